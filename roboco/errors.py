@@ -1,0 +1,57 @@
+"""The errors of Roboco, split by who must act.
+
+    RobocoError
+    ├── UsageError        the caller: nothing was stored, mend the call and send it again
+    │   └── TeamError     the author of a team file: carries every mistake in it
+    ├── TransientError    the machine: the same call may succeed later
+    │   └── ModelError    the model's provider: carries a code, and whether trying again can help
+    ├── CorruptHistory    an operator: a stored history breaks its own rules
+    └── Conflict          nobody: another worker has this already
+
+Facts are positional arguments, so that an error survives pickling on its way through Celery.
+"""
+
+
+class RobocoError(Exception):
+    """The root of every error that Roboco raises itself."""
+
+
+class UsageError(RobocoError):
+    """The call was wrong and nothing was stored; the message says what is possible."""
+
+
+class TeamError(UsageError):
+    """A team file has mistakes: `source` names the file, `mistakes` lists all of them, one line each."""
+
+    def __init__(self, source: str, mistakes: tuple[str, ...]) -> None:
+        super().__init__(source, mistakes)
+        self.source = source
+        self.mistakes = mistakes
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.source}: {mistake}" for mistake in self.mistakes)
+
+
+class TransientError(RobocoError):
+    """A server did not answer as it should; the same call may succeed later."""
+
+
+class ModelError(TransientError):
+    """A model call failed; `retryable` says whether the same request may succeed later."""
+
+    def __init__(self, code: str, message: str, retryable: bool) -> None:
+        super().__init__(code, message, retryable)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class CorruptHistory(RobocoError):
+    """A stored history breaks its own rules; an operator must look before anything is written."""
+
+
+class Conflict(RobocoError):
+    """Another worker has this already; the loser drops its work."""
