@@ -1,0 +1,58 @@
+"""Actions: what `decide` may ask for. The coordinator carries out exactly one at a time."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import Part, ToolCall
+from roboco.domain.router import Route
+from roboco.domain.status import TaskStatus
+
+
+@dataclass(frozen=True)
+class StartTurn:
+    """Let the agent make one model call; `handed_off_by` names the agent whose hand-off led here."""
+
+    agent: str
+    route: Route
+    handed_off_by: str | None = None
+
+
+@dataclass(frozen=True)
+class CallTools:
+    """Have these calls of the last step run."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True)
+class AppendStep:
+    """Commit a step that needs no worker.
+
+    `item_id` is what it takes over from the inbox; `told_now` are results that no tool worker has told.
+    """
+
+    agent_name: str
+    parts: tuple[Part, ...]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    item_id: str | None = None
+    told_now: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Hold no worker until something arrives from outside."""
+
+    status: TaskStatus
+    route: Route
+
+
+@dataclass(frozen=True)
+class End:
+    """The task is over."""
+
+    status: TaskStatus
+    reason: str
+
+
+Action = StartTurn | CallTools | AppendStep | Wait | End

@@ -1,0 +1,172 @@
+"""decide: what happens next, as a pure function of what has happened.
+
+Everything that branches on the past stands here or in the router that it calls.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.builtin import BUILTIN, HANDOFF
+from roboco.domain.history import RESULTS_ARE_IN, History
+from roboco.domain.inbox import Message, Stop
+from roboco.domain.outcome import Outcome, failure, success
+from roboco.domain.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCall, ToolResultPart
+from roboco.domain.router import Route, Router, route
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.team import END, TO_USER, Limits, Team
+
+STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What stands beside the history: inbox in order, results so far, seconds since the task was submitted.
+
+    `exhausted` says why no further attempt at the pending turn is made, if that is so.
+    """
+
+    inbox: tuple[Message | Stop, ...] = ()
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    seconds: float = 0.0
+    exhausted: str | None = None
+
+
+def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
+    """The one thing to do now."""
+    if (ended := _ended(history.last)) is not None:
+        return ended
+    stop = next((item for item in situation.inbox if isinstance(item, Stop)), None)
+    if open_calls(history):
+        return _answer_calls(team, history.last, situation, stop)
+    if stop is not None:
+        return _error(STOPPED, stop.reason, item_id=stop.item_id)
+    if situation.exhausted is not None:
+        return _error("attempts", situation.exhausted)
+    message = next((item for item in situation.inbox if isinstance(item, Message)), None)
+    if message is not None:
+        return _take(team, history, message, router)
+    return _go_on(team, history, situation, router)
+
+
+def open_calls(history: History) -> tuple[ToolCall, ...]:
+    """The calls of the last step, which have no result yet."""
+    return history.last.calls
+
+
+def answered_here(team: Team, step: TaskStep) -> dict[str, Outcome]:
+    """The calls of a step that no tool worker runs, with their answers: hand-offs and refusals."""
+    agent = team.agent(step.agent_name)
+    invalid = step.metadata.get("invalid_calls") or {}
+    answers: dict[str, Outcome] = {}
+    handed_off = False
+    for call in step.calls:
+        if call.id in invalid:
+            answers[call.id] = failure(call.id, f"{invalid[call.id]}; call {call.tool_name!r} again")
+        elif call.tool_name == HANDOFF and agent.handoffs:
+            answers[call.id] = _hand_off(call, agent.handoffs, handed_off)
+            handed_off = handed_off or not answers[call.id].result.is_error
+        elif call.tool_name not in agent.tools or not _exists(team, call.tool_name):
+            answers[call.id] = failure(call.id, _not_allowed(call.tool_name, agent.tools, agent.handoffs))
+    return answers
+
+
+def _exists(team: Team, name: str) -> bool:
+    return name in BUILTIN or team.tool(name) is not None
+
+
+def _not_allowed(name: str, tools: tuple[str, ...], handoffs: tuple[str, ...]) -> str:
+    possible = [*tools, HANDOFF] if handoffs else [*tools]
+    return f"tool {name[:80]!r} is not on your list; you may call: {', '.join(possible) or 'no tools'}"
+
+
+def _hand_off(call: ToolCall, allowed: tuple[str, ...], already: bool) -> Outcome:
+    destination = call.args.get("destination_agent")
+    if already:
+        return failure(call.id, "the work was already handed off by another call of this step")
+    if destination not in allowed:
+        return failure(
+            call.id,
+            f"you cannot hand off to {str(destination)[:80]!r}; possible destinations: {', '.join(allowed)}",
+        )
+    return success(call, f"the work is handed off to {destination}")
+
+
+def _ended(last: TaskStep) -> End | None:
+    if last.error is None or last.agent_name in (USER, TOOL_EXECUTOR):
+        return None
+    status = TaskStatus.CANCELLED if last.error.code == STOPPED else TaskStatus.FAILED
+    return End(status, last.error.message)
+
+
+def _error(code: str, message: str, item_id: str | None = None) -> AppendStep:
+    metadata = {} if item_id is None else {"item_id": item_id}
+    return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_id)
+
+
+def _answer_calls(team: Team, step: TaskStep, situation: Situation, stop: Stop | None) -> Action:
+    here = answered_here(team, step)
+    known = {**here, **situation.outcomes}
+    missing = tuple(call for call in step.calls if call.id not in known)
+    if missing and stop is None:
+        return CallTools(missing)
+    closed = {call.id: failure(call.id, f"not finished: {stop.reason}") for call in missing if stop}
+    outcomes = [{**known, **closed}[call.id] for call in step.calls]
+    told_now = tuple(outcome for outcome in outcomes if outcome.result.tool_call_id not in situation.outcomes)
+    parts: list[Part] = []
+    for outcome in outcomes:
+        parts.append(ToolResultPart(tool_result=outcome.result))
+        parts.extend(ArtifactPart(artifact=artifact) for artifact in outcome.artifacts)
+    return AppendStep(TOOL_EXECUTOR, tuple(parts), told_now=told_now)
+
+
+def _take(team: Team, history: History, message: Message, router: Router) -> AppendStep:
+    metadata: dict[str, object] = {"item_id": message.item_id}
+    if message.agent is not None:
+        metadata["agent"] = message.agent
+    if history.last.by_agent:
+        metadata["routing"] = router(team, history).record()
+    return AppendStep(USER, (TextPart(text=message.text),), metadata, message.item_id)
+
+
+def _go_on(team: Team, history: History, situation: Situation, router: Router) -> Action:
+    chosen, handed_off_by = _next(team, history, router)
+    if chosen.to == END:
+        return End(TaskStatus.COMPLETED, chosen.reason)
+    if chosen.to == TO_USER:
+        return Wait(TaskStatus.USER_TURN, chosen)
+    if chosen.to not in {agent.name for agent in team.agents}:
+        possible = ", ".join(agent.name for agent in team.agents)
+        return _error("router", f"router chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}")
+    if (limit := _limit(team.limits, history, situation.seconds)) is not None:
+        return _error("limit", limit)
+    return StartTurn(chosen.to, chosen, handed_off_by)
+
+
+def _next(team: Team, history: History, router: Router) -> tuple[Route, str | None]:
+    if history.last.agent_name != TOOL_EXECUTOR:
+        return router(team, history), None
+    step = history.tail[-2]
+    names = {call.id: call for call in step.calls}
+    kind = team.collaboration_model.type
+    for result in history.last.results:
+        call = names[result.tool_call_id]
+        if call.tool_name == HANDOFF and not result.is_error:
+            to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
+            candidates = team.agent(step.agent_name).handoffs
+            return Route(
+                to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates
+            ), step.agent_name
+    return Route(step.agent_name, kind, RESULTS_ARE_IN, "the results of its tool calls are in"), None
+
+
+def _limit(limits: Limits, history: History, seconds: float) -> str | None:
+    state = history.state
+    if state.steps >= limits.max_steps:
+        return f"the task has {state.steps} steps, max_steps is {limits.max_steps}"
+    if limits.max_tokens is not None and state.tokens >= limits.max_tokens:
+        return f"the task has used {state.tokens} tokens, max_tokens is {limits.max_tokens}"
+    if limits.max_seconds is not None and seconds >= limits.max_seconds:
+        return f"the task has run for {seconds:.0f} s, max_seconds is {limits.max_seconds:g}"
+    return None

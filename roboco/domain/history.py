@@ -1,0 +1,40 @@
+"""History: what routers and `decide` see of a task's past, at a cost that does not grow with it."""
+
+from dataclasses import dataclass
+
+from roboco.domain.state import TaskState
+from roboco.domain.step import TOOL_EXECUTOR, TaskStep
+
+
+@dataclass(frozen=True)
+class History:
+    """The state of all steps and the newest of them: `tail` is in order and holds at least the last one."""
+
+    state: TaskState
+    tail: tuple[TaskStep, ...]
+
+    @property
+    def last(self) -> TaskStep:
+        """The newest step."""
+        return self.tail[-1]
+
+    @property
+    def visit(self) -> tuple[TaskStep, ...]:
+        """The steps since the last agent took over, with its tool results; empty if the user spoke last."""
+        agent = self.state.last_agent
+        start = len(self.tail)
+        for index in range(len(self.tail) - 1, -1, -1):
+            if self.tail[index].agent_name not in (agent, TOOL_EXECUTOR):
+                break
+            start = index
+            if self.tail[index].agent_name == agent and not _goes_on(self.tail[index]):
+                break
+        return self.tail[start:]
+
+
+def _goes_on(step: TaskStep) -> bool:
+    return (step.metadata.get("routing") or {}).get("rule") == RESULTS_ARE_IN
+
+
+RESULTS_ARE_IN = "results"
+"""The rule by which an agent that called tools acts again."""

@@ -1,0 +1,45 @@
+"""Identifiers: which are allowed, and those that are derived from a place in a task.
+
+A derived id is the same however often the place is computed again, which is what makes a repeated
+message harmless and a tool's idempotency key stable.
+"""
+
+import re
+
+from roboco.domain.canonical import sha256
+from roboco.errors import UsageError
+
+_TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def check_task_id(task_id: object) -> str:
+    """The task id, if it may name a folder, a key and a channel; else UsageError."""
+    if isinstance(task_id, str) and _TASK_ID.fullmatch(task_id) and ".." not in task_id:
+        return task_id
+    raise UsageError(
+        f"task id {_shown(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
+        "starting with a letter or digit"
+    )
+
+
+def check_item_id(item_id: object) -> str:
+    """The id of something that came from outside, if it may name a file; else UsageError."""
+    if isinstance(item_id, str) and _ITEM_ID.fullmatch(item_id):
+        return item_id
+    raise UsageError(f"item id {_shown(item_id)} is not allowed: use 1 to 64 letters, digits, '_' and '-'")
+
+
+def step_id_at(task_id: str, seq: int) -> str:
+    """The id of the step at this position: every attempt at the position shares it."""
+    return f"step_{sha256(f'{task_id}/{seq}')[:32]}"
+
+
+def call_id_at(task_id: str, seq: int, index: int) -> str:
+    """The id of a step's tool call number `index`: derived, because a model names calls anew on each try."""
+    return f"tc_{sha256(f'{task_id}/{seq}/{index}')[:32]}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,34 @@
+"""The states of a task, as its followers see them."""
+
+from enum import StrEnum
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    USER_TURN = "user_turn"
+    CLIENT_TOOL_TURN = "client_tool_turn"
+    APPROVAL = "approval"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    GOALS_FAILED = "goals_failed"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to the task."""
+        return self in _ENDED
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the task holds no worker until something arrives from outside."""
+        return self in _WAITING
+
+
+_ENDED = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.GOALS_FAILED})
+_WAITING = frozenset(
+    {TaskStatus.USER_TURN, TaskStatus.CLIENT_TOOL_TURN, TaskStatus.APPROVAL, TaskStatus.PAUSED}
+)

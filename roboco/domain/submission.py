@@ -1,0 +1,66 @@
+"""Submission: what a caller asks for when it submits a task."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
+
+from roboco.domain.canonical import canonical, sha256, well_formed, well_formed_json
+from roboco.domain.team import MAX_PROMPT, Declared
+from roboco.errors import UsageError
+
+MAX_CONTEXT = 64 * 1024
+"""The largest context, in characters of its JSON."""
+
+
+class Submission(Declared):
+    """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file."""
+
+    model_config = ConfigDict(strict=True)
+
+    task_id: str
+    team: str | dict[str, JsonValue]
+    prompt: Annotated[str, Field(min_length=1)]
+    context: dict[str, JsonValue] = {}
+    agent: str | None = None
+
+    def digest(self) -> str:
+        """A digest of what the task is to do; the same submission again has the same one."""
+        return sha256(canonical([self.prompt, self.context, self.agent]))
+
+
+def read_submission(arguments: dict[str, Any]) -> Submission:
+    """The submission that the arguments make; UsageError names everything that is wrong."""
+    try:
+        submission = Submission.model_validate(well_formed_json(arguments))
+    except ValidationError as error:
+        raise UsageError("; ".join(_told(dict(detail)) for detail in error.errors())) from error
+    if not submission.prompt.strip():
+        raise UsageError("prompt: is empty, say what the team is to do")
+    if len(submission.prompt) > MAX_PROMPT:
+        raise UsageError(
+            f"prompt: has {len(submission.prompt)} characters, at most {MAX_PROMPT} are possible; "
+            "store large inputs elsewhere and name them in the prompt"
+        )
+    if (size := len(canonical(submission.context))) > MAX_CONTEXT:
+        raise UsageError(f"context: has {size} characters of JSON, at most {MAX_CONTEXT} are possible")
+    return submission
+
+
+def read_message(text: object) -> str:
+    """The text of a message to a task; UsageError if it is no text, empty or too long."""
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError(f"message: must be a text that is not empty (found {str(text)[:60]!r})")
+    if len(text) > MAX_PROMPT:
+        raise UsageError(f"message: has {len(text)} characters, at most {MAX_PROMPT} are possible")
+    return well_formed(text)
+
+
+def _told(detail: dict[str, Any]) -> str:
+    where = ".".join(str(key) for key in detail["loc"] if key not in ("str", "dict[str,json-or-python]"))
+    if detail["type"] == "missing":
+        return f"{where}: is missing"
+    if detail["type"] == "extra_forbidden":
+        possible = ", ".join(Submission.model_fields)
+        return f"{where}: no such argument, possible are {possible}"
+    shown = repr(detail["input"])
+    return f"{where}: {detail['msg']} (found {shown[:60]})"

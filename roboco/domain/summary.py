@@ -1,0 +1,20 @@
+"""TaskSummary: what `task.json` says of a task. It can be computed again from the history."""
+
+from datetime import datetime
+
+from roboco.domain.part import Recorded
+from roboco.domain.status import TaskStatus
+
+
+class TaskSummary(Recorded):
+    """A task at a glance; times are UTC."""
+
+    task_id: str
+    team: str
+    status: TaskStatus
+    reason: str = ""
+    steps: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,161 @@
+"""Reading a team: every mistake at once, each with its path, what was found and what is possible."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from roboco.domain.builtin import BUILTIN, HANDOFF
+from roboco.domain.team import END, TO_USER, Team
+from roboco.errors import TeamError
+
+_RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
+
+
+def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()) -> Team:
+    """The team that the data declares; TeamError lists every mistake, after those already found."""
+    found = list(mistakes)
+    team: Team | None = None
+    try:
+        team = Team.model_validate(data)
+    except ValidationError as error:
+        found += [_line(detail) for detail in error.errors()]
+    if isinstance(data, dict):
+        found += _Names(data).mistakes()
+    if team is None or found:
+        raise TeamError(source, tuple(dict.fromkeys(found)))
+    return team
+
+
+def _line(detail: ErrorDetails) -> str:
+    kind, found = detail["type"], _short(detail["input"])
+    path = _path(detail["loc"])
+    if kind == "extra_forbidden":
+        return f"{path}: no such field here (found {found})"
+    if kind == "missing":
+        return f"{path}: is missing"
+    if kind == "union_tag_invalid":
+        context = detail.get("ctx") or {}
+        return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
+    return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
+
+
+_TAGS = frozenset({"sequential", "manual", "graph", "custom", "recent", "budget"})
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    text = ""
+    for before, key in zip((None, *loc), loc, strict=False):
+        if key in _TAGS and before in ("collaboration_model", "context"):
+            continue
+        text += f"[{key}]" if isinstance(key, int) else f".{key}"
+    return text.lstrip(".") or "the file"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class _Names:
+    """The names in a team's data that must fit each other; shapes are the models' business."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.agents = _dicts(data.get("agents"))
+        self.tools = _dicts(data.get("tools"))
+        self.models = data.get("models") if isinstance(data.get("models"), dict) else {}
+        model = data.get("collaboration_model")
+        self.model: dict[str, Any] = model if isinstance(model, dict) else {}
+        self.agent_names = _names(self.agents)
+        self.tool_names = _names(self.tools)
+
+    def mistakes(self) -> list[str]:
+        return [
+            *self._duplicates("agents", self.agent_names, _RESERVED),
+            *self._duplicates("tools", self.tool_names, BUILTIN),
+            *self._of_models(),
+            *self._of_agents(),
+            *self._of_routing(),
+        ]
+
+    def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield f"{where}[{index}].name: {name!r} is there twice, names must differ"
+            if name in reserved:
+                yield f"{where}[{index}].name: {name!r} is reserved by Roboco, choose another one"
+
+    def _of_models(self) -> Iterator[str]:
+        defaults = [
+            name
+            for name, profile in (self.models or {}).items()
+            if isinstance(profile, dict) and profile.get("default")
+        ]
+        if len(defaults) > 1:
+            yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
+        if len(self.models or {}) > 1 and not defaults:
+            for index, agent in enumerate(self.agents):
+                if agent.get("model") is None:
+                    yield (
+                        f"agents[{index}].model: is missing, and no profile is the default; "
+                        f"possible are {_listed(self.models)}"
+                    )
+
+    def _of_agents(self) -> Iterator[str]:
+        for index, agent in enumerate(self.agents):
+            at = f"agents[{index}]"
+            if isinstance(model := agent.get("model"), str) and model not in (self.models or {}):
+                yield f"{at}.model: no profile {model!r}, possible are {_listed(self.models)}"
+            yield from self._listed_names(f"{at}.tools", agent.get("tools"), self._possible_tools())
+            others = [name for name in self.agent_names if name != agent.get("name")]
+            yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
+
+    def _possible_tools(self) -> list[str]:
+        return [*self.tool_names, *sorted(BUILTIN - {HANDOFF})]
+
+    def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
+        for index, name in enumerate(names if isinstance(names, list | tuple) else []):
+            if name == HANDOFF and where.endswith("tools"):
+                yield f"{where}[{index}]: 'handoff' is not listed here, name the agents under 'handoffs'"
+            elif isinstance(name, str) and name not in possible:
+                kind = "tool" if where.endswith("tools") else "other agent"
+                yield f"{where}[{index}]: no {kind} {name!r}, possible are {_listed(possible)}"
+
+    def _of_routing(self) -> Iterator[str]:
+        initial = self.model.get("initial_agent")
+        if isinstance(initial, str) and initial not in self.agent_names:
+            yield (
+                f"collaboration_model.initial_agent: no agent {initial!r}, "
+                f"possible are {_listed(self.agent_names)}"
+            )
+        graph = self.model.get("routing_graph")
+        for node, edges in (graph if isinstance(graph, dict) else {}).items():
+            at = f"collaboration_model.routing_graph.{node}"
+            if node not in self.agent_names:
+                yield f"{at}: no agent {node!r}, possible are {_listed(self.agent_names)}"
+            for index, edge in enumerate(edges if isinstance(edges, list | tuple) else [edges]):
+                yield from self._of_edge(f"{at}[{index}]", edge)
+
+    def _of_edge(self, at: str, edge: object) -> Iterator[str]:
+        to = edge.get("to") if isinstance(edge, dict) else edge
+        if isinstance(to, str) and to not in (possible := [*self.agent_names, END, TO_USER]):
+            yield f"{at}.to: no agent {to!r}, possible are {_listed(possible)}"
+        when = edge.get("when") if isinstance(edge, dict) else None
+        for key in ("tool_called", "tool_failed"):
+            name = when.get(key) if isinstance(when, dict) else None
+            possible = [*self._possible_tools(), HANDOFF]
+            if isinstance(name, str) and name not in possible:
+                yield f"{at}.when.{key}: no tool {name!r}, possible are {_listed(possible)}"
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
+
+
+def _names(items: list[dict[str, Any]]) -> list[str]:
+    return [str(item.get("name")) for item in items]
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(repr(name) for name in names) or "none: none is declared"

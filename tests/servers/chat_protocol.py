@@ -1,0 +1,307 @@
+"""What the scripted model server speaks: chat-completions requests, replies, and their rules.
+
+Pure: no I/O, no clock, no randomness. The same request and reply always make the same bytes.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import Any
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+CREATED = 1_700_000_000
+DONE = b"data: [DONE]\n\n"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request; header names are in lower case, and `body` is {} if it was not a JSON object."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Json = field(default_factory=dict)
+
+    @property
+    def model(self) -> str:
+        return str(self.body.get("model", ""))
+
+    @property
+    def messages(self) -> list[Json]:
+        return list(self.body.get("messages") or ())
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.body.get("stream"))
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the offered tools, in order."""
+        return [tool["function"]["name"] for tool in self.body.get("tools") or ()]
+
+    @property
+    def system(self) -> str:
+        """The text of all system and developer messages, a blank line apart."""
+        instructions = (m for m in self.messages if m["role"] in ("system", "developer"))
+        return "\n\n".join(content_text(m) for m in instructions)
+
+    @property
+    def last_user(self) -> str:
+        """The text of the last user message, or ''."""
+        return next((content_text(m) for m in reversed(self.messages) if m["role"] == "user"), "")
+
+    @property
+    def tool_results(self) -> list[tuple[str, str]]:
+        """(tool_call_id, content) of the tool messages after the last assistant message."""
+        results: list[tuple[str, str]] = []
+        for message in reversed(self.messages):
+            if message["role"] == "assistant":
+                break
+            if message["role"] == "tool":
+                results.append((message["tool_call_id"], content_text(message)))
+        return results[::-1]
+
+    def count(self, role: str) -> int:
+        """How many messages have this role; `count('assistant')` is the number of earlier turns."""
+        return sum(message["role"] == role for message in self.messages)
+
+    @property
+    def digest(self) -> str:
+        """A short hash of the conversation: ids made of it are new each turn, yet equal when a turn repeats."""
+        return hashlib.sha256(json.dumps(self.messages).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answers; faults happen at the end at the latest, so none is skipped for want of chunks.
+
+    text, chunks: the text, and how it is cut: by words, in n parts, or exactly as listed (then `text` is unused).
+    tool_calls: (name, arguments) after the text; arguments are a dict, or a raw string for nonsense JSON.
+    delay, interval: seconds from the response head to the first chunk, and from chunk to chunk.
+    status, code, headers: from 400 on an error whose message is `text`, e.g. 429 with Retry-After.
+    break_after, hang_after: close the connection, or fall silent, after n chunks; 0 is before the head.
+    garbage: bytes in place of the end of the stream (the whole body, if not streamed).
+    finish_reason, usage: by default as the reply suggests; usage is (prompt, completion) tokens.
+    """
+
+    text: str = ""
+    chunks: int | Sequence[str] | None = None
+    tool_calls: Sequence[tuple[str, Mapping[str, object] | str]] = ()
+    delay: float = 0.0
+    interval: float = 0.0
+    status: int = 200
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    break_after: int | None = None
+    hang_after: int | None = None
+    garbage: bytes | None = None
+    finish_reason: str | None = None
+    usage: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.break_after is not None and self.hang_after is not None:
+            raise ValueError("a reply has break_after and hang_after, give one of them")
+
+    @property
+    def pieces(self) -> list[str]:
+        """The text as it is cut into chunks."""
+        if self.chunks is None:
+            return re.findall(r"\S+\s*|\s+", self.text)
+        return cut(self.text, self.chunks) if isinstance(self.chunks, int) else list(self.chunks)
+
+
+def cut(text: str, parts: int) -> list[str]:
+    """The text in so many nearly equal parts, fewer if it is shorter."""
+    parts = min(parts, len(text))
+    marks = [n * len(text) // parts for n in range(parts + 1)] if parts else []
+    return [text[start:end] for start, end in zip(marks, marks[1:], strict=False)]
+
+
+def content_text(message: Json) -> str:
+    """The text of a message, whether its content is a string, a list of parts, or null."""
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def encoded(value: object) -> bytes:
+    """Compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def error_body(status: int, message: str, code: str | None = None) -> Json:
+    """An error as providers word it."""
+    kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message or f"status {status}", "type": kind, "param": None, "code": code}}
+
+
+def calls(request: Request, reply: Reply) -> list[Json]:
+    """The reply's tool calls as a whole message holds them."""
+    return [
+        {
+            "id": f"call_{request.digest}_{n}",
+            "type": "function",
+            "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
+        }
+        for n, (name, given) in enumerate(reply.tool_calls)
+    ]
+
+
+def call_deltas(index: int, call: Json) -> list[Json]:
+    """One call as it is streamed: first its id and name, then its arguments in pieces."""
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    opening = {**call, "index": index, "function": {"name": name, "arguments": ""}}
+    rest = [{"index": index, "function": {"arguments": piece}} for piece in cut(arguments, 4)]
+    return [opening, *rest]
+
+
+def deltas(request: Request, reply: Reply) -> list[Json]:
+    """The reply's chunks: its text, then its tool calls with their pieces interleaved."""
+    rows = zip_longest(*(call_deltas(n, call) for n, call in enumerate(calls(request, reply))))
+    pieces = (delta for delta in chain.from_iterable(rows) if delta is not None)
+    return [{"content": piece} for piece in reply.pieces] + [{"tool_calls": [piece]} for piece in pieces]
+
+
+def usage(request: Request, reply: Reply) -> Json:
+    """The reply's token counts; unless given, about four characters a prompt token, and one per chunk."""
+    estimate = (math.ceil(len(json.dumps(request.messages)) / 4), len(deltas(request, reply)))
+    prompt, completion = reply.usage or estimate
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def envelope(request: Request, kind: str, choices: list[Json], used: Json | None) -> Json:
+    """What surrounds the choices of a chunk or of a whole completion."""
+    return {
+        "id": f"chatcmpl-{request.digest}",
+        "object": kind,
+        "created": CREATED,
+        "model": request.model,
+        "choices": choices,
+        "usage": used,
+    }
+
+
+def finish_reason(reply: Reply) -> str:
+    return reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
+
+
+def completion(request: Request, reply: Reply) -> Json:
+    """The reply as one body, for a request without streaming."""
+    message: Json = {"role": "assistant", "content": "".join(reply.pieces) or None}
+    if reply.tool_calls:
+        message["tool_calls"] = calls(request, reply)
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason(reply)}
+    return envelope(request, "chat.completion", [choice], usage(request, reply))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A reply as server-sent events: what precedes the chunks, the chunks, and what ends the stream."""
+
+    opening: bytes
+    chunks: list[bytes]
+    ending: bytes
+
+
+def stream(request: Request, reply: Reply) -> Stream:
+    """The reply as events; the usage comes last, and only if the request includes it."""
+
+    def event(choices: list[Json], used: Json | None = None) -> bytes:
+        return b"data: %s\n\n" % encoded(envelope(request, "chat.completion.chunk", choices, used))
+
+    def choice(delta: Json, reason: str | None = None) -> bytes:
+        return event([{"index": 0, "delta": delta, "finish_reason": reason}])
+
+    wanted = (request.body.get("stream_options") or {}).get("include_usage")
+    ending = choice({}, finish_reason(reply)) + (event([], usage(request, reply)) if wanted else b"") + DONE
+    return Stream(
+        opening=choice({"role": "assistant", "content": ""}),
+        chunks=[choice(delta) for delta in deltas(request, reply)],
+        ending=ending if reply.garbage is None else reply.garbage,
+    )
+
+
+def violations(body: Json) -> Iterator[str]:
+    """Why providers would refuse this request: none, if it is sound."""
+    if not isinstance(body.get("model"), str):
+        yield "you must provide a model parameter"
+    if body.get("stream_options") is not None and not body.get("stream"):
+        yield "'stream_options' is only allowed when 'stream' is enabled"
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        yield "'messages' must be an array with at least one message"
+    elif not all(isinstance(message, dict) for message in messages):
+        yield "'messages' must be an array of objects"
+    else:
+        yield from _message_violations(messages)
+    if "tools" in body:
+        yield from _tool_violations(body["tools"])
+
+
+def _tool_violations(tools: Any) -> Iterator[str]:
+    if not isinstance(tools, list) or not tools:
+        yield "'tools' must be an array with at least one tool"
+        return
+    for n, tool in enumerate(tools):
+        function = tool.get("function") if isinstance(tool, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
+            yield f"tools[{n}] is named {name!r}, which does not match {TOOL_NAME.pattern}"
+
+
+def _message_violations(messages: list[Json]) -> Iterator[str]:
+    waiting: list[str] = []
+    for n, message in enumerate(messages):
+        role, call_id = message.get("role"), message.get("tool_call_id")
+        if role == "tool":
+            if call_id in waiting:
+                waiting.remove(call_id)
+            else:
+                yield f"messages[{n}] answers {call_id!r}, which is no open call of the assistant message before"
+            continue
+        yield from _unanswered(waiting, f"before messages[{n}]")
+        yield from _content_violations(n, message)
+        made = message.get("tool_calls") if role == "assistant" else None
+        waiting = list(dict.fromkeys(call.get("id") for call in made or ()))
+    yield from _unanswered(waiting, "at the end of 'messages'")
+
+
+def _unanswered(waiting: list[str], where: str) -> Iterator[str]:
+    if waiting:
+        yield f"an assistant message with 'tool_calls' lacks tool messages for {waiting} {where}"
+
+
+def _content_violations(n: int, message: Json) -> Iterator[str]:
+    role, content = message.get("role"), message.get("content")
+    if role not in ROLES:
+        yield f"messages[{n}] has role {role!r}, expected one of {', '.join(ROLES)}"
+    elif role == "assistant" and message.get("tool_calls") is not None:
+        yield from _call_violations(n, message["tool_calls"])
+    elif not isinstance(content, str | list):
+        yield f"messages[{n}] has content {content!r}, expected a string or an array of parts"
+
+
+def _call_violations(n: int, made: list[Json]) -> Iterator[str]:
+    ids = [call.get("id") for call in made]
+    if not made:
+        yield f"messages[{n}].tool_calls is empty, leave it out"
+    if len(set(ids)) < len(ids):
+        yield f"messages[{n}].tool_calls has an id twice in {ids}"
+    for call in made:
+        arguments = call.get("function", {}).get("arguments")
+        if not _is_object(arguments):
+            yield f"messages[{n}].tool_calls has arguments {arguments!r}, expected a string of a JSON object"
+
+
+def _is_object(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
