@@ -69,9 +69,7 @@ class Condition(BaseModel):
 
     def _tool_tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
         calls = {call.id: call.tool_name for step in visit for call in step.calls}
-        failed = {
-            calls.get(result.tool_call_id) for step in visit for result in step.results if result.is_error
-        }
+        failed = {calls.get(result.tool_call_id) for step in visit for result in step.results if result.is_error}
         names = [artifact.name for step in visit for artifact in step.artifacts]
         tests: list[bool] = []
         if self.tool_called is not None:

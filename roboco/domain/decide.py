@@ -155,9 +155,7 @@ def _next(team: Team, history: History, router: Router) -> tuple[Route, str | No
         if call.tool_name == HANDOFF and not result.is_error:
             to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
             candidates = team.agent(step.agent_name).handoffs
-            return Route(
-                to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates
-            ), step.agent_name
+            return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name
     return Route(step.agent_name, kind, RESULTS_ARE_IN, "the results of its tool calls are in"), None
 
 

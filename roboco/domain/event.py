@@ -169,11 +169,8 @@ ExecutionEvent = Annotated[
 ]
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk)
-_KNOWN = frozenset(
-    kind.model_fields["type"].default
-    for kind in (*_Event.__subclasses__(), StreamChunk)
-    if kind is not UnknownEvent
-)
+_KINDS: tuple[type[Recorded], ...] = (*_Event.__subclasses__(), StreamChunk)
+_KNOWN = frozenset(kind.model_fields["type"].default for kind in _KINDS if kind is not UnknownEvent)
 _NUMBERED = frozenset({"seq", "generation", "chunks", "events"})
 
 

@@ -91,9 +91,7 @@ def _fits(agent: Agent, steps: int, tokens: int) -> bool:
 
 
 def _size(group: Group) -> int:
-    return sum(
-        estimate_tokens(canonical([part.model_dump(mode="json") for part in step.parts])) for step in group
-    )
+    return sum(estimate_tokens(canonical([part.model_dump(mode="json") for part in step.parts])) for step in group)
 
 
 def _ranges(numbers: list[int]) -> list[list[int]]:

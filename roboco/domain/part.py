@@ -91,9 +91,7 @@ class ErrorPart(Recorded):
     code: str
 
 
-Part = Annotated[
-    TextPart | ToolCallPart | ToolResultPart | ArtifactPart | ErrorPart, Field(discriminator="type")
-]
+Part = Annotated[TextPart | ToolCallPart | ToolResultPart | ArtifactPart | ErrorPart, Field(discriminator="type")]
 
 
 def artifact_name(uri_or_name: str) -> str:

@@ -59,13 +59,9 @@ def _sequential(team: Team, model: Sequential, history: History) -> Route:
     place = order.index(last) + 1 if last in order else 0
     done = history.state.turns.get(order[-1], 0)
     if place < len(order):
-        return Route(
-            order[place], "sequential", "next", f"{order[place]} is number {place + 1} in the order", order
-        )
+        return Route(order[place], "sequential", "next", f"{order[place]} is number {place + 1} in the order", order)
     if done < model.rounds:
-        return Route(
-            order[0], "sequential", "next round", f"round {done + 1} of {model.rounds} begins", order
-        )
+        return Route(order[0], "sequential", "next round", f"round {done + 1} of {model.rounds} begins", order)
     return Route(END, "sequential", "rounds done", f"{model.rounds} round(s) are done", order)
 
 

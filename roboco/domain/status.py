@@ -29,6 +29,4 @@ class TaskStatus(StrEnum):
 
 
 _ENDED = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.GOALS_FAILED})
-_WAITING = frozenset(
-    {TaskStatus.USER_TURN, TaskStatus.CLIENT_TOOL_TURN, TaskStatus.APPROVAL, TaskStatus.PAUSED}
-)
+_WAITING = frozenset({TaskStatus.USER_TURN, TaskStatus.CLIENT_TOOL_TURN, TaskStatus.APPROVAL, TaskStatus.PAUSED})

@@ -99,7 +99,7 @@ def read_step(line: str | bytes) -> TaskStep:
 
 
 def verify_chain(lines: Iterable[str | bytes]) -> int:
-    """How many steps the stored lines hold, all in place and unchanged; else CorruptHistory names the step."""
+    """How many steps the lines hold, all in place and unchanged; else CorruptHistory names the step."""
     prev_digest = ""
     seq = -1
     for seq, line in enumerate(lines):

@@ -125,10 +125,7 @@ class _Names:
     def _of_routing(self) -> Iterator[str]:
         initial = self.model.get("initial_agent")
         if isinstance(initial, str) and initial not in self.agent_names:
-            yield (
-                f"collaboration_model.initial_agent: no agent {initial!r}, "
-                f"possible are {_listed(self.agent_names)}"
-            )
+            yield (f"collaboration_model.initial_agent: no agent {initial!r}, possible are {_listed(self.agent_names)}")
         graph = self.model.get("routing_graph")
         for node, edges in (graph if isinstance(graph, dict) else {}).items():
             at = f"collaboration_model.routing_graph.{node}"

@@ -1,0 +1,122 @@
+"""What the sweeper works from, and what waits for a task, on Redis."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import unreachable
+from roboco.domain.canonical import canonical
+from roboco.domain.event import AnyEvent
+
+PAGE = 500
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turns the client's connection errors into TransientError."""
+    try:
+        yield
+    except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+        raise unreachable(error) from error
+
+
+class RedisAgenda:
+    """When the sweeper looks at a task again: one sorted set."""
+
+    def __init__(self, client: "redis.Redis[str]", keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def put(self, task_id: str, at: float) -> None:
+        """Look at the task at this time."""
+        with answering():
+            self._client.zadd(self._keys.agenda, {task_id: at})
+
+    def due(self, now: float, limit: int) -> list[str]:
+        """The tasks whose time has come, earliest first."""
+        with answering():
+            found: list[str] = self._client.zrangebyscore(self._keys.agenda, "-inf", now, start=0, num=limit)
+            return found
+
+    def drop(self, task_id: str) -> None:
+        """Do not look at the task again."""
+        with answering():
+            self._client.zrem(self._keys.agenda, task_id)
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Whether this sweeper may sweep now, for so many seconds."""
+        with answering():
+            return bool(self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000)))
+
+    def intact(self) -> bool:
+        """Whether the agenda has been there since the last `begin`; False after Redis was emptied."""
+        with answering():
+            return bool(self._client.exists(self._keys.sentinel))
+
+    def begin(self) -> None:
+        """Note that every open task stands in the agenda."""
+        with answering():
+            self._client.set(self._keys.sentinel, "1")
+
+
+class RedisInbox:
+    """Which items wait for a task: one set each."""
+
+    def __init__(self, client: "redis.Redis[str]", keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def knock(self, task_id: str, item_ids: Sequence[str]) -> None:
+        """Note the items."""
+        if item_ids:
+            with answering():
+                self._client.sadd(self._keys.inbox(task_id), *item_ids)
+
+    def forget(self, task_id: str, item_id: str) -> None:
+        """The item was taken over."""
+        with answering():
+            self._client.srem(self._keys.inbox(task_id), item_id)
+
+
+class RedisLogs:
+    """The logs of both channels: one stream each."""
+
+    def __init__(self, client: "redis.Redis[str]", keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def events(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the execution channel after this number, oldest first."""
+        return (message.encode() for _, message in self.entries(self._keys.events(task_id), after))
+
+    def announce(self, task_id: str, event: AnyEvent) -> None:
+        """Publish an event that belongs to no task that is known: it has no number and is in no log."""
+        with answering():
+            self._client.publish(self._keys.events(task_id), canonical(event.model_dump(mode="json")))
+
+    def entries(self, log: str, after: int) -> Iterator[tuple[int, str]]:
+        """The numbers and messages of a log after this number, read in pages."""
+        while True:
+            with answering():
+                page: list[Any] = self._client.xrange(log, min=f"({after}-0", count=PAGE)
+            for entry_id, fields in page:
+                after = int(entry_id.partition("-")[0])
+                yield after, fields["m"]
+            if len(page) < PAGE:
+                return
+
+
+class DeadList:
+    """Messages that no worker could read."""
+
+    def __init__(self, connect: Callable[[], "redis.Redis[str]"], keys: Keys) -> None:
+        self._connect = connect
+        self._keys = keys
+
+    def bury(self, record: dict[str, Any]) -> None:
+        """Keep the record of a message; TransientError if it could not be kept."""
+        with answering():
+            self._connect().rpush(self._keys.dead, canonical(record))

@@ -1,0 +1,148 @@
+"""The board on Redis: the state of tasks."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import redis
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts, unreachable
+from roboco.domain.canonical import canonical
+from roboco.domain.event import AnyEvent, body
+from roboco.domain.outcome import Outcome
+from roboco.domain.state import TaskState
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep, read_step
+from roboco.ports import CallState, Choice, Phase, Snapshot
+
+KEPT_CHUNKS = 10_000
+"""How many chunks a content log keeps when a step is committed; older text stands in the history."""
+KEPT_STEPS = 512
+"""How many of the newest steps stand in Redis."""
+
+
+class RedisBoard:
+    """The state of tasks, one hash each."""
+
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+        self._scripts = scripts
+        self._keys = keys
+
+    def load(self, task_id: str, tail: int) -> Snapshot | None:
+        """The task with at most `tail` of its newest steps, at one moment; None if it is not known."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.tail(task_id), keys.inbox(task_id)]
+        answer = self._scripts.run("load", [*names, keys.lease(task_id), keys.calls(task_id)], tail)
+        if answer is None:
+            return None
+        state, steps, items, lease, calls = answer
+        found = _calls(pairs(calls))
+        return snapshot(pairs(state), steps, sorted(items), lease, self._leased(task_id, found))
+
+    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Set the task up, idle, with its first and newest steps; False if it is known already.
+
+        The fence starts at the time in milliseconds, so that no epoch comes twice when Redis was emptied.
+        """
+        keys = self._keys
+        names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
+        newest = [step.line() for step in steps[-KEPT_STEPS:]]
+        status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
+        fixed = [uuid.uuid4().hex[:12], int(time.time() * 1000), state.steps, state.model_dump_json()]
+        answer = self._scripts.run(
+            "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(body, events)
+        )
+        return bool(answer)
+
+    def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
+        written = [choice.phase, choice.status, choice.reason, choice.agent, canonical(dict(choice.routing or {}))]
+        answer = self._scripts.run("choose", names, epoch, uuid.uuid4().hex, *written, *map(body, events))
+        return answer or None
+
+    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
+        names += [keys.calls(task_id), keys.content(task_id)]
+        told = map(body, events)
+        kept = [KEPT_STEPS, KEPT_CHUNKS]
+        written = [epoch, step.seq, step.line(), state.model_dump_json()]
+        return bool(self._scripts.run("commit", names, *written, *kept, *told))
+
+    def leave(self, task_id: str, seconds: int) -> None:
+        """Forget an ended task after so many seconds."""
+        try:
+            with self._scripts.client.pipeline(transaction=False) as pipe:
+                for key in self._keys.of_task(task_id):
+                    pipe.expire(key, seconds)
+                pipe.execute()
+        except redis.ConnectionError as error:
+            raise unreachable(error) from error
+
+    def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
+        open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
+        if not open_calls:
+            return calls
+        try:
+            with self._scripts.client.pipeline(transaction=False) as pipe:
+                for call_id in open_calls:
+                    pipe.pttl(self._keys.lease(task_id, call_id))
+                left = dict(zip(open_calls, pipe.execute(), strict=True))
+        except redis.ConnectionError as error:
+            raise unreachable(error) from error
+        return {
+            call_id: CallState(call.attempt, call.claimed, max(0, left.get(call_id, 0)) / 1000, call.outcome)
+            for call_id, call in calls.items()
+        }
+
+
+def snapshot(
+    fields: Mapping[str, str],
+    steps: Sequence[str],
+    item_ids: Sequence[str],
+    lease_ms: int,
+    calls: Mapping[str, CallState],
+) -> Snapshot:
+    """The task that the fields of its hash and what stands beside it make."""
+    return Snapshot(
+        epoch=int(fields["epoch"]),
+        seq=int(fields["seq"]),
+        phase=Phase(fields["phase"]),
+        status=TaskStatus(fields["status"]),
+        reason=fields["reason"],
+        agent=fields["agent"],
+        attempt=int(fields["attempt"]),
+        claimed=fields["owner"] != "",
+        lease_left=max(0, lease_ms) / 1000,
+        rings=int(fields["rings"]),
+        routing=json.loads(fields["routing"]),
+        state=TaskState.model_validate_json(fields["fold"]),
+        first=read_step(fields["first"]),
+        tail=tuple(read_step(step) for step in steps),
+        item_ids=tuple(item_ids),
+        calls=calls,
+    )
+
+
+def pairs(answer: Any) -> dict[str, str]:
+    """The fields of a hash as a script returns them: names and values in turn."""
+    flat = list(answer)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _calls(fields: dict[str, str]) -> dict[str, CallState]:
+    ids = {name.partition(":")[0] for name in fields if ":" in name}
+    return {
+        call_id: CallState(
+            attempt=int(fields.get(f"{call_id}:attempt", 1)),
+            claimed=fields.get(f"{call_id}:owner", "") != "",
+            outcome=Outcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
+        )
+        for call_id in ids
+    }

@@ -1,0 +1,70 @@
+"""The names of all keys and channels in Redis.
+
+Every key of a task holds its id in braces, so that a cluster keeps a task in one slot. Channels and
+logs share a name.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Key names below a prefix."""
+
+    prefix: str = "roboco"
+
+    def state(self, task_id: str) -> str:
+        """Hash: the task's state, fence, pending choice and counters."""
+        return self._of(task_id, "state")
+
+    def tail(self, task_id: str) -> str:
+        """List: the newest steps, as JSON."""
+        return self._of(task_id, "tail")
+
+    def content(self, task_id: str) -> str:
+        """Stream and channel: chunks."""
+        return self._of(task_id, "content")
+
+    def events(self, task_id: str) -> str:
+        """Stream and channel: events."""
+        return self._of(task_id, "events")
+
+    def inbox(self, task_id: str) -> str:
+        """Set: ids of what came from outside and is not yet taken over."""
+        return self._of(task_id, "inbox")
+
+    def lease(self, task_id: str, call_id: str = "") -> str:
+        """String with a time to live: the owner of the turn, or of a tool call."""
+        return self._of(task_id, f"lease:{call_id}" if call_id else "lease")
+
+    def calls(self, task_id: str) -> str:
+        """Hash: attempt, owner and outcome of each tool call that was handed out."""
+        return self._of(task_id, "calls")
+
+    @property
+    def agenda(self) -> str:
+        """Sorted set: open tasks by the time at which the sweeper looks at them."""
+        return f"{self.prefix}:agenda"
+
+    @property
+    def sentinel(self) -> str:
+        """String: there since the agenda was filled; gone when Redis was emptied."""
+        return f"{self.prefix}:sentinel"
+
+    @property
+    def sweeper(self) -> str:
+        """String with a time to live: the sweeper that sweeps now."""
+        return f"{self.prefix}:sweeper"
+
+    @property
+    def dead(self) -> str:
+        """List: messages that no worker could read, as JSON."""
+        return f"{self.prefix}:dead"
+
+    def of_task(self, task_id: str) -> tuple[str, ...]:
+        """The keys that an ended task leaves behind."""
+        names = (self.state, self.tail, self.content, self.events, self.inbox, self.calls)
+        return tuple(name(task_id) for name in names)
+
+    def _of(self, task_id: str, name: str) -> str:
+        return f"{self.prefix}:{{{task_id}}}:{name}"

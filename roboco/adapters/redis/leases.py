@@ -1,0 +1,87 @@
+"""Leases on Redis: on turns, with the chunks that they emit, and on tool calls."""
+
+import uuid
+
+from roboco.adapters.redis.board import pairs, snapshot
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.event import AnyEvent, StreamChunk, body
+from roboco.domain.outcome import Outcome
+from roboco.ports import CallOrder, TurnClaim, TurnOrder
+
+
+class RedisTurns:
+    """Leases on turns, `lease` seconds long."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._lease_ms = int(lease * 1000)
+
+    def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
+        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        task_id = order.task_id
+        names = [self._keys.state(task_id), self._keys.tail(task_id), self._keys.lease(task_id)]
+        asked = [order.epoch, order.seq, order.attempt, token, self._lease_ms, tail]
+        answer = self._scripts.run("claim", names, *asked)
+        if answer is None:
+            return None
+        state, steps = answer
+        return TurnClaim(order, token, snapshot(pairs(state), steps, (), self._lease_ms, {}))
+
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
+        """Number, log and publish the chunk, once, and renew the lease; False if the turn is not ours."""
+        task_id = claim.order.task_id
+        names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
+        return bool(
+            self._scripts.run("emit", names, claim.order.epoch, claim.token, number, self._lease_ms, body(chunk))
+        )
+
+    def renew(self, claim: TurnClaim) -> bool:
+        """Renew the lease; False if the turn is no longer ours."""
+        task_id = claim.order.task_id
+        names = [self._keys.state(task_id), self._keys.lease(task_id)]
+        return bool(self._scripts.run("renew", names, claim.order.epoch, claim.token, self._lease_ms))
+
+    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+        """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
+        names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
+        return self._scripts.run("restart", names, epoch, uuid.uuid4().hex, token, body(event)) or None
+
+    def ring(self, task_id: str, epoch: int) -> int:
+        """Count one more handing out of the pending choice; 0 if the fence moved."""
+        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch))
+
+
+class RedisCalls:
+    """Leases on tool calls, `lease` seconds long, and their outcomes."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._lease_ms = int(lease * 1000)
+
+    def claim(self, order: CallOrder, token: str) -> bool:
+        """Whether the call is ours now."""
+        asked = [order.epoch, order.call_id, order.attempt, token, self._lease_ms]
+        return bool(self._scripts.run("claim_call", self._names(order), *asked))
+
+    def renew(self, order: CallOrder, token: str) -> bool:
+        """Renew the lease; False if the call is no longer ours."""
+        asked = [order.epoch, order.call_id, token, self._lease_ms]
+        return bool(self._scripts.run("renew_call", self._names(order), *asked))
+
+    def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
+        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
+        names = [*self._names(order), self._keys.events(order.task_id)]
+        asked = [order.epoch, order.call_id, order.attempt, token or ""]
+        return self._scripts.run("record", names, *asked, outcome.model_dump_json(), body(event)) or None
+
+    def restart(self, order: CallOrder) -> int | None:
+        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
+        asked = [order.epoch, order.call_id, order.attempt]
+        return self._scripts.run("restart_call", self._names(order), *asked) or None
+
+    def _names(self, order: CallOrder) -> list[str]:
+        keys = self._keys
+        return [keys.state(order.task_id), keys.calls(order.task_id), keys.lease(order.task_id, order.call_id)]

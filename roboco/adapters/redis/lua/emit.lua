@@ -1,0 +1,12 @@
+-- emit: number one chunk of a turn, log it, publish it, and renew the lease.
+-- KEYS[1] state (hash)  KEYS[2] content (stream, channel)  KEYS[3] lease (string)
+-- ARGV[1] epoch  ARGV[2] token of the owner  ARGV[3] the chunk's number in this attempt, from 1
+-- ARGV[4] lease in ms  ARGV[5] the chunk's body
+-- Returns 1, also for a chunk that was sent before; 0 if the turn is no longer the owner's.
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'emitted')
+if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[4])
+if tonumber(now[3]) >= tonumber(ARGV[3]) then return 1 end
+redis.call('HSET', KEYS[1], 'emitted', ARGV[3])
+say(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[5])
+return 1

@@ -1,0 +1,15 @@
+-- restart: void a turn's attempt whose lease has ended, and move the fence.
+-- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)
+-- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
+-- ARGV[3] token of the owner, who may give up a lease that lives, or ''  ARGV[4] the event's body
+-- Returns the new epoch, or 0 if the fence had moved or a live lease of somebody else stands.
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'op', 'owner', 'attempt')
+if not now[1] then return 0 end
+if now[2] == ARGV[2] then return tonumber(now[1]) end
+if now[1] ~= ARGV[1] then return 0 end
+if redis.call('EXISTS', KEYS[3]) == 1 and now[3] ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'op', ARGV[2], 'attempt', tonumber(now[4]) + 1,
+  'owner', '', 'emitted', 0, 'rings', 0)
+redis.call('DEL', KEYS[3])
+say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[4])
+return tonumber(ARGV[1]) + 1

@@ -1,0 +1,41 @@
+"""The Lua scripts, one file an operation, sent by hash."""
+
+from importlib import resources
+from typing import Any
+
+import redis
+from redis.commands.core import Script
+
+from roboco.errors import TransientError
+
+_LUA = resources.files("roboco.adapters.redis") / "lua"
+_PRELUDE = (_LUA / "_say.lua").read_text()
+
+
+class Scripts:
+    """Runs scripts by name on one Redis."""
+
+    def __init__(self, client: "redis.Redis[str]") -> None:
+        self.client = client
+        self._scripts = {
+            path.name.removesuffix(".lua"): client.register_script(_source(path.read_text()))
+            for path in _LUA.iterdir()
+            if path.name.endswith(".lua") and not path.name.startswith("_")
+        }
+
+    def run(self, name: str, keys: list[str], *args: str | int | float) -> Any:
+        """The script's answer; TransientError if Redis gave none."""
+        script: Script = self._scripts[name]
+        try:
+            return script(keys=keys, args=list(args))
+        except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+            raise unreachable(error) from error
+
+
+def unreachable(error: Exception) -> TransientError:
+    """The error that says that Redis does not answer."""
+    return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
+
+
+def _source(operation: str) -> str:
+    return f"{_PRELUDE}\n{operation}" if "say(" in operation else operation

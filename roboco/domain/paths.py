@@ -1,0 +1,66 @@
+"""Where things stand in a workspace. A path is relative: in a folder as under an S3 prefix."""
+
+from roboco.domain.ids import check_item_id, check_task_id
+from roboco.domain.part import artifact_name
+
+OPEN = "_open/"
+
+
+def team_path(task_id: str) -> str:
+    """The frozen team."""
+    return f"{check_task_id(task_id)}/team.json"
+
+
+def summary_path(task_id: str) -> str:
+    """The task at a glance."""
+    return f"{check_task_id(task_id)}/task.json"
+
+
+def history_path(task_id: str) -> str:
+    """The steps, one a line."""
+    return f"{check_task_id(task_id)}/history.jsonl"
+
+
+def segments_path(task_id: str) -> str:
+    """The folder of steps that are not folded into the history yet (S3 only)."""
+    return f"{check_task_id(task_id)}/history/"
+
+
+def events_path(task_id: str) -> str:
+    """The execution events."""
+    return f"{check_task_id(task_id)}/events.jsonl"
+
+
+def artifacts_path(task_id: str) -> str:
+    """The folder of artifacts."""
+    return f"{check_task_id(task_id)}/artifacts/"
+
+
+def artifact_path(task_id: str, name: str) -> str:
+    """One artifact."""
+    return f"{artifacts_path(task_id)}{artifact_name(name)}"
+
+
+def inbox_path(task_id: str) -> str:
+    """The folder of what came from outside."""
+    return f"{check_task_id(task_id)}/inbox/"
+
+
+def item_path(task_id: str, item_id: str) -> str:
+    """One thing that came from outside."""
+    return f"{inbox_path(task_id)}{check_item_id(item_id)}.json"
+
+
+def intent_path(task_id: str, call_id: str) -> str:
+    """The intent of an irreversible tool call."""
+    return f"{check_task_id(task_id)}/effects/{check_item_id(call_id)}.json"
+
+
+def outcome_path(task_id: str, call_id: str) -> str:
+    """The outcome of an irreversible tool call."""
+    return f"{check_task_id(task_id)}/effects/{check_item_id(call_id)}.outcome.json"
+
+
+def open_path(task_id: str) -> str:
+    """The marker of a task that has not ended."""
+    return f"{OPEN}{check_task_id(task_id)}"

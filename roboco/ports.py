@@ -1,0 +1,346 @@
+"""Ports: what the engine needs from the world, and what each implementation must keep.
+
+Every method may raise TransientError when its server does not answer; the engine then gives up what it
+was doing, and the sweeper has it done again. A call that is sent twice, because an answer got lost, has
+the effect of one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from roboco.domain.event import AnyEvent, StreamChunk
+from roboco.domain.memory import Message
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ToolCall
+from roboco.domain.router import Router
+from roboco.domain.state import TaskState
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.team import Agent, ModelProfile, Team, ToolSpec
+
+
+class Phase(StrEnum):
+    """What a task is doing between two commits: the kind of the choice that was written down last."""
+
+    IDLE = "idle"
+    TURN = "turn"
+    TOOLS = "tools"
+    WAIT = "wait"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class CallState:
+    """A tool call that was handed out: attempts from 1, whether a worker took it, and its outcome."""
+
+    attempt: int = 1
+    claimed: bool = False
+    lease_left: float = 0.0
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A task as the board has it: `epoch` is the fence, `seq` the position of the next step.
+
+    `rings` counts how often the sweeper handed the pending choice out again; `lease_left` is the rest of a
+    live lease in seconds, or 0; `routing` belongs to the pending turn; `item_ids` are in the inbox.
+    """
+
+    epoch: int
+    seq: int
+    phase: Phase
+    status: TaskStatus
+    reason: str
+    agent: str
+    attempt: int
+    claimed: bool
+    lease_left: float
+    rings: int
+    routing: dict[str, Any]
+    state: TaskState
+    first: TaskStep
+    tail: tuple[TaskStep, ...]
+    item_ids: tuple[str, ...]
+    calls: Mapping[str, CallState]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to happen next, as it is written down before it is handed out."""
+
+    phase: Phase
+    status: TaskStatus
+    reason: str = ""
+    agent: str = ""
+    routing: Mapping[str, Any] | None = None
+
+
+class Board(Protocol):
+    """The state of tasks, in Redis. All of it can be computed again from the workspace."""
+
+    def load(self, task_id: str, tail: int) -> Snapshot | None:
+        """The task with at most `tail` of its newest steps, at one moment; None if it is not known."""
+
+    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Set the task up, idle, with these newest steps; False and nothing changed if it is known already."""
+
+    def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+
+    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Take over a stored step: the task is idle after it and the fence moves.
+
+        True also if the step was taken over before; False if the fence had moved and the step is not in.
+        """
+
+    def leave(self, task_id: str, seconds: int) -> None:
+        """Forget an ended task after so many seconds."""
+
+
+@dataclass(frozen=True)
+class TurnOrder:
+    """The turn that a message announces."""
+
+    task_id: str
+    seq: int
+    epoch: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class TurnClaim:
+    """A turn that is ours until its lease ends: `token` is the owner's, `task` what the board said."""
+
+    order: TurnOrder
+    token: str
+    task: Snapshot
+
+
+class Turns(Protocol):
+    """Leases on turns. Everything is refused once the fence has moved."""
+
+    def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
+        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
+        """Number the chunk, log it, publish it and renew the lease; a `number` that was sent before is dropped."""
+
+    def renew(self, claim: TurnClaim) -> bool:
+        """Renew the lease; False if the turn is no longer ours."""
+
+    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+        """Void the attempt and move the fence: the new epoch; None if the fence moved or a live lease stands.
+
+        Who names the lease's own `token` may restart in spite of it.
+        """
+
+    def ring(self, task_id: str, epoch: int) -> int:
+        """Count one more handing out of the pending choice: how often it was handed out, 0 if the fence moved."""
+
+
+@dataclass(frozen=True)
+class CallOrder:
+    """The tool call that a message announces; `seq` is the position of the step that called."""
+
+    task_id: str
+    seq: int
+    epoch: int
+    call_id: str
+    attempt: int
+
+
+class Calls(Protocol):
+    """Leases on tool calls and their outcomes; each call of a step stands alone."""
+
+    def claim(self, order: CallOrder, token: str) -> bool:
+        """Whether the call is ours now: not if the fence moved, it has an outcome or this attempt was claimed."""
+
+    def renew(self, order: CallOrder, token: str) -> bool:
+        """Renew the lease; False if the call is no longer ours."""
+
+    def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
+        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours.
+
+        Without a token the outcome is kept whoever has the call: its time is up.
+        """
+
+    def restart(self, order: CallOrder) -> int | None:
+        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
+
+
+class Agenda(Protocol):
+    """When the sweeper looks at a task again. Every open task stands in it. Times are Unix seconds."""
+
+    def put(self, task_id: str, at: float) -> None:
+        """Look at the task at this time."""
+
+    def due(self, now: float, limit: int) -> list[str]:
+        """The tasks whose time has come, earliest first."""
+
+    def drop(self, task_id: str) -> None:
+        """Do not look at the task again."""
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Whether this sweeper may sweep now, for so many seconds."""
+
+    def intact(self) -> bool:
+        """Whether the agenda has been there since the last `begin`; False after Redis was emptied."""
+
+    def begin(self) -> None:
+        """Note that every open task stands in the agenda."""
+
+
+class Inbox(Protocol):
+    """Which items wait for a task; what they say is in the workspace."""
+
+    def knock(self, task_id: str, item_ids: Sequence[str]) -> None:
+        """Note the items."""
+
+    def forget(self, task_id: str, item_id: str) -> None:
+        """The item was taken over."""
+
+
+class Logs(Protocol):
+    """The logs of both channels."""
+
+    def events(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the execution channel after this number, oldest first."""
+
+    def announce(self, task_id: str, event: AnyEvent) -> None:
+        """Publish an event that belongs to no task that is known: it has no number and is in no log."""
+
+
+class Histories(Protocol):
+    """The histories of tasks: append-only, one writer wins each position."""
+
+    def append(self, task_id: str, step: TaskStep) -> TaskStep:
+        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+
+    def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        """The committed steps from a position on, each exactly once and in order."""
+
+    def lines(self, task_id: str) -> Iterator[bytes]:
+        """The stored lines, unread, oldest first."""
+
+    def fold(self, task_id: str) -> None:
+        """Gather what is stored in pieces into `history.jsonl`; harmless at any moment and twice at once."""
+
+
+class Files(Protocol):
+    """Files of the workspace by relative path; each is written whole or not at all."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Store the file if there is none; False and nothing changed if there is one."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store the file, in place of an older one."""
+
+    def get(self, path: str) -> bytes | None:
+        """The file's bytes; None if there is none."""
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder ("" or ending in "/"), sorted; of folders without the "/"."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One model call: messages and tools as the chat completions protocol has them."""
+
+    profile: ModelProfile
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class RequestedCall:
+    """A tool call as the model wrote it: `arguments` should be a JSON object, but may be anything."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """How a model call ended; token counts as the model reported them, times in milliseconds."""
+
+    model: str
+    finish_reason: str
+    calls: tuple[RequestedCall, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
+    first_token_ms: int = 0
+    duration_ms: int = 0
+
+
+class ModelStream(Protocol):
+    """A running model call: texts as they come, then one Reply."""
+
+    def __iter__(self) -> Iterator[str | Reply]:
+        """Texts, gathered while they come fast, and at the end the Reply; ModelError if the call fails."""
+
+    def close(self) -> None:
+        """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
+
+
+class Model(Protocol):
+    """A way to call models."""
+
+    def stream(self, request: Request) -> ModelStream:
+        """Begin the call. Failures before the first token are tried again; later ones are raised."""
+
+
+class Prompts(Protocol):
+    """Templates of prompts."""
+
+    def render(self, template: str, variables: Mapping[str, Any]) -> str:
+        """The rendered prompt; UsageError if it names what is not there."""
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What a tool may know of its call; the same `idempotency_key` on every attempt."""
+
+    task_id: str
+    agent: str
+    call_id: str
+    idempotency_key: str
+    attempt: int
+
+
+class Toolbox(Protocol):
+    """The tools that this process can describe and run."""
+
+    def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
+        """The agent's tools as the chat completions protocol has them; UsageError if one cannot be had."""
+
+    def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
+        """Run the call of a built-in (`spec` None) or declared tool; whatever goes wrong is in the outcome."""
+
+    def router(self, name: str) -> Router:
+        """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""
+
+
+class Dispatcher(Protocol):
+    """Sends the messages that announce work. A message may come late, twice or never."""
+
+    def advance(self, task_id: str) -> None:
+        """Have the coordinator look at the task."""
+
+    def turn(self, order: TurnOrder, agent: str) -> None:
+        """Have an agent worker make the turn."""
+
+    def tool(self, order: CallOrder, name: str, timeout: float) -> None:
+        """Have a tool worker make the call, and end it after `timeout` seconds."""
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> float:
+        """Unix seconds, UTC."""
