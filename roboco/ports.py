@@ -233,7 +233,10 @@ class Files(Protocol):
     """Files of the workspace by relative path; each is written whole or not at all."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store the file if there is none; False and nothing changed if there is one."""
+        """Store the file if there is none; False and nothing changed if another one stands there.
+
+        True also if the same bytes stand there: an answer may have got lost.
+        """
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""

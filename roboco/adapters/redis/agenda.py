@@ -1,6 +1,6 @@
 """What the sweeper works from, and what waits for a task, on Redis."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ def answering() -> Iterator[None]:
 class RedisAgenda:
     """When the sweeper looks at a task again: one sorted set."""
 
-    def __init__(self, client: "redis.Redis[str]", keys: Keys) -> None:
+    def __init__(self, client: redis.Redis, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 
@@ -38,8 +38,7 @@ class RedisAgenda:
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
         with answering():
-            found: list[str] = self._client.zrangebyscore(self._keys.agenda, "-inf", now, start=0, num=limit)
-            return found
+            return [str(task_id) for task_id in self._client.zrangebyscore(self._keys.agenda, "-inf", now, 0, limit)]
 
     def drop(self, task_id: str) -> None:
         """Do not look at the task again."""
@@ -65,7 +64,7 @@ class RedisAgenda:
 class RedisInbox:
     """Which items wait for a task: one set each."""
 
-    def __init__(self, client: "redis.Redis[str]", keys: Keys) -> None:
+    def __init__(self, client: redis.Redis, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 
@@ -84,7 +83,7 @@ class RedisInbox:
 class RedisLogs:
     """The logs of both channels: one stream each."""
 
-    def __init__(self, client: "redis.Redis[str]", keys: Keys) -> None:
+    def __init__(self, client: redis.Redis, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 
@@ -101,22 +100,9 @@ class RedisLogs:
         """The numbers and messages of a log after this number, read in pages."""
         while True:
             with answering():
-                page: list[Any] = self._client.xrange(log, min=f"({after}-0", count=PAGE)
+                page: Any = self._client.xrange(log, min=f"({after}-0", count=PAGE)
             for entry_id, fields in page:
                 after = int(entry_id.partition("-")[0])
                 yield after, fields["m"]
             if len(page) < PAGE:
                 return
-
-
-class DeadList:
-    """Messages that no worker could read."""
-
-    def __init__(self, connect: Callable[[], "redis.Redis[str]"], keys: Keys) -> None:
-        self._connect = connect
-        self._keys = keys
-
-    def bury(self, record: dict[str, Any]) -> None:
-        """Keep the record of a message; TransientError if it could not be kept."""
-        with answering():
-            self._connect().rpush(self._keys.dead, canonical(record))

@@ -8,7 +8,7 @@ TIMEOUT = 5
 """Seconds for a connection, an answer, and between two health checks."""
 
 
-def connect(url: str, max_connections: int = 250) -> "redis.Redis[str]":
+def connect(url: str, max_connections: int = 250) -> redis.Redis:
     """A client for commands: a call that gets no answer is tried again for about two seconds."""
     return redis.Redis.from_url(
         url,
@@ -21,7 +21,7 @@ def connect(url: str, max_connections: int = 250) -> "redis.Redis[str]":
     )
 
 
-def connect_subscriber(url: str) -> "redis.Redis[str]":
+def connect_subscriber(url: str) -> redis.Redis:
     """A client for channels: it waits as long as nothing is said, and notices a dead connection."""
     return redis.Redis.from_url(
         url,

@@ -15,7 +15,7 @@ _PRELUDE = (_LUA / "_say.lua").read_text()
 class Scripts:
     """Runs scripts by name on one Redis."""
 
-    def __init__(self, client: "redis.Redis[str]") -> None:
+    def __init__(self, client: redis.Redis) -> None:
         self.client = client
         self._scripts = {
             path.name.removesuffix(".lua"): client.register_script(_source(path.read_text()))
@@ -23,7 +23,7 @@ class Scripts:
             if path.name.endswith(".lua") and not path.name.startswith("_")
         }
 
-    def run(self, name: str, keys: list[str], *args: str | int | float) -> Any:
+    def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """The script's answer; TransientError if Redis gave none."""
         script: Script = self._scripts[name]
         try:

@@ -1,0 +1,77 @@
+"""The workspace in a folder."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from roboco.errors import TransientError
+
+
+class FolderFiles:
+    """Files below a folder: each is written beside its place, synced, and then moved or linked into it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Store the file if there is none; False if another one stands there."""
+        target = self.at(path)
+        written = self._write(target, data)
+        try:
+            os.link(written, target)
+        except FileExistsError:
+            return self.get(path) == data
+        finally:
+            written.unlink()
+        _sync_folder(target.parent)
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store the file, in place of an older one."""
+        target = self.at(path)
+        self._write(target, data).replace(target)
+        _sync_folder(target.parent)
+
+    def get(self, path: str) -> bytes | None:
+        """The file's bytes; None if there is none."""
+        try:
+            return self.at(path).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+        self.at(path).unlink(missing_ok=True)
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder, sorted."""
+        try:
+            return sorted(entry.name for entry in os.scandir(self.at(folder)) if not entry.name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def at(self, path: str) -> Path:
+        """The absolute place of a relative path; ValueError if that is outside the workspace."""
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"path {path[:120]!r} leaves the workspace")
+        return self._root / path
+
+    def _write(self, target: Path, data: bytes) -> Path:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".")
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise TransientError(f"workspace {self._root} cannot be written: {error}") from error
+        return Path(name)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

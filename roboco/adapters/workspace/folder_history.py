@@ -1,0 +1,124 @@
+"""Histories in a folder: one `history.jsonl` a task, appended to under a lock and always complete."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from roboco.adapters.workspace.folder import FolderFiles
+from roboco.domain.paths import history_path
+from roboco.domain.step import TaskStep, read_step
+from roboco.errors import CorruptHistory, TransientError
+
+_BLOCK = 64 * 1024
+
+
+class FolderHistories:
+    """The histories below a folder. A line without its newline is what a death left: it is no step."""
+
+    def __init__(self, files: FolderFiles) -> None:
+        self._files = files
+
+    def append(self, task_id: str, step: TaskStep) -> TaskStep:
+        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+        path = self._files.at(history_path(task_id))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(path) as file:
+                newest = _newest(file)
+                count = newest.seq + 1 if newest else 0
+                if step.seq < count:
+                    return next(self.read(task_id, step.seq))
+                if step.seq > count:
+                    raise CorruptHistory(
+                        f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
+                        "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
+                    )
+                _write_line(file, step.line().encode() + b"\n")
+        except OSError as error:
+            raise TransientError(f"history {path} cannot be written: {error}") from error
+        return step
+
+    def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        """The committed steps from a position on, each exactly once and in order."""
+        if start == 0:
+            return map(read_step, self.lines(task_id))
+        return iter(self._read_back(task_id, start))
+
+    def lines(self, task_id: str) -> Iterator[bytes]:
+        """The stored lines, oldest first."""
+        try:
+            with self._files.at(history_path(task_id)).open("rb") as file:
+                for line in file:
+                    if line.endswith(b"\n"):
+                        yield line[:-1]
+        except FileNotFoundError:
+            return
+
+    def fold(self, task_id: str) -> None:
+        """Nothing: the file is always complete."""
+
+    def _read_back(self, task_id: str, start: int) -> list[TaskStep]:
+        try:
+            with self._files.at(history_path(task_id)).open("rb") as file:
+                newest = _newest(file)
+                wanted = newest.seq + 1 - start if newest else 0
+                steps = [read_step(line) for line in islice(_lines_back(file), max(0, wanted))]
+                return steps[::-1]
+        except FileNotFoundError:
+            return []
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def _write_line(file: BinaryIO, line: bytes) -> None:
+    end = _complete_size(file)
+    try:
+        file.truncate(end)
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(end)
+        raise
+
+
+def _newest(file: BinaryIO) -> TaskStep | None:
+    line = next(_lines_back(file), None)
+    return None if line is None else read_step(line)
+
+
+def _complete_size(file: BinaryIO) -> int:
+    """The size up to the last newline."""
+    position = file.seek(0, os.SEEK_END)
+    while position > 0:
+        start = max(0, position - _BLOCK)
+        file.seek(start)
+        found = file.read(position - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        position = start
+    return 0
+
+
+def _lines_back(file: BinaryIO) -> Iterator[bytes]:
+    """The complete lines, newest first, reading only as much as is asked for."""
+    position = _complete_size(file)
+    rest = b""
+    while position > 0:
+        start = max(0, position - _BLOCK)
+        file.seek(start)
+        lines = (file.read(position - start) + rest).split(b"\n")
+        rest = lines[0]
+        yield from (line for line in reversed(lines[1:]) if line)
+        position = start
+    if rest:
+        yield rest

@@ -1,0 +1,31 @@
+"""Opening the workspace that a URL names."""
+
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.folder_history import FolderHistories
+from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
+from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.errors import UsageError
+from roboco.ports import Files, Histories
+
+
+class Workspace(NamedTuple):
+    """Where tasks are kept."""
+
+    files: Files
+    histories: Histories
+
+
+def open_workspace(url: str, s3_endpoint_url: str | None = None) -> Workspace:
+    """The workspace at "file:///folder" or "s3://bucket/prefix"; UsageError for anything else."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        files = FolderFiles(Path(unquote(parts.netloc + parts.path)).absolute())
+        return Workspace(files, FolderHistories(files))
+    if parts.scheme == "s3" and parts.netloc:
+        objects = S3Objects(connect_s3(s3_endpoint_url), parts.netloc, parts.path)
+        return Workspace(S3Files(objects), S3Histories(objects))
+    raise UsageError(f"ROBOCO_WORKSPACE={url!r} is not possible: use file:///folder or s3://bucket/prefix")

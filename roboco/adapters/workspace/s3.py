@@ -1,0 +1,159 @@
+"""The workspace in an S3-compatible store, below a prefix of a bucket."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from roboco.errors import TransientError, UsageError
+
+LOST = frozenset({409, 412})
+"""A conditional write that lost: 412 as a rule, 409 where two writers met."""
+_REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
+
+
+def connect_s3(endpoint_url: str | None, region: str | None = None) -> Any:
+    """A client with limits on every wait; credentials come from the environment, as boto3 has it."""
+    config = Config(
+        connect_timeout=5,
+        read_timeout=20,
+        retries={"mode": "standard", "total_max_attempts": 4},
+        max_pool_connections=50,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return boto3.session.Session().client(
+        "s3", endpoint_url=endpoint_url, region_name=region or "us-east-1", config=config
+    )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object's bytes and its entity tag."""
+
+    data: bytes
+    etag: str
+
+
+class S3Objects:
+    """Objects of one bucket below one prefix: the calls that the workspace needs, with our errors."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str = "") -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
+        """Store the object; False if the condition (nothing there, or this tag there) does not hold."""
+        condition = {"IfNoneMatch": "*"} if if_none else {"IfMatch": if_match} if if_match else {}
+        with _answering(self._bucket):
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=self._prefix + path, Body=data, **condition, **extra)
+            except ClientError as error:
+                if condition and (_status(error) in LOST or (if_match and _status(error) == 404)):
+                    return False
+                raise
+        return True
+
+    def get(self, path: str) -> Stored | None:
+        """The object; None if there is none."""
+        with _answering(self._bucket):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
+                return Stored(answer["Body"].read(), answer["ETag"])
+            except ClientError as error:
+                if _code(error) == "NoSuchKey":
+                    return None
+                raise
+
+    def metadata(self, path: str) -> dict[str, str] | None:
+        """The metadata that the object was stored with; None if there is no object."""
+        with _answering(self._bucket):
+            try:
+                found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._prefix + path)[
+                    "Metadata"
+                ]
+            except ClientError as error:
+                if _status(error) == 404:
+                    return None
+                raise
+        return found
+
+    def delete(self, path: str) -> None:
+        """Remove the object, if it is there."""
+        with _answering(self._bucket):
+            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + path)
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder, sorted; of folders without the "/"."""
+        base = self._prefix + folder
+        found: set[str] = set()
+        with _answering(self._bucket):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=base, Delimiter="/"
+            )
+            for page in pages:
+                found.update(entry["Key"].removeprefix(base) for entry in page.get("Contents", []))
+                found.update(entry["Prefix"].removeprefix(base).rstrip("/") for entry in page.get("CommonPrefixes", []))
+        return sorted(found - {""})
+
+
+class S3Files:
+    """Files of the workspace as objects."""
+
+    def __init__(self, objects: S3Objects) -> None:
+        self._objects = objects
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Store the file if there is none; False if another one stands there."""
+        while not self._objects.put(path, data, if_none=True):
+            stored = self.get(path)
+            if stored is not None:
+                return stored == data
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store the file, in place of an older one."""
+        self._objects.put(path, data)
+
+    def get(self, path: str) -> bytes | None:
+        """The file's bytes; None if there is none."""
+        stored = self._objects.get(path)
+        return None if stored is None else stored.data
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+        self._objects.delete(path)
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder, sorted."""
+        return self._objects.names(folder)
+
+
+@contextmanager
+def _answering(bucket: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) in _REFUSED:
+            raise UsageError(
+                f"the S3 store refuses bucket {bucket!r}: {_code(error)}; check AWS_ACCESS_KEY_ID, "
+                "AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
+            ) from error
+        raise TransientError(f"the S3 store failed for bucket {bucket!r}: {error}") from error
+    except BotoCoreError as error:
+        raise TransientError(
+            f"the S3 store does not answer: {error}; check ROBOCO_S3_ENDPOINT_URL and the AWS_* credentials"
+        ) from error
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

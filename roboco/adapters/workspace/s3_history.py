@@ -1,0 +1,113 @@
+"""Histories in an S3-compatible store.
+
+A step is one small object below `history/`, created on condition that there is none: that is the commit.
+Such segments are folded into `history.jsonl`, whose metadata says how many steps it holds. A position is
+taken if `history.jsonl` holds it or if it has a segment; where both are there, `history.jsonl` counts.
+"""
+
+from collections.abc import Iterator
+
+from roboco.adapters.workspace.s3 import S3Objects, Stored
+from roboco.domain.paths import history_path, segments_path
+from roboco.domain.step import TaskStep, read_step
+from roboco.errors import CorruptHistory, TransientError
+
+_STEPS = "steps"
+_TRIES = 10
+
+
+class S3Histories:
+    """The histories below a prefix."""
+
+    def __init__(self, objects: S3Objects) -> None:
+        self._objects = objects
+
+    def append(self, task_id: str, step: TaskStep) -> TaskStep:
+        """Store the sealed step at its position and return what stands there: ours, or the step that won.
+
+        A segment that was folded and removed must not be written anew: so after the write we look whether
+        `history.jsonl` holds the position. A fold that comes later takes our segment along.
+        """
+        segment = _segment(task_id, step.seq)
+        for _ in range(_TRIES):
+            created = self._objects.put(segment, step.line().encode(), if_none=True)
+            if self._folded(task_id) > step.seq:
+                if created:
+                    self._objects.delete(segment)
+                return next(self.read(task_id, step.seq))
+            if created:
+                return step
+            stored = self._objects.get(segment)
+            if stored is not None:
+                return read_step(stored.data)
+        raise TransientError(f"step {step.seq} of task {task_id!r} could neither be stored nor read; try again")
+
+    def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        """The committed steps from a position on, each exactly once and in order."""
+        return map(read_step, self._lines(task_id, start))
+
+    def lines(self, task_id: str) -> Iterator[bytes]:
+        """The stored lines, oldest first."""
+        return iter(self._lines(task_id, 0))
+
+    def fold(self, task_id: str) -> None:
+        """Gather the segments into `history.jsonl`: written on condition that nobody else did, then removed."""
+        stored = self._objects.get(history_path(task_id))
+        names = self._objects.names(segments_path(task_id))
+        folded = _split(stored)
+        fresh = self._segments(task_id, [name for name in names if _seq(name) >= len(folded)])
+        if fresh:
+            lines = [*folded, *fresh]
+            data = b"".join(line + b"\n" for line in lines)
+            metadata = {_STEPS: str(len(lines))}
+            etag = stored.etag if stored else None
+            if not self._objects.put(
+                history_path(task_id), data, if_none=etag is None, if_match=etag, Metadata=metadata
+            ):
+                return
+        for name in names:
+            self._objects.delete(segments_path(task_id) + name)
+
+    def _folded(self, task_id: str) -> int:
+        return int((self._objects.metadata(history_path(task_id)) or {}).get(_STEPS, 0))
+
+    def _lines(self, task_id: str, start: int) -> list[bytes]:
+        """The lines from a position on. Segments are listed first: what a fold removes meanwhile is in the file."""
+        for _ in range(_TRIES):
+            names = self._objects.names(segments_path(task_id))
+            first = _seq(names[0]) if names else None
+            folded = [] if first is not None and first <= start else _split(self._objects.get(history_path(task_id)))
+            count = len(folded) or (first or 0)
+            lines = folded[start:]
+            wanted = [name for name in names if _seq(name) >= max(count, start)]
+            fresh = self._segments(task_id, wanted)
+            if len(fresh) == len(wanted) and [_seq(name) for name in wanted] == _following(max(count, start), wanted):
+                return lines + fresh
+        raise CorruptHistory(
+            f"task {task_id!r} lacks steps after {start + len(lines)}: a segment below history/ is missing"
+        )
+
+    def _segments(self, task_id: str, names: list[str]) -> list[bytes]:
+        found: list[bytes] = []
+        for name in names:
+            stored = self._objects.get(segments_path(task_id) + name)
+            if stored is None:
+                break
+            found.append(stored.data)
+        return found
+
+
+def _segment(task_id: str, seq: int) -> str:
+    return f"{segments_path(task_id)}{seq:08d}.json"
+
+
+def _seq(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _split(stored: Stored | None) -> list[bytes]:
+    return stored.data.split(b"\n")[:-1] if stored else []
+
+
+def _following(start: int, names: list[str]) -> list[int]:
+    return list(range(start, start + len(names)))

@@ -1,0 +1,174 @@
+"""advance: the coordinator's loop over one task.
+
+    load ─► decide (pure) ─► write the choice down ─► hand it out
+     ▲                        │ (conditional)           │ (doorbell)
+     └── fence moved ◄────────┘                         └─► turn, tool ─► commit ─► advance
+
+It may run twice, late, at the same time elsewhere, or die after any line: a choice is written once per
+epoch, a step once per position, and whatever was written down but not done is found by the sweeper.
+"""
+
+from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decide import Situation, decide
+from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
+from roboco.domain.history import History
+from roboco.domain.ids import step_id_at
+from roboco.domain.inbox import Message, Stop
+from roboco.domain.paths import open_path
+from roboco.domain.router import route
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.team import Custom, Team
+from roboco.engine import items, pending, recover
+from roboco.engine.archive import archive, finish, fold_due
+from roboco.engine.engine import Engine
+from roboco.ports import Choice, Phase, Snapshot, TurnOrder
+
+MOVES = 100
+"""How many moves one call makes at most; a task that needs more has them made by the next one."""
+QUIET = 3600.0
+"""Seconds after which a waiting task is looked at although nothing came for it."""
+
+
+def advance(engine: Engine, task_id: str, ring: bool = False) -> None:
+    """Do all that can be done for the task now; with `ring`, hand out again what no worker took.
+
+    A task that is not known, or has ended, is left alone.
+    """
+    for _ in range(MOVES):
+        task = recover.load(engine, task_id)
+        if task is None:
+            _forget(engine, task_id)
+            return
+        if not _move(engine, task_id, task, ring):
+            return
+    engine.dispatcher.advance(task_id)
+
+
+def _forget(engine: Engine, task_id: str) -> None:
+    engine.agenda.drop(task_id)
+    if engine.files.get(open_path(task_id)) is not None:
+        engine.agenda.put(task_id, engine.clock.now())
+
+
+def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool:
+    """Make one move; whether the task has to be looked at again."""
+    if task.phase is Phase.END:
+        finish(engine, task_id, task)
+        return False
+    team = engine.teams.get(task_id)
+    waiting = items.waiting(engine, task_id, task)
+    stopped = any(isinstance(item, Stop) for item in waiting)
+    exhausted = None
+    if task.phase is Phase.TURN and not stopped:
+        held = pending.turn(engine, task_id, task, ring)
+        if not isinstance(held, str):
+            return held
+        exhausted = held
+    if task.phase is Phase.TOOLS and not stopped and pending.tools(engine, task_id, team, task, ring):
+        return False
+    if task.phase is Phase.WAIT and not waiting:
+        engine.agenda.put(task_id, engine.clock.now() + QUIET)
+        return False
+    return _carry_out(engine, task_id, team, task, _decide(engine, team, task, waiting, exhausted))
+
+
+def _decide(
+    engine: Engine, team: Team, task: Snapshot, waiting: tuple[Message | Stop, ...], exhausted: str | None
+) -> Action:
+    model = team.collaboration_model
+    router = engine.toolbox.router(model.router) if isinstance(model, Custom) else route
+    started = task.state.started_at
+    situation = Situation(
+        inbox=waiting,
+        outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
+        seconds=engine.clock.now() - started.timestamp() if started else 0.0,
+        exhausted=exhausted,
+    )
+    return decide(team, History(task.state, task.tail), situation, router)
+
+
+def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Action) -> bool:
+    match action:
+        case AppendStep():
+            _append(engine, task_id, task, action)
+            return True
+        case StartTurn():
+            return _start_turn(engine, task_id, task, action)
+        case CallTools():
+            return pending.hand_out_calls(engine, task_id, team, task, action.calls)
+        case Wait():
+            return _wait(engine, task_id, task, action)
+        case End():
+            return _end(engine, task_id, task, action)
+
+
+def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) -> None:
+    step = TaskStep(
+        step_id=step_id_at(task_id, task.seq),
+        seq=task.seq,
+        agent_name=action.agent_name,
+        parts=action.parts,
+        created_at=engine.now(),
+        metadata=action.metadata,
+    ).sealed(task.state.last_digest)
+    stored = engine.histories.append(task_id, step)
+    if stored.digest != step.digest:
+        recover.catch_up(engine, task_id, task)
+        return
+    events = recover.events_of(engine, task_id, step, task.tail[-1], action.told_now)
+    engine.board.commit(task_id, task.epoch, step, task.state.after(step), events)
+    if action.item_id is not None:
+        items.settle(engine, task_id, action.item_id, step.seq)
+    if fold_due(step.seq):
+        engine.histories.fold(task_id)
+
+
+def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn) -> bool:
+    now, seq = engine.now(), task.seq
+    routing = action.route.record()
+    events: list[AnyEvent] = []
+    if task.status is not TaskStatus.RUNNING:
+        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
+    reason = action.route.reason
+    if action.handed_off_by is not None:
+        source = action.handed_off_by
+        events.append(
+            AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=action.agent, reason=reason)
+        )
+    events.append(
+        AgentSelected(
+            task_id=task_id,
+            timestamp=now,
+            agent_name=action.agent,
+            step_id=step_id_at(task_id, seq),
+            reason=reason,
+            routing=routing,
+        )
+    )
+    choice = Choice(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing)
+    epoch = engine.board.choose(task_id, task.epoch, choice, events)
+    if epoch is None:
+        return True
+    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+    engine.dispatcher.turn(TurnOrder(task_id, seq, epoch, 1), action.agent)
+    if fold_due(seq - 1):
+        engine.histories.fold(task_id)
+    return False
+
+
+def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
+    reason = action.route.reason
+    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason)
+    choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record())
+    if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
+        archive(engine, task_id, task, action.status, reason)
+    return True
+
+
+def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
+    usage = {"tokens_in": task.state.tokens_in, "tokens_out": task.state.tokens_out, "steps": task.state.steps}
+    event = TaskEnded(task_id=task_id, timestamp=engine.now(), status=action.status, reason=action.reason, usage=usage)
+    choice = Choice(Phase.END, action.status, action.reason)
+    engine.board.choose(task_id, task.epoch, choice, [event])
+    return True

@@ -1,0 +1,62 @@
+"""archive: keep a task's summary and events in its workspace, and close it when it has ended."""
+
+from roboco.domain.paths import events_path, open_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import USER
+from roboco.domain.summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.ports import Snapshot
+
+
+def fold_due(seq: int) -> bool:
+    """Whether the history is folded after the step at this position.
+
+    It is so after 16 steps, and each time that a quarter of what was folded came on top, but at least 16:
+    what is written by all folds together stays proportional to the history.
+    """
+    point = 16
+    while point < seq + 1:
+        point += max(16, point // 4)
+    return point == seq + 1
+
+
+def archive(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
+    """Write the summary of a waiting task and, where enough has come on top, its events."""
+    if any(fold_due(seq) or seq < 16 for seq in range(_last_user_seq(task), task.seq)):
+        _write_events(engine, task_id)
+    _write_summary(engine, task_id, task, status, reason)
+
+
+def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Close an ended task: its workspace is complete, and Redis forgets it after a while. Twice is once."""
+    engine.histories.fold(task_id)
+    _write_events(engine, task_id)
+    _write_summary(engine, task_id, task, task.status, task.reason)
+    engine.files.delete(open_path(task_id))
+    engine.board.leave(task_id, engine.policy.keep)
+    engine.agenda.drop(task_id)
+
+
+def _write_events(engine: Engine, task_id: str) -> None:
+    lines = [line + b"\n" for line in engine.logs.events(task_id, 0)]
+    if lines:
+        engine.files.put(events_path(task_id), b"".join(lines))
+
+
+def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
+    summary = TaskSummary(
+        task_id=task_id,
+        team=engine.teams.get(task_id).name,
+        status=status,
+        reason=reason,
+        steps=task.state.steps,
+        tokens_in=task.state.tokens_in,
+        tokens_out=task.state.tokens_out,
+        created_at=task.state.started_at or engine.now(),
+        updated_at=engine.now(),
+    )
+    engine.files.put(summary_path(task_id), summary.model_dump_json().encode())
+
+
+def _last_user_seq(task: Snapshot) -> int:
+    return max((step.seq for step in task.tail if step.agent_name == USER), default=task.tail[0].seq)

@@ -1,0 +1,69 @@
+"""Engine: the ports and the policy that every operation of the engine works with."""
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from roboco.engine.keeper import Keeper
+from roboco.engine.teams import FrozenTeams
+from roboco.ports import (
+    Agenda,
+    Board,
+    Calls,
+    Clock,
+    Dispatcher,
+    Files,
+    Histories,
+    Inbox,
+    Logs,
+    Model,
+    Prompts,
+    Toolbox,
+    Turns,
+)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The engine's numbers; times in seconds.
+
+    `lease`: how long a claim counts without a heartbeat. `ring_pause`: how long a choice that no worker took
+    waits before it is handed out again; the pause doubles each time, up to `longest_pause`. `attempts`: how
+    often a turn or tool call is tried before it counts as failed. `keep`: how long an ended task stays in Redis.
+    """
+
+    lease: float = 15.0
+    ring_pause: float = 10.0
+    longest_pause: float = 300.0
+    attempts: int = 5
+    keep: int = 86_400
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Everything that an operation needs; made once per process by a composition root."""
+
+    board: Board
+    turns: Turns
+    calls: Calls
+    agenda: Agenda
+    inbox: Inbox
+    logs: Logs
+    histories: Histories
+    files: Files
+    model: Model
+    prompts: Prompts
+    toolbox: Toolbox
+    dispatcher: Dispatcher
+    clock: Clock
+    keeper: Keeper
+    teams: FrozenTeams
+    policy: Policy = field(default_factory=Policy)
+
+    def now(self) -> datetime:
+        """The time, UTC."""
+        return datetime.fromtimestamp(self.clock.now(), UTC)
+
+    def token(self) -> str:
+        """A new owner's token."""
+        return uuid.uuid4().hex

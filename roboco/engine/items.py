@@ -1,0 +1,30 @@
+"""Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
+
+from roboco.domain.inbox import Message, Stop, read_item
+from roboco.domain.paths import item_path
+from roboco.engine.engine import Engine
+from roboco.ports import Snapshot
+
+
+def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Message | Stop, ...]:
+    """The items that are no step yet, oldest first; those that are one are settled on the way."""
+    found: list[Message | Stop] = []
+    for item_id in task.item_ids:
+        data = engine.files.get(item_path(task_id, item_id))
+        item = read_item(data) if data is not None else None
+        if item is None or item.taken_at_seq is not None:
+            engine.inbox.forget(task_id, item_id)
+        elif item_id in task.state.items:
+            settle(engine, task_id, item_id, task.seq - 1)
+        else:
+            found.append(item)
+    return tuple(sorted(found, key=lambda item: (item.created_at, item.item_id)))
+
+
+def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
+    """Note that the item became a step, not later than at `seq`; its file stays, so that a repetition is known."""
+    data = engine.files.get(item_path(task_id, item_id))
+    if data is not None:
+        taken = read_item(data).model_copy(update={"taken_at_seq": seq})
+        engine.files.put(item_path(task_id, item_id), taken.model_dump_json().encode())
+    engine.inbox.forget(task_id, item_id)

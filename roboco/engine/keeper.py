@@ -1,0 +1,68 @@
+"""Keeper: the heartbeat that renews the leases of this process while their work is silent."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from roboco.errors import TransientError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Held:
+    renew: Callable[[], bool]
+    lost: Callable[[], None]
+
+
+class Keeper:
+    """Renews what is held every `interval` seconds, in one thread that ends when nothing is held.
+
+    The work never waits for it, and nothing is renewed after the work has ended.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._changed = threading.Condition()
+        self._held: dict[object, _Held] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def hold(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
+        """Renew until the block ends; if a renewal is refused, call `lost` once, from the keeper's thread."""
+        key = object()
+        with self._changed:
+            self._held[key] = _Held(renew, lost)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="roboco-keeper", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held.pop(key, None)
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._held, timeout=self._interval)
+                if not self._held:
+                    self._thread = None
+                    return
+                held = list(self._held.items())
+            for key, one in held:
+                self._renew(key, one)
+
+    def _renew(self, key: object, held: _Held) -> None:
+        try:
+            ours = held.renew()
+        except TransientError as error:
+            _log.warning("a lease could not be renewed and is tried again: %s", error)
+            return
+        with self._changed:
+            refused = not ours and self._held.pop(key, None) is not None
+        if refused:
+            held.lost()

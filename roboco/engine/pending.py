@@ -1,0 +1,133 @@
+"""Choices that were written down: handing them out, and seeing to it that they are done.
+
+A turn or call that no worker took is handed out again with growing pauses, so that a backlog is not
+multiplied. One that a worker took and dropped (its lease has ended) is voided and tried again, a bounded
+number of times.
+"""
+
+from roboco.domain.decide import answered_here
+from roboco.domain.event import ToolReturned, TurnRestarted
+from roboco.domain.ids import step_id_at
+from roboco.domain.outcome import failure
+from roboco.domain.part import ToolCall
+from roboco.domain.status import TaskStatus
+from roboco.domain.team import Team, ToolSpec
+from roboco.engine import recover
+from roboco.engine.engine import Engine, Policy
+from roboco.ports import CallOrder, CallState, Choice, Phase, Snapshot, TurnOrder
+
+BUILTIN_TIMEOUT = 60.0
+"""Seconds for a call of a built-in tool."""
+
+
+def pause(policy: Policy, rings: int) -> float:
+    """Seconds until a choice that was handed out again `rings` times is handed out once more."""
+    return min(policy.longest_pause, policy.ring_pause * 2.0 ** min(rings, 30))
+
+
+def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str:
+    """See to a pending turn: whether to look again, or why no further attempt is made."""
+    if not task.claimed:
+        if ring and _ring(engine, task_id, task):
+            engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
+        return False
+    if task.lease_left > 0:
+        _look_after_lease(engine, task_id, task.lease_left)
+        return False
+    if recover.catch_up(engine, task_id, task):
+        return True
+    if task.attempt >= engine.policy.attempts:
+        return f"{task.agent}'s turn was lost {task.attempt} times with the worker that made it"
+    restart_turn(engine, task_id, task, "the worker that made it was lost")
+    return False
+
+
+def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "") -> None:
+    """Void the attempt and hand the turn out again; nothing happens if somebody else did."""
+    attempt = task.attempt + 1
+    event = TurnRestarted(
+        task_id=task_id,
+        timestamp=engine.now(),
+        step_id=step_id_at(task_id, task.seq),
+        attempt=attempt,
+        reason=reason,
+    )
+    epoch = engine.turns.restart(task_id, task.epoch, event, token)
+    if epoch is not None:
+        engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+        engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, attempt), task.agent)
+
+
+def hand_out_calls(engine: Engine, task_id: str, team: Team, task: Snapshot, calls: tuple[ToolCall, ...]) -> bool:
+    """Write down that these calls of the last step run, and hand them out; whether to look again."""
+    choice = Choice(Phase.TOOLS, TaskStatus.RUNNING, agent=task.tail[-1].agent_name)
+    epoch = engine.board.choose(task_id, task.epoch, choice, [])
+    if epoch is None:
+        return True
+    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+    for call in calls:
+        _send(engine, team, CallOrder(task_id, task.seq - 1, epoch, call.id, 1), call)
+    return False
+
+
+def tools(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -> bool:
+    """See to the pending calls: whether some are still open."""
+    here = answered_here(team, task.tail[-1])
+    open_calls = [
+        (call, state)
+        for call in task.tail[-1].calls
+        if call.id not in here and (state := task.calls.get(call.id, CallState())).outcome is None
+    ]
+    untaken = [pair for pair in open_calls if not pair[1].claimed]
+    if untaken and ring and _ring(engine, task_id, task):
+        for call, state in untaken:
+            _send(engine, team, _order(task_id, task, call, state), call)
+    for call, state in open_calls:
+        if state.claimed and state.lease_left <= 0:
+            _restart_call(engine, team, _order(task_id, task, call, state), call)
+    if open_calls and not untaken:
+        _look_after_lease(engine, task_id, min(state.lease_left for _, state in open_calls))
+    return bool(open_calls)
+
+
+def timeout_of(spec: ToolSpec | None) -> float:
+    """Seconds that a call of the tool may take."""
+    return BUILTIN_TIMEOUT if spec is None else spec.timeout
+
+
+def record_failure(engine: Engine, order: CallOrder, name: str, message: str) -> None:
+    """Close a call whose worker cannot: its time is up, or it was lost too often."""
+    outcome = failure(order.call_id, message)
+    event = ToolReturned(task_id=order.task_id, timestamp=engine.now(), tool_name=name, tool_result=outcome.result)
+    if engine.calls.record(order, None, outcome, event) is not None:
+        engine.dispatcher.advance(order.task_id)
+
+
+def _restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> None:
+    if order.attempt >= engine.policy.attempts:
+        message = f"tool {call.tool_name!r} was lost {order.attempt} times with the worker that ran it"
+        record_failure(engine, order, call.tool_name, message)
+        return
+    attempt = engine.calls.restart(order)
+    if attempt is not None:
+        again = CallOrder(order.task_id, order.seq, order.epoch, order.call_id, attempt)
+        _send(engine, team, again, call)
+
+
+def _order(task_id: str, task: Snapshot, call: ToolCall, state: CallState) -> CallOrder:
+    return CallOrder(task_id, task.seq - 1, task.epoch, call.id, state.attempt)
+
+
+def _send(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> None:
+    engine.dispatcher.tool(order, call.tool_name, timeout_of(team.tool(call.tool_name)))
+
+
+def _ring(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    rings = engine.turns.ring(task_id, task.epoch)
+    if rings:
+        engine.agenda.put(task_id, engine.clock.now() + pause(engine.policy, rings))
+    return rings > 0
+
+
+def _look_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:
+    engine.agenda.put(task_id, engine.clock.now() + max(lease_left, 0.0) + 0.05)

@@ -1,0 +1,26 @@
+"""The variables of prompts: what a template may name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from roboco.domain.step import TaskStep
+from roboco.domain.team import Agent, Team
+from roboco.ports import Prompts
+
+
+def render_prompt(prompts: Prompts, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
+    """The agent's prompt for this task; UsageError if its template names what is not there."""
+    return prompts.render(agent.prompt, _variables(team, agent, task_id, first))
+
+
+def _variables(team: Team, agent: Agent, task_id: str, first: TaskStep) -> Mapping[str, Any]:
+    return {
+        "task": {"id": task_id, "prompt": first.text},
+        "team": {
+            "name": team.name,
+            "description": team.description,
+            "agents": [{"name": member.name, "description": member.description} for member in team.agents],
+        },
+        "agent": {"name": agent.name, "description": agent.description},
+        "context": first.metadata.get("context", {}),
+    }

@@ -1,0 +1,49 @@
+"""receive: take in what comes for a task from outside.
+
+    inbox/ID.json ══ accepted ══► board's inbox ─► agenda ─► doorbell
+    (create)                      (knock)
+
+It becomes a step, or ends the task, exactly once, however often it is sent.
+"""
+
+from roboco.domain.ids import check_task_id
+from roboco.domain.inbox import Message, Stop
+from roboco.domain.paths import item_path, open_path, summary_path
+from roboco.domain.summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.errors import UsageError
+
+
+def receive(engine: Engine, task_id: str, item: Message | Stop) -> None:
+    """Accept the item. UsageError for a message to a task that has ended or is not known.
+
+    A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
+    has ended changes nothing.
+    """
+    check_task_id(task_id)
+    is_open = engine.files.get(open_path(task_id)) is not None
+    if not is_open and isinstance(item, Message):
+        raise UsageError(_closed(engine, task_id))
+    if isinstance(item, Message) and item.agent is not None:
+        _check_agent(engine, task_id, item.agent)
+    engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    if not is_open:
+        return
+    engine.inbox.knock(task_id, [item.item_id])
+    engine.agenda.put(task_id, engine.clock.now())
+    engine.dispatcher.advance(task_id)
+
+
+def _closed(engine: Engine, task_id: str) -> str:
+    data = engine.files.get(summary_path(task_id))
+    if data is None:
+        return f"no task {task_id!r} in this workspace"
+    status = TaskSummary.model_validate_json(data).status
+    return f"task {task_id!r} has ended ({status}), it takes no more messages; submit a new one"
+
+
+def _check_agent(engine: Engine, task_id: str, name: str) -> None:
+    team = engine.teams.get(task_id)
+    possible = [agent.name for agent in team.agents]
+    if name not in possible:
+        raise UsageError(f"agent: no agent {name!r} in team {team.name!r}, possible are {', '.join(possible)}")

@@ -1,0 +1,67 @@
+"""recover: bring the board up to what the workspace holds. The workspace is the record."""
+
+from collections.abc import Sequence
+
+from roboco.domain.event import AnyEvent, StepEnded, StreamReset, ToolCalled, ToolReturned, UserInterrupted, UserSpoke
+from roboco.domain.outcome import Outcome
+from roboco.domain.paths import inbox_path, open_path
+from roboco.domain.state import fold
+from roboco.domain.step import ORCHESTRATOR, USER, TaskStep
+from roboco.engine.engine import Engine
+from roboco.ports import Snapshot
+
+COORDINATOR_TAIL = 64
+"""How many of the newest steps the coordinator looks at: routers see no longer visit of one agent."""
+
+
+def load(engine: Engine, task_id: str) -> Snapshot | None:
+    """The task as it stands, set up again from its workspace if Redis lost it; None if it is not open."""
+    task = engine.board.load(task_id, COORDINATOR_TAIL)
+    if task is None and engine.files.get(open_path(task_id)) is not None:
+        set_up(engine, task_id)
+        task = engine.board.load(task_id, COORDINATOR_TAIL)
+    return task
+
+
+def set_up(engine: Engine, task_id: str) -> None:
+    """Set the task up from its workspace; another worker may do the same at the same time."""
+    steps = list(engine.histories.read(task_id))
+    if not steps:
+        return
+    event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
+    engine.board.create(task_id, steps, fold(steps), [event])
+    names = engine.files.names(inbox_path(task_id))
+    engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])
+    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+
+
+def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Take over the steps that the workspace has and the board does not; whether there were any."""
+    epoch, state, before = task.epoch, task.state, task.tail[-1]
+    moved = False
+    for step in engine.histories.read(task_id, task.seq):
+        state = state.after(step)
+        if not engine.board.commit(task_id, epoch, step, state, events_of(engine, task_id, step, before)):
+            return True
+        epoch, before, moved = epoch + 1, step, True
+    return moved
+
+
+def events_of(
+    engine: Engine, task_id: str, step: TaskStep, before: TaskStep, told_now: Sequence[Outcome] = ()
+) -> list[AnyEvent]:
+    """What followers are told when the step is taken over; `told_now` are results that nobody has told yet."""
+    now = engine.now()
+    names = {call.id: call.tool_name for call in before.calls}
+    events: list[AnyEvent] = [
+        ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)
+        for call in step.calls
+    ]
+    for outcome in told_now:
+        name = names.get(outcome.result.tool_call_id, "")
+        events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
+    if step.agent_name == USER:
+        events.append(UserSpoke(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
+    if step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None:
+        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=step.error.message))
+    return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]

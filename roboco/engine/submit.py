@@ -1,0 +1,100 @@
+"""submit: accept a task.
+
+    team.json ─► first step ─► task.json ─► marker ══ accepted ══► board ─► agenda ─► doorbell
+    (create)     (append)      (create)     (put)                  (create)
+
+A death before the marker leaves files that nobody acts on, and the same submission again goes on with
+them. A death after it leaves a marker that the sweeper, or any `advance`, sets the task up from.
+"""
+
+from roboco.domain.event import AnyEvent, StepEnded, TaskStarted, UserSpoke
+from roboco.domain.ids import check_task_id, step_id_at
+from roboco.domain.part import TextPart
+from roboco.domain.paths import inbox_path, open_path, summary_path, team_path
+from roboco.domain.state import fold
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import USER, TaskStep
+from roboco.domain.submission import Submission
+from roboco.domain.summary import TaskSummary
+from roboco.domain.team import Team
+from roboco.engine.engine import Engine
+from roboco.engine.prompt import render_prompt
+from roboco.engine.teams import frozen
+from roboco.errors import UsageError
+
+
+def submit(engine: Engine, submission: Submission, team: Team) -> None:
+    """Accept the task: when this returns it will come to an end, whatever fails.
+
+    The same submission again changes nothing. UsageError if the task id has other content already.
+    """
+    task_id = check_task_id(submission.task_id)
+    _check(engine, submission, team)
+    first = _first_step(engine, submission)
+    _store_team(engine, task_id, team)
+    stored = engine.histories.append(task_id, first)
+    if stored.metadata.get("submission") != submission.digest():
+        raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
+    if _summary(engine, task_id, team, stored).status.ended:
+        return
+    engine.files.put(open_path(task_id), b"")
+    if stored.digest == first.digest:
+        engine.board.create(task_id, [stored], fold([stored]), _events(engine, task_id, team, stored))
+        engine.inbox.knock(task_id, [name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id))])
+    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+    engine.dispatcher.advance(task_id)
+
+
+def _check(engine: Engine, submission: Submission, team: Team) -> None:
+    names = [agent.name for agent in team.agents]
+    if submission.agent is not None and submission.agent not in names:
+        raise UsageError(f"agent: no agent {submission.agent!r} in team {team.name!r}, possible are {', '.join(names)}")
+    first = _first_step(engine, submission)
+    for agent in team.agents:
+        try:
+            render_prompt(engine.prompts, team, agent, submission.task_id, first)
+        except UsageError as error:
+            raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
+
+
+def _first_step(engine: Engine, submission: Submission) -> TaskStep:
+    metadata: dict[str, object] = {"submission": submission.digest(), "context": submission.context}
+    if submission.agent is not None:
+        metadata["agent"] = submission.agent
+    step = TaskStep(
+        step_id=step_id_at(submission.task_id, 0),
+        agent_name=USER,
+        parts=(TextPart(text=submission.prompt),),
+        created_at=engine.now(),
+        metadata=metadata,
+    )
+    return step.sealed("")
+
+
+def _store_team(engine: Engine, task_id: str, team: Team) -> None:
+    data = frozen(team)
+    if not engine.files.create(team_path(task_id), data) and engine.files.get(team_path(task_id)) != data:
+        raise UsageError(f"task id {task_id!r} was submitted before with another team; choose another id")
+
+
+def _summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskSummary:
+    summary = TaskSummary(
+        task_id=task_id,
+        team=team.name,
+        status=TaskStatus.QUEUED,
+        steps=1,
+        created_at=first.created_at,
+        updated_at=first.created_at,
+    )
+    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
+        return summary
+    return TaskSummary.model_validate_json(engine.files.get(summary_path(task_id)) or b"")
+
+
+def _events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:
+    now = engine.now()
+    return [
+        TaskStarted(task_id=task_id, timestamp=now, team=team.name),
+        UserSpoke(task_id=task_id, timestamp=now, step_id=first.step_id, text=first.text),
+        StepEnded(task_id=task_id, timestamp=now, step=first),
+    ]

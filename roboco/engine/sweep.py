@@ -1,0 +1,46 @@
+"""sweep: look at the tasks whose time has come. It runs in every coordinator worker, one at a time.
+
+The agenda may be lost with Redis; then every open task is found by its marker in the workspace.
+"""
+
+import logging
+from collections.abc import Callable
+
+from roboco.domain.paths import OPEN
+from roboco.engine.advance import advance
+from roboco.engine.engine import Engine
+from roboco.errors import RobocoError
+
+_log = logging.getLogger(__name__)
+
+BATCH = 200
+"""How many tasks one sweep looks at."""
+RETRY = 5.0
+"""Seconds after which a task is looked at again whose look failed."""
+
+
+def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], None] = advance) -> int:
+    """Look at the tasks that are due: how many there were. Nothing happens if another sweeper has the lock.
+
+    The lock lasts `seconds`: a sweeper that dies delays the next one by no more.
+    """
+    if not engine.agenda.lock(engine.token(), seconds):
+        return 0
+    if not engine.agenda.intact():
+        _fill_agenda(engine)
+    due = engine.agenda.due(engine.clock.now(), BATCH)
+    for task_id in due:
+        engine.agenda.put(task_id, engine.clock.now() + RETRY)
+        try:
+            look(engine, task_id, True)
+        except RobocoError as error:
+            _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
+    return len(due)
+
+
+def _fill_agenda(engine: Engine) -> None:
+    open_tasks = engine.files.names(OPEN)
+    _log.info("the agenda is empty: %d open tasks are taken from the workspace", len(open_tasks))
+    for task_id in open_tasks:
+        engine.agenda.put(task_id, 0)
+    engine.agenda.begin()

@@ -1,0 +1,150 @@
+"""turn: one model call by one agent, which becomes one step.
+
+    claim ─► compile ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
+    (once    (pure)             (fenced; renews     (one       (fenced)
+    per attempt)                 the lease)          wins)
+
+A refused claim or emit ends it: somebody else has the turn. A death leaves a lease that ends; then the
+turn is tried again, or its step, if it was stored, is taken over.
+"""
+
+import json
+
+from roboco.domain.canonical import well_formed, well_formed_json
+from roboco.domain.event import StreamChunk
+from roboco.domain.ids import call_id_at, step_id_at
+from roboco.domain.memory import WorkingMemory, compile_memory
+from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.step import TaskStep
+from roboco.domain.team import Agent, Team
+from roboco.engine import recover
+from roboco.engine.engine import Engine
+from roboco.engine.pending import restart_turn
+from roboco.engine.prompt import render_prompt
+from roboco.errors import ModelError, UsageError
+from roboco.ports import ModelStream, Reply, Request, RequestedCall, TurnClaim, TurnOrder
+
+
+def turn(engine: Engine, order: TurnOrder) -> None:
+    """Make the turn, unless it is done, taken, or no longer wanted."""
+    team = engine.teams.get(order.task_id)
+    claim = engine.turns.claim(order, engine.token(), team.tail)
+    if claim is None:
+        return
+    agent = team.agent(claim.task.agent)
+    try:
+        memory, request = _request(engine, team, agent, claim)
+    except UsageError as error:
+        _commit(engine, claim, _failed(claim, "team", str(error)), {})
+        return
+    stream = engine.model.stream(request)
+    with engine.keeper.hold(lambda: engine.turns.renew(claim), stream.close):
+        _speak(engine, claim, memory, stream)
+
+
+def _request(engine: Engine, team: Team, agent: Agent, claim: TurnClaim) -> tuple[WorkingMemory, Request]:
+    task = claim.task
+    prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
+    memory = compile_memory(agent, prompt, task.first, task.tail)
+    tools = engine.toolbox.describe(team, agent)
+    return memory, Request(team.profile(agent), memory.messages, tools)
+
+
+def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: ModelStream) -> None:
+    texts: list[str] = []
+    reply: Reply | None = None
+    try:
+        for piece in stream:
+            if isinstance(piece, Reply):
+                reply = piece
+                continue
+            texts.append(well_formed(piece))
+            if not engine.turns.emit(claim, len(texts), _chunk(claim, texts[-1])):
+                return
+    except ModelError as error:
+        _break_off(engine, claim, memory, texts, error)
+        return
+    finally:
+        stream.close()
+    if reply is not None:
+        _commit(engine, claim, _said(claim, "".join(texts), reply), _metadata(memory, reply))
+
+
+def _break_off(engine: Engine, claim: TurnClaim, memory: WorkingMemory, texts: list[str], error: ModelError) -> None:
+    """A call that broke after its first token is tried anew; one that cannot succeed is the turn's step."""
+    if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
+        restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
+        return
+    _commit(engine, claim, _failed(claim, error.code, error.message), {"context": memory.receipt})
+
+
+def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
+    order = claim.order
+    return StreamChunk(
+        task_id=order.task_id,
+        step_id=step_id_at(order.task_id, order.seq),
+        agent_name=claim.task.agent,
+        attempt=order.attempt,
+        text=text,
+    )
+
+
+def _failed(claim: TurnClaim, code: str, message: str) -> "_Said":
+    return (ErrorPart(code=code, message=f"{claim.task.agent}: {message}"),), {}
+
+
+_Said = tuple[tuple[Part, ...], dict[str, str]]
+
+
+def _said(claim: TurnClaim, text: str, reply: Reply) -> "_Said":
+    """The parts of the step, and why the arguments of some of its calls are not valid."""
+    parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
+    invalid: dict[str, str] = {}
+    for index, requested in enumerate(reply.calls):
+        call_id = call_id_at(claim.order.task_id, claim.order.seq, index)
+        args, mistake = _arguments(requested)
+        if mistake:
+            invalid[call_id] = mistake
+        parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=well_formed(requested.name), args=args)))
+    return tuple(parts), invalid
+
+
+def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:
+    try:
+        args = json.loads(requested.arguments or "{}")
+    except ValueError as error:
+        return {}, f"the arguments are not JSON: {error} (found {well_formed(requested.arguments)[:200]!r})"
+    if not isinstance(args, dict):
+        return {}, f"the arguments are no JSON object (found {well_formed(requested.arguments)[:200]!r})"
+    return well_formed_json(args), ""
+
+
+def _metadata(memory: WorkingMemory, reply: Reply) -> dict[str, object]:
+    return {
+        "model": reply.model,
+        "finish_reason": reply.finish_reason,
+        "usage": {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out},
+        "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
+        "context": memory.receipt,
+    }
+
+
+def _commit(engine: Engine, claim: TurnClaim, said: _Said, metadata: dict[str, object]) -> None:
+    order, task = claim.order, claim.task
+    parts, invalid = said
+    metadata = {"attempt": order.attempt, "routing": task.routing} | metadata
+    if invalid:
+        metadata["invalid_calls"] = invalid
+    step = TaskStep(
+        step_id=step_id_at(order.task_id, order.seq),
+        seq=order.seq,
+        agent_name=task.agent,
+        parts=parts,
+        created_at=engine.now(),
+        metadata=metadata,
+    ).sealed(task.state.last_digest)
+    stored = engine.histories.append(order.task_id, step)
+    if stored.digest == step.digest:
+        events = recover.events_of(engine, order.task_id, step, task.tail[-1])
+        engine.board.commit(order.task_id, order.epoch, step, task.state.after(step), events)
+    engine.dispatcher.advance(order.task_id)
