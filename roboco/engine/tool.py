@@ -53,9 +53,12 @@ def tool(engine: Engine, order: CallOrder) -> None:
         engine.dispatcher.advance(order.task_id)
 
 
-def overdue(engine: Engine, order: CallOrder, name: str, timeout: float) -> None:
-    """Close a call whose worker was ended because its time was up."""
-    message = f"tool {name!r} did not end within its {timeout:g} s and was killed; what it had done by then is not known"
+def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
+    """Close a call whose worker was ended because its time, `timeout` seconds, was up."""
+    task = engine.board.load(order.task_id, 1)
+    names = {call.id: call.tool_name for call in task.tail[-1].calls} if task else {}
+    name = names.get(order.call_id, "")
+    message = f"tool {name!r} was killed after {timeout:g} s; what it had done by then is not known"
     record_failure(engine, order, name, message)
 
 

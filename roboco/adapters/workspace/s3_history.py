@@ -75,16 +75,18 @@ class S3Histories:
         """The lines from a position on. Segments are listed first: what a fold removes meanwhile is in the file."""
         for _ in range(_TRIES):
             names = self._objects.names(segments_path(task_id))
-            first = _seq(names[0]) if names else None
-            folded = [] if first is not None and first <= start else _split(self._objects.get(history_path(task_id)))
-            count = len(folded) or (first or 0)
-            lines = folded[start:]
-            wanted = [name for name in names if _seq(name) >= max(count, start)]
+            lines: list[bytes] = []
+            if self._folded(task_id) > start:
+                lines = _split(self._objects.get(history_path(task_id)))[start:]
+            wanted = [name for name in names if _seq(name) >= start + len(lines)]
+            if [_seq(name) for name in wanted] != _following(start + len(lines), wanted):
+                continue
             fresh = self._segments(task_id, wanted)
-            if len(fresh) == len(wanted) and [_seq(name) for name in wanted] == _following(max(count, start), wanted):
+            if len(fresh) == len(wanted):
                 return lines + fresh
         raise CorruptHistory(
-            f"task {task_id!r} lacks steps after {start + len(lines)}: a segment below history/ is missing"
+            f"task {task_id!r} lacks a step at or after {start}: an object below {segments_path(task_id)} is missing; "
+            "restore it, or remove the task's open marker to give the task up"
         )
 
     def _segments(self, task_id: str, names: list[str]) -> list[bytes]:

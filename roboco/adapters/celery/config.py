@@ -1,0 +1,94 @@
+"""The settings of every Celery application of Roboco: workers, producers and Flower."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from celery import Celery
+from kombu import Queue
+
+from roboco.adapters.celery.consumer import Bury
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES
+
+# The same for every application on the broker's database, because the shortest visibility timeout wins there.
+# Without the socket timeouts a half-open connection blocks workers and producers for ever. All times in seconds.
+TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "visibility_timeout": 30,
+        # A dead worker's messages come back after this timeout plus interval times throttle, and the mutex if it
+        # died while it gave back those of another.
+        "unacked_restore_interval": 2,
+        "unacked_restore_throttle": 1,
+        "unacked_mutex_expire": 15,
+        "socket_timeout": 5,
+        "socket_connect_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 5,
+        "max_connections": 50,
+        "client_name": "roboco",
+    }
+)
+
+
+def configuration(
+    broker_url: str,
+    *,
+    pool: str = "prefork",
+    concurrency: int | None = None,
+    prefetch: int = 1,
+    bury: Bury | None = None,
+) -> dict[str, Any]:
+    """The settings of one application; what only some pool needs is added with `|`.
+
+    `bury` stores what the guarded consumer takes out of a queue (see `Bury`). A `concurrency` of None means one
+    per CPU. Messages are acknowledged early: a Celery task that wants it late says so itself.
+    """
+    return {
+        "broker_url": broker_url,
+        "broker_transport_options": dict(TRANSPORT_OPTIONS),
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_pool_limit": 20,
+        "broker_pool_acquire_timeout": 5,
+        # The exchange "" leads straight to the list that is the queue. Of any other one kombu keeps the bindings in
+        # the broker, so that they could be lost there.
+        "task_default_exchange": "",
+        "task_default_queue": COORDINATOR_QUEUE,
+        "task_queues": [Queue(name, routing_key=name) for name in QUEUES],
+        "task_routes": {task: {"queue": queue} for task, queue in QUEUE_OF.items()},
+        "task_create_missing_queues": False,
+        "task_publish_retry_policy": {
+            "max_retries": 3,
+            "interval_start": 0,
+            "interval_step": 0.2,
+            "interval_max": 0.5,
+        },
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "result_backend": None,
+        "task_acks_late": False,
+        "task_reject_on_worker_lost": True,  # of those that acknowledge late; else a killed child loses them
+        "task_send_sent_event": True,
+        "task_repr_maxlevels": 2,
+        "worker_consumer": "roboco.adapters.celery.consumer:GuardedConsumer",
+        "worker_pool": pool,
+        "worker_concurrency": concurrency,
+        "worker_prefetch_multiplier": prefetch,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "worker_send_task_events": True,
+        "worker_enable_remote_control": True,  # Flower asks the workers through it
+        "worker_hijack_root_logger": False,
+        "roboco_bury": bury,
+    }
+
+
+def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
+    """An application that can send to every queue; its workers consume `queues`, unless `-Q` says otherwise.
+
+    It does not become Celery's current application, which may be that of a service that merely submits tasks.
+    """
+    app = Celery("roboco", set_as_current=False)
+    app.conf.update(settings)
+    app.amqp.queues.select(list(queues))
+    return app

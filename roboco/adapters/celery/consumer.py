@@ -1,0 +1,156 @@
+"""The consumer of every worker: neither a lost broker nor a malformed message ends or blocks a worker."""
+
+import json
+import logging
+from collections.abc import Callable, Container, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from celery.worker.consumer import Consumer
+from kombu.message import Message
+
+# Stores a record on the dead list: JSON values under `reason`, `queue`, `headers`, `body` (text) and `time`.
+# Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
+# again; a message whose acknowledgement is lost is stored twice.
+Bury = Callable[[dict[str, Any]], None]
+
+BODY_LIMIT: Final = 4096  # bytes
+HEADER_LIMIT: Final = 256  # characters of JSON, for one header
+HEADERS_LIMIT: Final = 40  # Celery itself sends about 20
+REASON_LIMIT: Final = 512  # characters
+
+logger = logging.getLogger(__name__)
+
+
+class GuardedConsumer(Consumer):
+    """Celery's consumer, mended for a lost broker, and guarded against messages that it cannot run.
+
+    Such a message is acknowledged and handed to the setting `roboco_bury` (a `Bury`); without one it is only
+    logged. Gossip and mingle are off: nothing here needs them.
+    """
+
+    pause = 2.0  # seconds until a message that could not be buried goes back to its queue
+
+    connection_errors: tuple[type[Exception], ...]
+    channel_errors: tuple[type[Exception], ...]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # There is no setting for these two, only options of the command line, which this overrules.
+        super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
+        # kombu counts KeyError as a lost connection; while a message is handled, it is a flaw of the message.
+        errors = self.connection_errors + self.channel_errors
+        self._outages = tuple(error for error in errors if not issubclass(KeyError, error))
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        # Since celery#10242 (5.7.0) a lost connection is first collected and then closed. If a late-acknowledged
+        # Celery task is in flight while the worker waits for one more, that close gives the message back through
+        # a transport which collecting has stripped of its client: AttributeError, and the worker exits. The
+        # visibility timeout gives messages back as well, so the close is left out.
+        # test_stock_consumer_exits_with_its_broker fails as soon as Celery does without this.
+        if self.connection:
+            vars(self.connection)["close"] = lambda: None
+        super().on_connection_error_after_connected(exc)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def guarded(message: Message) -> None:
+            reason = flaw(message, self.app.tasks)
+            if reason:
+                self._bury(message, reason)
+                return
+            try:
+                handle(message)
+            except self._outages:
+                raise
+            except Exception as error:
+                # Unforeseen: this worker may have lost a slot and has to go, but it must not take the next along.
+                if not message.acknowledged:
+                    self._bury(message, f"no worker can take it: {error!r}")
+                raise
+
+        return guarded
+
+    def on_decode_error(self, message: Message, exc: Exception) -> None:
+        self._bury(message, f"body cannot be read: {exc}")
+
+    def on_invalid_task(self, body: object, message: Message, exc: Exception) -> None:
+        self._bury(message, str(exc))
+
+    def _bury(self, message: Message, reason: str) -> None:
+        record = _record(message, reason)
+        bury: Bury | None = self.app.conf.get("roboco_bury")
+        try:
+            if bury:
+                bury(record)
+        except Exception:
+            # To the end of its queue, and later: at once would be a hot loop for as long as the store is away.
+            logger.exception("cannot bury %s, trying again in %s s", json.dumps(record), self.pause)
+            give_back = (logger, self.connection_errors, True)
+            self.timer.call_after(self.pause, message.reject_log_error, give_back)
+        else:
+            done = "buried" if bury else "dropped, as 'roboco_bury' is not set,"
+            logger.warning("%s a message of queue %r: %s", done, record["queue"], record["reason"])
+            message.ack_log_error(logger, self.connection_errors)
+
+
+def flaw(message: Message, known: Container[object]) -> str | None:
+    """Why a worker with the `known` Celery tasks cannot run `message`, or None where it can."""
+    return _header_flaw(message.headers, known) or _body_flaw(message)
+
+
+def _header_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | None:
+    match headers:
+        case {"task": str(task)} if task not in known:
+            return f"this worker has no Celery task {task!r}: deploy workers before what sends to them"
+        case {"task": str(), "id": str(ident)} if ident:
+            return _option_flaw(headers)
+        case {"task": str()}:
+            return f"header 'id' is {headers.get('id')!r}, expected a text"
+        case _:
+            return f"header 'task' is {headers.get('task')!r}, expected the name of a Celery task"
+
+
+def _option_flaw(headers: Mapping[str, Any]) -> str | None:
+    # The optional headers which Celery uses unchecked in the worker's main process.
+    match headers.get("timelimit"):
+        case None | [int() | float() | None, int() | float() | None]:
+            pass
+        case limits:
+            return f"header 'timelimit' is {limits!r}, expected two numbers or nulls"
+    stamped = headers.get("stamped_headers") or []
+    if not (isinstance(stamped, list) and all(isinstance(name, str) for name in stamped)):
+        return f"header 'stamped_headers' is {stamped!r}, expected a list of names"
+    return None
+
+
+def _body_flaw(message: Message) -> str | None:
+    try:
+        body = message.payload
+    except Exception as error:
+        return f"body cannot be read: {error}"
+    match body:
+        case [list(), dict(), dict() | None]:
+            return None
+        case _:
+            return f"body is {body!r}, expected [args, kwargs, options]"
+
+
+def _record(message: Message, reason: str) -> dict[str, Any]:
+    body: Any = message.body
+    raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
+    headers = islice(message.headers.items(), HEADERS_LIMIT)
+    return {
+        "reason": reason[:REASON_LIMIT],
+        "queue": str(message.delivery_info.get("routing_key")),
+        "headers": {name[:HEADER_LIMIT]: _shortened(value) for name, value in headers},
+        "body": raw[:BODY_LIMIT].decode("utf-8", "replace"),
+        "time": datetime.now(UTC).isoformat(),
+    }
+
+
+def _shortened(value: object) -> object:
+    """The value as JSON has it, or the beginning of its JSON text where that is long."""
+    text = json.dumps(value, default=str)
+    return json.loads(text) if len(text) <= HEADER_LIMIT else text[:HEADER_LIMIT]

@@ -1,0 +1,31 @@
+"""The names that travel in Celery messages: three queues, and the Celery tasks each of them carries.
+
+Other services send by these names, so none is ever renamed.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+COORDINATOR_QUEUE: Final = "roboco.coordinator"
+AGENTS_QUEUE: Final = "roboco.agents"
+TOOLS_QUEUE: Final = "roboco.tools"
+QUEUES: Final = (COORDINATOR_QUEUE, AGENTS_QUEUE, TOOLS_QUEUE)
+
+SUBMIT: Final = "roboco.submit"
+SEND: Final = "roboco.send"
+STOP: Final = "roboco.stop"
+ADVANCE: Final = "roboco.advance"
+TURN: Final = "roboco.turn"
+TOOL: Final = "roboco.tool"
+
+QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        SUBMIT: COORDINATOR_QUEUE,
+        SEND: COORDINATOR_QUEUE,
+        STOP: COORDINATOR_QUEUE,
+        ADVANCE: COORDINATOR_QUEUE,
+        TURN: AGENTS_QUEUE,
+        TOOL: TOOLS_QUEUE,
+    }
+)

@@ -1,0 +1,28 @@
+"""The process of the local model: llama.cpp's OpenAI-compatible server, until SIGTERM."""
+
+import argparse
+import importlib
+import signal
+
+
+def main() -> None:
+    """Serve `--model` on `--port` of 127.0.0.1."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args()
+
+    llama = importlib.import_module("xllamacpp")
+    params = llama.CommonParams()
+    params.model.path = options.model
+    params.hostnames, params.port = ["127.0.0.1"], options.port
+    params.n_ctx, params.n_parallel = 8192, 2  # 4096 tokens for each of two requests at a time
+    params.use_jinja = True
+    params.ui = False
+    params.cache_ram_mib = 64  # of finished prompts; the default lets the process grow by 8 GB
+    _server = llama.Server(params)  # its threads serve for as long as it is referenced
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Assembly: a reply put together from the deltas of a stream."""
+
+import time
+from dataclasses import dataclass, field
+
+from openai.types.chat import ChatCompletionChunk
+from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
+
+from roboco.ports import Reply, RequestedCall
+
+
+@dataclass
+class _Call:
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class Assembly:
+    """What came of one model call so far. Calls are told apart by their index, or by a new id without one."""
+
+    def __init__(self, model: str) -> None:
+        self._started = time.monotonic()
+        self._first: float | None = None
+        self._model = model
+        self._finish_reason = ""
+        self._calls: dict[int, _Call] = {}
+        self._tokens = (0, 0)
+        self._pieces = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the answer has come."""
+        return self._first is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model said that its answer is complete."""
+        return self._finish_reason != ""
+
+    def take(self, chunk: ChatCompletionChunk) -> str:
+        """Take one chunk in: the text that it brings."""
+        self._model = chunk.model or self._model
+        if chunk.usage is not None:
+            self._tokens = (chunk.usage.prompt_tokens or 0, chunk.usage.completion_tokens or 0)
+        if not chunk.choices:
+            return ""
+        choice = chunk.choices[0]
+        self._finish_reason = choice.finish_reason or self._finish_reason
+        for delta in choice.delta.tool_calls or []:
+            self._take_call(delta)
+        text = choice.delta.content or ""
+        if text or choice.delta.tool_calls:
+            self._pieces += 1
+            self._first = self._first or time.monotonic()
+        return text
+
+    def reply(self) -> Reply:
+        """The whole reply; without reported usage the tokens out are the pieces that came."""
+        now = time.monotonic()
+        tokens_in, tokens_out = self._tokens
+        return Reply(
+            model=self._model,
+            finish_reason=self._finish_reason,
+            calls=tuple(RequestedCall(call.name, "".join(call.arguments)) for _, call in sorted(self._calls.items())),
+            tokens_in=tokens_in,
+            tokens_out=tokens_out or self._pieces,
+            first_token_ms=round(((self._first or now) - self._started) * 1000),
+            duration_ms=round((now - self._started) * 1000),
+        )
+
+    def _take_call(self, delta: ChoiceDeltaToolCall) -> None:
+        call = self._calls.setdefault(delta.index or 0, _Call())
+        if delta.function is not None:
+            call.name += delta.function.name or ""
+            call.arguments.append(delta.function.arguments or "")

@@ -1,0 +1,103 @@
+"""Team files: YAML or JSON, with prompts in files beside them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from roboco.adapters.prompts import check_template
+from roboco.domain.team import Team
+from roboco.domain.team_check import read_team
+from roboco.errors import TeamError, UsageError
+
+SUFFIXES = (".yaml", ".yml", ".json")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def load_team(path: Path) -> Team:
+    """The team of a file, its prompt files read in; TeamError lists every mistake at once."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"team file {str(path)!r}: the name must end in {', '.join(SUFFIXES)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"team file {str(path)!r} cannot be read: {_reason(error)}") from error
+    return team_from(_parse(path, text), str(path), path.parent)
+
+
+def team_from(data: Any, source: str = "team", folder: Path | None = None) -> Team:
+    """The team that data declares; prompt files are read below `folder`, or refused without one."""
+    if not isinstance(data, dict):
+        raise TeamError(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
+    agents, mistakes = _with_prompts(data.get("agents"), folder)
+    whole = data | {"agents": agents} if "agents" in data else data
+    return read_team(whole, source, tuple(mistakes))
+
+
+def named_team(folder: Path | None, name: str) -> Team:
+    """The team of this name in the folder of teams: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml."""
+    if folder is None:
+        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
+    found = _teams(folder)
+    if name not in found:
+        raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(found)) or 'none'}")
+    return load_team(found[name])
+
+
+def _teams(folder: Path) -> dict[str, Path]:
+    files = [path for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES]
+    nested = [path for suffix in SUFFIXES for path in sorted(folder.glob(f"*/team{suffix}"))]
+    by_name = {path.parent.name: path for path in nested} | {path.stem: path for path in files}
+    return {name: path for name, path in by_name.items() if _NAME.fullmatch(name)}
+
+
+def _parse(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        told = " ".join(str(error).split())
+        raise TeamError(str(path), (f"the file: is not {path.suffix[1:].upper()}: {told}",)) from error
+
+
+def _with_prompts(agents: Any, folder: Path | None) -> tuple[Any, list[str]]:
+    if not isinstance(agents, list):
+        return agents, []
+    mistakes: list[str] = []
+    whole: list[Any] = []
+    for index, agent in enumerate(agents):
+        whole.append(_with_prompt(agent, f"agents[{index}]", folder, mistakes) if isinstance(agent, dict) else agent)
+    return whole, mistakes
+
+
+def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: list[str]) -> dict[str, Any]:
+    agent = dict(agent)
+    named = agent.pop("prompt_file", None)
+    if named is not None and "prompt" in agent:
+        mistakes.append(f"{at}: has both 'prompt' and 'prompt_file', keep one of them")
+    elif named is not None:
+        agent["prompt"] = "(none)"
+        try:
+            agent["prompt"] = _read_prompt(named, folder)
+        except (OSError, ValueError) as error:
+            mistakes.append(f"{at}.prompt_file: {named!r} cannot be read: {_reason(error)}")
+    if isinstance(prompt := agent.get("prompt"), str):
+        field = "prompt" if named is None else "prompt_file"
+        mistakes.extend(f"{at}.{field}: {mistake}" for mistake in check_template(prompt))
+    return agent
+
+
+def _read_prompt(named: Any, folder: Path | None) -> str:
+    if folder is None:
+        raise ValueError("a team that is not in a file has its prompts in 'prompt'")
+    if not isinstance(named, str) or Path(named).is_absolute() or ".." in Path(named).parts:
+        raise ValueError("name a file beside or below the team file")
+    path = folder / named
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError("the file lies outside the team's folder")
+    return path.read_text(encoding="utf-8")
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

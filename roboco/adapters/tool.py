@@ -1,0 +1,110 @@
+"""tool: Python functions as tools of agents."""
+
+import asyncio
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from roboco.domain.canonical import canonical, well_formed_json
+from roboco.errors import UsageError
+from roboco.ports import CallContext
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_MARK = "__roboco_tool__"
+
+
+def tool(function: Function) -> Function:
+    """Mark a function as one that teams may name; nothing else about it changes.
+
+    It needs type hints and a docstring: both are what the model sees. A parameter annotated with
+    `CallContext` gets the call's context, and the model does not see it.
+    """
+    describe_function(function)
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_tool(function: object) -> bool:
+    """Whether the function was marked with `tool`."""
+    return callable(function) and getattr(function, _MARK, False) is True
+
+
+@dataclass(frozen=True)
+class FunctionTool:
+    """A function with what is needed to describe it to a model and to call it with a model's arguments."""
+
+    function: Callable[..., Any]
+    description: str
+    arguments: type[BaseModel]
+    context: str | None
+
+    def schema(self, name: str, description: str | None = None) -> dict[str, Any]:
+        """The tool as the chat completions protocol has it."""
+        parameters = self.arguments.model_json_schema()
+        parameters.pop("title", None)
+        return {
+            "type": "function",
+            "function": {"name": name, "description": description or self.description, "parameters": parameters},
+        }
+
+    def call(self, args: Mapping[str, Any], context: CallContext) -> Any:
+        """What the function returns, as JSON; UsageError for arguments that do not fit, TypeError for other results."""
+        try:
+            checked = self.arguments.model_validate(args)
+        except ValidationError as error:
+            raise UsageError(_told(error, self.arguments)) from error
+        keywords = {name: getattr(checked, name) for name in type(checked).model_fields}
+        if self.context is not None:
+            keywords[self.context] = context
+        result = self.function(**keywords)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        return as_json(result)
+
+
+def describe_function(function: Callable[..., Any]) -> FunctionTool:
+    """The function as a tool; UsageError if a parameter has no type hint or is not passed by name."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    context = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise UsageError(f"tool {_name(function)}: parameter {name!r} cannot be passed by name")
+        if name not in hints:
+            raise UsageError(f"tool {_name(function)}: parameter {name!r} has no type hint")
+        if hints[name] is CallContext:
+            context = name
+        else:
+            default = ... if parameter.default is parameter.empty else Field(parameter.default)
+            fields[name] = (hints[name], default)
+    arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
+    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context)
+
+
+def as_json(result: Any) -> Any:
+    """The result as JSON; models become objects. TypeError for anything that is no JSON."""
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    try:
+        canonical(clean := well_formed_json(result))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"returned a {type(result).__name__} that is not JSON: {error}") from error
+    return clean
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _told(error: ValidationError, arguments: type[BaseModel]) -> str:
+    possible = ", ".join(arguments.model_fields) or "none"
+    lines = [
+        f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']} (found {detail['input']!r:.80})"
+        for detail in error.errors()
+    ]
+    return f"wrong arguments: {'; '.join(lines)}; parameters are: {possible}"

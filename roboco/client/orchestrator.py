@@ -1,0 +1,86 @@
+"""Orchestrator: what a caller talks to, from any process that reaches Redis and the workspace."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.team_file import load_team, named_team
+from roboco.client.task import Task
+from roboco.client.wiring import build_engine, dispatcher_of, producer
+from roboco.domain.ids import check_task_id
+from roboco.domain.paths import OPEN, summary_path
+from roboco.domain.submission import read_submission
+from roboco.domain.summary import TaskSummary
+from roboco.domain.team import Team
+from roboco.engine.engine import Engine
+from roboco.engine.submit import submit
+from roboco.errors import UsageError
+from roboco.settings import Settings, read_settings
+
+
+class Orchestrator:
+    """Runs teams on the shop's workers. Safe to share between threads; nothing is connected before its first use."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or read_settings()
+        self.engine: Engine = build_engine(self.settings, dispatcher_of(producer(self.settings)))
+        client, keys = connect(self.settings.redis_url), Keys(self.settings.prefix)
+        self._follower = RedisFollower(client, self.settings.redis_url, keys)
+
+    def run(
+        self,
+        team: Team | str | Path,
+        prompt: str,
+        *,
+        task_id: str | None = None,
+        context: dict[str, Any] | None = None,
+        agent: str | None = None,
+    ) -> Task:
+        """Submit a task and return at once; when this returns, the task will come to an end.
+
+        `team` is a Team, the path of a team file, or the name of one in ROBOCO_TEAMS. `context` is there for the
+        prompts' templates. `agent` names who acts first. The same `task_id` with the same content again is the
+        same task. UsageError says what is wrong before anything is stored.
+        """
+        chosen = self._team(team)
+        named = {
+            "task_id": task_id if task_id is not None else f"task_{uuid.uuid4().hex}",
+            "team": chosen.name,
+            "prompt": prompt,
+            "context": context or {},
+            "agent": agent,
+        }
+        submission = read_submission(named)
+        submit(self.engine, submission, chosen)
+        return self._task(submission.task_id)
+
+    def task(self, task_id: str) -> Task:
+        """The task of this id; UsageError if there is none."""
+        task = self._task(check_task_id(task_id))
+        task.summary()
+        return task
+
+    def tasks(self) -> Iterator[TaskSummary]:
+        """All tasks of the workspace, as they stand now."""
+        for name in self.engine.files.names(""):
+            if f"{name}/" != OPEN and self.engine.files.get(summary_path(name)) is not None:
+                yield self._task(name).summary()
+
+    def _task(self, task_id: str) -> Task:
+        return Task(task_id, self.engine, self._follower)
+
+    def _team(self, team: Team | str | Path) -> Team:
+        match team:
+            case Team():
+                return team
+            case Path():
+                return load_team(team)
+            case str() if "/" in team or "." in team:
+                return load_team(Path(team))
+            case str():
+                return named_team(self.settings.teams, team)
+        raise UsageError(f"team: must be a Team, a path or a name (found {team!r:.60})")

@@ -1,0 +1,132 @@
+"""Task: one task as its caller sees it, from any process."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from roboco.adapters.artifacts import read_artifact
+from roboco.adapters.redis.follower import Position, RedisFollower
+from roboco.client.intake import take_message, take_stop
+from roboco.domain.event import TaskEnded
+from roboco.domain.paths import artifacts_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.summary import TaskSummary
+from roboco.domain.view import Cursor, StreamItem, View
+from roboco.engine.engine import Engine
+from roboco.errors import UsageError
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task has come to: `text` is what an agent said last."""
+
+    task_id: str
+    status: TaskStatus
+    reason: str
+    text: str
+
+
+class Task:
+    """A submitted task. Iterating over it yields the merged stream until the task has ended."""
+
+    def __init__(self, task_id: str, engine: Engine, follower: RedisFollower) -> None:
+        self.task_id = task_id
+        self._engine = engine
+        self._follower = follower
+
+    def __iter__(self) -> Iterator[StreamItem]:
+        return self.stream()
+
+    def __repr__(self) -> str:
+        return f"Task({self.task_id!r})"
+
+    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
+        """Everything after the cursor, from the beginning without one, live until the task has ended.
+
+        Items are the texts, tool calls, tool results and steps of the content and the execution events, in the
+        order in which they happened. Each carries the cursor from which a later call goes on, without a
+        repetition and without a hole. Ending the iteration does not touch the task.
+        """
+        at = Cursor.parse(cursor) if cursor else Cursor()
+        view = View(at, lambda start: self._engine.histories.read(self.task_id, start))
+        position = Position(at.generation, at.events, at.chunks)
+        for record in self._follower.follow(self.task_id, position):
+            for item in view.take(record) if record is not None else self._if_gone(view):
+                yield item
+                if isinstance(item.item, TaskEnded):
+                    return
+
+    def result(self, timeout: float | None = None) -> TaskResult:
+        """Wait until the task has ended or waits for its user; TimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            summary = self.summary()
+            if summary.status.ended or summary.status.waiting:
+                return TaskResult(self.task_id, summary.status, summary.reason, self._last_text())
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout:g} s")
+            time.sleep(0.05)
+
+    def send(self, message: str, agent: str | None = None) -> None:
+        """Add a message of the user; a task that waits goes on, and `agent` may name who answers."""
+        arguments = {"task_id": self.task_id, "message": message, "agent": agent}
+        take_message(self._engine, arguments, uuid.uuid4().hex)
+
+    def stop(self, reason: str = "stopped by the user") -> None:
+        """End the task now. It ends as `cancelled`; a task that has ended stays as it is."""
+        take_stop(self._engine, {"task_id": self.task_id, "reason": reason}, uuid.uuid4().hex)
+
+    def history(self) -> list[TaskStep]:
+        """The committed steps."""
+        return list(self._engine.histories.read(self.task_id))
+
+    def summary(self) -> TaskSummary:
+        """The task at a glance, as it stands now; UsageError if there is no such task."""
+        data = self._engine.files.get(summary_path(self.task_id))
+        if data is None:
+            raise UsageError(f"no task {self.task_id!r} in this workspace")
+        stored = TaskSummary.model_validate_json(data)
+        live = None if stored.status.ended else self._engine.board.load(self.task_id, 1)
+        if live is None:
+            return stored
+        if live.status.ended:  # the workspace is being completed: not ended before that is done
+            return stored.model_copy(update={"status": TaskStatus.RUNNING, "steps": live.seq})
+        state = live.state
+        return stored.model_copy(
+            update={
+                "status": live.status,
+                "reason": live.reason,
+                "steps": live.seq,
+                "tokens_in": state.tokens_in,
+                "tokens_out": state.tokens_out,
+            }
+        )
+
+    def artifacts(self) -> list[str]:
+        """The names of the task's files."""
+        return self._engine.files.names(artifacts_path(self.task_id))
+
+    def artifact(self, name: str) -> bytes:
+        """The bytes of one of the task's files; UsageError if there is none of this name."""
+        return read_artifact(self._engine.files, self.task_id, name)
+
+    def _last_text(self) -> str:
+        return next((step.text for step in reversed(self.history()) if step.by_agent), "")
+
+    def _if_gone(self, view: View) -> Iterator[StreamItem]:
+        """What the workspace says of a task that has ended and left Redis."""
+        data = self._engine.files.get(summary_path(self.task_id))
+        summary = TaskSummary.model_validate_json(data) if data else None
+        if summary is None or not summary.status.ended or self._engine.board.load(self.task_id, 1) is not None:
+            return
+        yield from view.from_history()
+        ended = TaskEnded(
+            task_id=self.task_id,
+            timestamp=summary.updated_at,
+            status=summary.status,
+            reason=summary.reason,
+            usage={"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "steps": summary.steps},
+        )
+        yield StreamItem(ended, str(view.cursor))

@@ -1,0 +1,58 @@
+"""Wiring: an engine on the real parts that the settings name."""
+
+from celery import Celery
+
+from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.dispatcher import CeleryDispatcher
+from roboco.adapters.clock import SystemClock
+from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.adapters.prompts import JinjaPrompts
+from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
+from roboco.adapters.redis.board import RedisBoard
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.leases import RedisCalls, RedisTurns
+from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.toolbox import FunctionToolbox
+from roboco.adapters.workspace.open import open_workspace
+from roboco.engine.engine import Engine, Policy
+from roboco.engine.keeper import Keeper
+from roboco.engine.teams import FrozenTeams
+from roboco.ports import Dispatcher
+from roboco.settings import Settings
+
+
+def producer(settings: Settings) -> Celery:
+    """A Celery application that sends to Roboco's queues and consumes nothing."""
+    return application(configuration(settings.broker))
+
+
+def build_engine(settings: Settings, dispatcher: Dispatcher, time_up: type[Exception] = TimeoutError) -> Engine:
+    """The engine of this process; nothing is connected before it is used. Do not share it across a fork."""
+    client = connect(settings.redis_url)
+    keys = Keys(settings.prefix)
+    scripts = Scripts(client)
+    workspace = open_workspace(settings.workspace, settings.s3_endpoint_url)
+    return Engine(
+        board=RedisBoard(scripts, keys),
+        turns=RedisTurns(scripts, keys, settings.turn_lease),
+        calls=RedisCalls(scripts, keys, settings.turn_lease),
+        agenda=RedisAgenda(client, keys),
+        inbox=RedisInbox(client, keys),
+        logs=RedisLogs(client, keys),
+        histories=workspace.histories,
+        files=workspace.files,
+        model=OpenAIModel(),
+        prompts=JinjaPrompts(),
+        toolbox=FunctionToolbox(workspace.files, workspace.histories, settings.tools, time_up),
+        dispatcher=dispatcher,
+        clock=SystemClock(),
+        keeper=Keeper(settings.turn_lease / 3),
+        teams=FrozenTeams(workspace.files),
+        policy=Policy(settings.turn_lease, settings.ring_pause, attempts=settings.attempts, keep=settings.keep),
+    )
+
+
+def dispatcher_of(app: Celery) -> Dispatcher:
+    """The dispatcher that sends with this application."""
+    return CeleryDispatcher(app)

@@ -1,0 +1,196 @@
+"""View: both channels merged into what a client shows, resumable after every item.
+
+Each message becomes one item; only text that a follower cannot have (it was trimmed from the log, lost with
+Redis, or the turn's step turned out to be another attempt's) adds one, which replaces what the follower holds.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from roboco.domain.event import (
+    AnyEvent,
+    StepEnded,
+    StreamChunk,
+    StreamReset,
+    ToolCalled,
+    ToolReturned,
+    TurnRestarted,
+    read_message,
+)
+from roboco.domain.part import Recorded, ToolCallPart, ToolResultPart
+from roboco.domain.step import TaskStep
+from roboco.errors import UsageError
+
+_CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)(g?)")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Where a follower is: the last numbers of both channels, and the number of steps that it has.
+
+    `attempt` is the one whose text it holds for the step to come; `gap` says that some of it is missing.
+    """
+
+    generation: str = ""
+    events: int = 0
+    chunks: int = 0
+    steps: int = 0
+    attempt: int = 1
+    gap: bool = False
+
+    def __str__(self) -> str:
+        numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}"
+        return f"{self.generation}.{numbers}{'g' if self.gap else ''}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor":
+        """The cursor of its text; UsageError if it is none."""
+        match = _CURSOR.fullmatch(text)
+        if match is None:
+            raise UsageError(f"cursor {text[:80]!r} is none that an item of a stream carried")
+        generation, events, chunks, steps, attempt, gap = match.groups()
+        return cls(generation, int(events), int(chunks), int(steps), int(attempt), gap == "g")
+
+
+class TextPartDelta(Recorded):
+    """A piece of a step's text; with `replace` it stands for all that came of the step before."""
+
+    type: Literal["text_part_delta"] = "text_part_delta"
+    text: str
+    step_id: str
+    agent_name: str
+    attempt: int
+    replace: bool = False
+
+
+class ToolCallItem(Recorded):
+    """A tool call, whole."""
+
+    type: Literal["tool_call_part"] = "tool_call_part"
+    step_id: str
+    agent_name: str
+    part: ToolCallPart
+
+
+class ToolResultItem(Recorded):
+    """A tool result, whole."""
+
+    type: Literal["tool_result_part"] = "tool_result_part"
+    tool_name: str
+    part: ToolResultPart
+
+
+class StepFinal(Recorded):
+    """A committed step."""
+
+    type: Literal["step_final"] = "step_final"
+    step: TaskStep
+
+
+Shown = TextPartDelta | ToolCallItem | ToolResultItem | StepFinal | AnyEvent
+
+
+@dataclass(frozen=True)
+class StreamItem:
+    """An item of the merged stream; a follower that resumes from `cursor` gets what comes after it."""
+
+    item: Shown
+    cursor: str
+
+    @property
+    def type(self) -> str:
+        """The item's type: `text_part_delta`, `tool_call_part`, `tool_result_part`, `step_final`, or an event's."""
+        return self.item.type
+
+
+ReadSteps = Callable[[int], Iterable[TaskStep]]
+"""Reads the history from a position on."""
+
+
+class View:
+    """Turns messages, in order, into items. `read_steps` is asked only for what the messages lack."""
+
+    def __init__(self, cursor: Cursor, read_steps: ReadSteps) -> None:
+        self.cursor = cursor
+        self._read_steps = read_steps
+
+    def take(self, record: dict[str, Any]) -> Iterator[StreamItem]:
+        """The items of one message, which was not taken before."""
+        message = read_message(record)
+        if message.generation != self.cursor.generation:
+            self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps)
+        if isinstance(message, StreamChunk):
+            yield self._chunk(message)
+        else:
+            yield from self._event(message)
+
+    def from_history(self, until: int | None = None) -> Iterator[StreamItem]:
+        """The steps that the follower lacks, before position `until`, each as one text and the step."""
+        for step in self._read_steps(self.cursor.steps):
+            if until is not None and step.seq >= until:
+                return
+            self._move(gap=True)
+            yield from self._text(step)
+            self._move(steps=step.seq + 1, attempt=1, gap=False)
+            yield self._item(StepFinal(step=step))
+
+    def _chunk(self, chunk: StreamChunk) -> StreamItem:
+        gap = self.cursor.gap or chunk.seq > self.cursor.chunks + 1
+        self._move(chunks=chunk.seq, attempt=chunk.attempt, gap=gap)
+        delta = TextPartDelta(
+            text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt
+        )
+        return self._item(delta)
+
+    def _event(self, event: AnyEvent) -> Iterator[StreamItem]:
+        if event.chunks > self.cursor.chunks:
+            self._move(chunks=event.chunks, gap=True)
+        match event:
+            case StreamReset():
+                yield from self.from_history(event.steps)
+                self._move(attempt=1, gap=False)
+            case StepEnded() if event.step.seq < self.cursor.steps:
+                self._move(events=event.seq)
+                return
+            case StepEnded():
+                yield from self.from_history(event.step.seq)
+                yield from self._text(event.step)
+                self._move(steps=event.step.seq + 1, attempt=1, gap=False)
+            case TurnRestarted():
+                self._move(attempt=event.attempt, gap=False)
+            case _:
+                pass
+        self._move(events=event.seq)
+        yield self._item(_shown(event))
+
+    def _text(self, step: TaskStep) -> Iterator[StreamItem]:
+        attempt = step.metadata.get("attempt", self.cursor.attempt)
+        if not step.by_agent or (not self.cursor.gap and attempt == self.cursor.attempt):
+            return
+        self._move(attempt=attempt, gap=False)
+        delta = TextPartDelta(
+            text=step.text, step_id=step.step_id, agent_name=step.agent_name, attempt=attempt, replace=True
+        )
+        yield self._item(delta)
+
+    def _move(self, **changes: Any) -> None:
+        self.cursor = replace(self.cursor, **changes)
+
+    def _item(self, shown: Shown) -> StreamItem:
+        return StreamItem(shown, str(self.cursor))
+
+
+def _shown(event: AnyEvent) -> Shown:
+    match event:
+        case StepEnded():
+            return StepFinal(step=event.step)
+        case ToolCalled():
+            return ToolCallItem(
+                step_id=event.step_id, agent_name=event.agent_name, part=ToolCallPart(tool_call=event.tool_call)
+            )
+        case ToolReturned():
+            return ToolResultItem(tool_name=event.tool_name, part=ToolResultPart(tool_result=event.tool_result))
+        case _:
+            return event

@@ -1,0 +1,72 @@
+"""Settings: environment variables `ROBOCO_*`, read once into one frozen object."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from roboco.errors import UsageError
+
+PREFIX = "ROBOCO_"
+
+
+class Settings(BaseModel):
+    """All settings; field `redis_url` is the variable ROBOCO_REDIS_URL, and so on. Times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    broker_url: str | None = None
+    workspace: str = f"file://{Path('.roboco/workspace').absolute()}"
+    s3_endpoint_url: str | None = None
+    teams: Path | None = None
+    tools: tuple[str, ...] = ()
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
+    turn_lease: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
+    ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+    attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    keep: Annotated[int, Field(ge=1)] = 86_400
+    agents_concurrency: Annotated[int, Field(ge=1)] = 100
+
+    @property
+    def broker(self) -> str:
+        """The broker's URL: the Redis, unless another is named."""
+        return self.broker_url or self.redis_url
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give another process the same settings."""
+        fields = self.model_dump(exclude_none=True)
+        return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
+
+
+_ELSEWHERE = frozenset({"LOCAL_MODEL"})
+
+
+def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of the environment; UsageError names every wrong variable, its value and what is possible."""
+    fields: dict[str, object] = {}
+    for variable, value in environment.items():
+        name = variable.removeprefix(PREFIX)
+        if variable.startswith(PREFIX) and name not in _ELSEWHERE and value != "":
+            fields[name.lower()] = tuple(filter(None, value.replace(" ", "").split(","))) if name == "TOOLS" else value
+    try:
+        return Settings.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(
+            "; ".join(_told(str(one["loc"][0]), one["type"], one["msg"], one["input"]) for one in error.errors())
+        ) from error
+
+
+def _told(name: str, kind: str, message: str, found: object) -> str:
+    variable = f"{PREFIX}{name.upper()}"
+    if kind == "extra_forbidden":
+        possible = ", ".join(f"{PREFIX}{field.upper()}" for field in Settings.model_fields)
+        return f"{variable} is no setting, possible are {possible}"
+    return f"{variable}={found!r}: {message}"
+
+
+def _text(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,7 @@
+"""The agents pool: `celery -A workers.agents worker`. Threads, and one asyncio loop that runs all model streams."""
+
+from roboco.adapters.celery.names import AGENTS_QUEUE
+from roboco.settings import read_settings
+from workers.root import compose
+
+app, engine = compose([AGENTS_QUEUE], "threads", read_settings().agents_concurrency)

@@ -1,0 +1,11 @@
+"""One process for everything, for a laptop: `celery -A workers.app worker`; and Flower: `celery -A workers.app flower`.
+
+Prefork, because a tool's time limit must really end it; so each child makes one turn at a time.
+"""
+
+from roboco.adapters.celery.names import QUEUES
+from workers.root import compose
+from workers.sweeper import run_sweeper
+
+app, engine = compose(QUEUES, "prefork", 8)
+run_sweeper(engine)

@@ -1,0 +1,8 @@
+"""The coordinator pool: `celery -A workers.coordinator worker`. It also sweeps."""
+
+from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from workers.root import compose
+from workers.sweeper import run_sweeper
+
+app, engine = compose([COORDINATOR_QUEUE], "prefork", 4, worker_prefetch_multiplier=4)
+run_sweeper(engine)

@@ -1,0 +1,28 @@
+"""The engine of a worker process: made at its first use, and made anew in every child."""
+
+import os
+from functools import cache
+
+from celery import Celery
+from celery.exceptions import SoftTimeLimitExceeded
+
+from roboco.client.wiring import build_engine, dispatcher_of
+from roboco.engine.engine import Engine
+from roboco.settings import Settings
+
+
+class ProcessEngine:
+    """Gives the engine of the process that asks: connections are not shared across a fork."""
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self.settings = settings
+
+        @cache
+        def build(pid: int) -> Engine:
+            return build_engine(settings, dispatcher_of(app), SoftTimeLimitExceeded)
+
+        self._build = build
+
+    def __call__(self) -> Engine:
+        """The engine of this process."""
+        return self._build(os.getpid())

@@ -1,0 +1,35 @@
+"""What the composition roots share: an application with Roboco's settings, Celery tasks and dead list."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+from celery import Celery
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.redis.dead import DeadList
+from roboco.adapters.redis.keys import Keys
+from roboco.settings import Settings, read_settings
+from workers.process import ProcessEngine
+from workers.tasks import register
+
+
+def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
+    """An application that consumes these queues, and the engine of its processes."""
+    settings = read_settings()
+    basis = configuration(settings.broker, pool=pool, concurrency=concurrency, bury=_dead_list(settings).bury)
+    app = application(basis | changes, queues)
+    engine = ProcessEngine(app, settings)
+    register(app, engine)
+    return app, engine
+
+
+def _dead_list(settings: Settings) -> DeadList:
+    def connect() -> redis.Redis:
+        return redis.Redis.from_url(
+            settings.redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+        )
+
+    return DeadList(connect, Keys(settings.prefix))

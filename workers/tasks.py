@@ -1,0 +1,81 @@
+"""The Celery tasks: each body is a call into the engine.
+
+`turn` and `tool` acknowledge early: leases guard them, and a long Celery task must never meet the broker's
+visibility timeout. What comes from outside acknowledges late, since nobody else knows of it yet; where a server
+does not answer it goes back to its queue. `advance` may get lost: the sweeper rings again.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from billiard.exceptions import TimeLimitExceeded
+from celery import Celery, Task
+from celery.exceptions import Reject
+
+from roboco.adapters.celery.dispatcher import KILL_AFTER
+from roboco.adapters.celery.names import ADVANCE, SEND, STOP, SUBMIT, TOOL, TURN
+from roboco.client.intake import take_message, take_stop, take_submission
+from roboco.engine.advance import advance as engine_advance
+from roboco.engine.tool import overdue
+from roboco.engine.tool import tool as engine_tool
+from roboco.engine.turn import turn as engine_turn
+from roboco.errors import TransientError, UsageError
+from roboco.ports import CallOrder, TurnOrder
+from workers.process import ProcessEngine
+
+PAUSE = 1.0
+"""Seconds before something from outside goes back to its queue because a server does not answer."""
+OUTSIDE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+
+
+class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task generic, celery does not
+    """The Celery task of a tool call: where the pool had to kill it, the call is closed from the parent process."""
+
+    engine: ProcessEngine
+
+    def on_failure(self, exc: BaseException, task_id: str, args: Any, kwargs: dict[str, Any], einfo: Any) -> None:
+        """Close the call if its time was up; a call that failed otherwise is seen to by its lease."""
+        if isinstance(exc, TimeLimitExceeded):
+            timeout = float(exc.args[0]) - KILL_AFTER if exc.args else 0.0
+            overdue(self.engine(), CallOrder(**kwargs), timeout)
+
+
+def register(app: Celery, engine: ProcessEngine) -> None:
+    """Give the application Roboco's Celery tasks."""
+    _register_outside(app, engine)
+
+    @app.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False, throws=(TransientError,))
+    def advance(task_id: str) -> None:
+        engine_advance(engine(), task_id)
+
+    @app.task(name=TURN, throws=(TransientError,))
+    def turn(**order: Any) -> None:
+        engine_turn(engine(), TurnOrder(**order))
+
+    @app.task(name=TOOL, base=type("BoundToolTask", (ToolTask,), {"engine": engine}), throws=(TransientError,))
+    def tool(**order: Any) -> None:
+        engine_tool(engine(), CallOrder(**order))
+
+
+def _register_outside(app: Celery, engine: ProcessEngine) -> None:
+    @app.task(name=SUBMIT, bind=True, **OUTSIDE)
+    def submit(self: Any, **arguments: Any) -> None:
+        named = {"task_id": f"task_{self.request.id}"} | arguments
+        _or_again(lambda: take_submission(engine(), engine.settings, named))
+
+    @app.task(name=SEND, bind=True, **OUTSIDE)
+    def send(self: Any, **arguments: Any) -> None:
+        _or_again(lambda: take_message(engine(), arguments, self.request.id))
+
+    @app.task(name=STOP, bind=True, **OUTSIDE)
+    def stop(self: Any, **arguments: Any) -> None:
+        _or_again(lambda: take_stop(engine(), arguments, self.request.id))
+
+
+def _or_again(accept: Callable[[], object]) -> None:
+    try:
+        accept()
+    except TransientError as error:
+        time.sleep(PAUSE)
+        raise Reject(error, requeue=True) from error
