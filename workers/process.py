@@ -6,6 +6,7 @@ from functools import cache
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
+from roboco.adapters.redis.client import connect
 from roboco.client.wiring import build_engine, dispatcher_of
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
@@ -19,7 +20,7 @@ class ProcessEngine:
 
         @cache
         def build(pid: int) -> Engine:
-            return build_engine(settings, dispatcher_of(app), SoftTimeLimitExceeded)
+            return build_engine(settings, dispatcher_of(app), connect(settings.redis_url), SoftTimeLimitExceeded)
 
         self._build = build
 

@@ -27,9 +27,15 @@ class Orchestrator:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or read_settings()
-        self.engine: Engine = build_engine(self.settings, dispatcher_of(producer(self.settings)))
-        client, keys = connect(self.settings.redis_url), Keys(self.settings.prefix)
-        self._follower = RedisFollower(client, self.settings.redis_url, keys)
+        self._producer = producer(self.settings)
+        self._client = connect(self.settings.redis_url)
+        self.engine: Engine = build_engine(self.settings, dispatcher_of(self._producer), self._client)
+        self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
+
+    def close(self) -> None:
+        """Close the connections; tasks go on."""
+        self._producer.close()
+        self._client.close()
 
     def run(
         self,

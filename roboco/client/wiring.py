@@ -1,5 +1,6 @@
 """Wiring: an engine on the real parts that the settings name."""
 
+import redis
 from celery import Celery
 
 from roboco.adapters.celery.config import application, configuration
@@ -9,7 +10,6 @@ from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
 from roboco.adapters.redis.board import RedisBoard
-from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.scripts import Scripts
@@ -27,9 +27,10 @@ def producer(settings: Settings) -> Celery:
     return application(configuration(settings.broker))
 
 
-def build_engine(settings: Settings, dispatcher: Dispatcher, time_up: type[Exception] = TimeoutError) -> Engine:
+def build_engine(
+    settings: Settings, dispatcher: Dispatcher, client: redis.Redis, time_up: type[Exception] = TimeoutError
+) -> Engine:
     """The engine of this process; nothing is connected before it is used. Do not share it across a fork."""
-    client = connect(settings.redis_url)
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url)

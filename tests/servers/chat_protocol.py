@@ -1,4 +1,4 @@
-"""What the scripted model server speaks: chat-completions requests, replies, and their rules.
+"""What the scripted model server speaks: chat-completions requests and replies.
 
 Pure: no I/O, no clock, no randomness. The same request and reply always make the same bytes.
 """
@@ -7,13 +7,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
+from functools import cached_property
+from itertools import chain, pairwise, zip_longest
 from typing import Any
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CREATED = 1_700_000_000
 DONE = b"data: [DONE]\n\n"
 
@@ -35,7 +34,8 @@ class Request:
 
     @property
     def messages(self) -> list[Json]:
-        return list(self.body.get("messages") or ())
+        given = self.body.get("messages")
+        return given if isinstance(given, list) else []
 
     @property
     def stream(self) -> bool:
@@ -72,9 +72,9 @@ class Request:
         """How many messages have this role; `count('assistant')` is the number of earlier turns."""
         return sum(message["role"] == role for message in self.messages)
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """A short hash of the conversation: ids made of it are new each turn, yet equal when a turn repeats."""
+        """A short hash of the conversation: ids made of it differ by turn, but not if a turn repeats."""
         return hashlib.sha256(json.dumps(self.messages).encode()).hexdigest()[:12]
 
 
@@ -82,7 +82,7 @@ class Request:
 class Reply:
     """What the server answers; faults happen at the end at the latest, so none is skipped for want of chunks.
 
-    text, chunks: the text, and how it is cut: by words, in n parts, or exactly as listed (then `text` is unused).
+    text, chunks: the text, and how it is cut: by words, in n parts, or as listed (then `text` is unused).
     tool_calls: (name, arguments) after the text; arguments are a dict, or a raw string for nonsense JSON.
     delay, interval: seconds from the response head to the first chunk, and from chunk to chunk.
     status, code, headers: from 400 on an error whose message is `text`, e.g. 429 with Retry-After.
@@ -121,7 +121,7 @@ def cut(text: str, parts: int) -> list[str]:
     """The text in so many nearly equal parts, fewer if it is shorter."""
     parts = min(parts, len(text))
     marks = [n * len(text) // parts for n in range(parts + 1)] if parts else []
-    return [text[start:end] for start, end in zip(marks, marks[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(marks)]
 
 
 def content_text(message: Json) -> str:
@@ -188,6 +188,12 @@ def envelope(request: Request, kind: str, choices: list[Json], used: Json | None
     }
 
 
+def model_list(models: Sequence[str]) -> Json:
+    """The answer to GET /v1/models."""
+    entries = [{"id": m, "object": "model", "created": CREATED, "owned_by": "tests"} for m in models]
+    return {"object": "list", "data": entries}
+
+
 def finish_reason(reply: Reply) -> str:
     return reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
 
@@ -226,82 +232,3 @@ def stream(request: Request, reply: Reply) -> Stream:
         chunks=[choice(delta) for delta in deltas(request, reply)],
         ending=ending if reply.garbage is None else reply.garbage,
     )
-
-
-def violations(body: Json) -> Iterator[str]:
-    """Why providers would refuse this request: none, if it is sound."""
-    if not isinstance(body.get("model"), str):
-        yield "you must provide a model parameter"
-    if body.get("stream_options") is not None and not body.get("stream"):
-        yield "'stream_options' is only allowed when 'stream' is enabled"
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        yield "'messages' must be an array with at least one message"
-    elif not all(isinstance(message, dict) for message in messages):
-        yield "'messages' must be an array of objects"
-    else:
-        yield from _message_violations(messages)
-    if "tools" in body:
-        yield from _tool_violations(body["tools"])
-
-
-def _tool_violations(tools: Any) -> Iterator[str]:
-    if not isinstance(tools, list) or not tools:
-        yield "'tools' must be an array with at least one tool"
-        return
-    for n, tool in enumerate(tools):
-        function = tool.get("function") if isinstance(tool, dict) else None
-        name = function.get("name") if isinstance(function, dict) else None
-        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
-            yield f"tools[{n}] is named {name!r}, which does not match {TOOL_NAME.pattern}"
-
-
-def _message_violations(messages: list[Json]) -> Iterator[str]:
-    waiting: list[str] = []
-    for n, message in enumerate(messages):
-        role, call_id = message.get("role"), message.get("tool_call_id")
-        if role == "tool":
-            if call_id in waiting:
-                waiting.remove(call_id)
-            else:
-                yield f"messages[{n}] answers {call_id!r}, which is no open call of the assistant message before"
-            continue
-        yield from _unanswered(waiting, f"before messages[{n}]")
-        yield from _content_violations(n, message)
-        made = message.get("tool_calls") if role == "assistant" else None
-        waiting = list(dict.fromkeys(call.get("id") for call in made or ()))
-    yield from _unanswered(waiting, "at the end of 'messages'")
-
-
-def _unanswered(waiting: list[str], where: str) -> Iterator[str]:
-    if waiting:
-        yield f"an assistant message with 'tool_calls' lacks tool messages for {waiting} {where}"
-
-
-def _content_violations(n: int, message: Json) -> Iterator[str]:
-    role, content = message.get("role"), message.get("content")
-    if role not in ROLES:
-        yield f"messages[{n}] has role {role!r}, expected one of {', '.join(ROLES)}"
-    elif role == "assistant" and message.get("tool_calls") is not None:
-        yield from _call_violations(n, message["tool_calls"])
-    elif not isinstance(content, str | list):
-        yield f"messages[{n}] has content {content!r}, expected a string or an array of parts"
-
-
-def _call_violations(n: int, made: list[Json]) -> Iterator[str]:
-    ids = [call.get("id") for call in made]
-    if not made:
-        yield f"messages[{n}].tool_calls is empty, leave it out"
-    if len(set(ids)) < len(ids):
-        yield f"messages[{n}].tool_calls has an id twice in {ids}"
-    for call in made:
-        arguments = call.get("function", {}).get("arguments")
-        if not _is_object(arguments):
-            yield f"messages[{n}].tool_calls has arguments {arguments!r}, expected a string of a JSON object"
-
-
-def _is_object(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and isinstance(json.loads(text), dict)
-    except ValueError:
-        return False

@@ -15,7 +15,6 @@ only `fail_next` counts. One asyncio thread serves all streams.
 import argparse
 import asyncio
 import contextlib
-import json
 import math
 import signal
 import socket
@@ -24,13 +23,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from http import HTTPStatus
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from tests.servers import chat_protocol
-from tests.servers.chat_protocol import Reply, Request
+from tests.servers import chat_protocol, chat_rules
+from tests.servers.chat_protocol import Reply, Request, encoded
+from tests.servers.http_connection import BreakOff, ClientGone, Connection, Inbox
 
 __all__ = ["ModelServer", "Record", "Reply", "Request"]
 
@@ -54,97 +53,13 @@ class Record:
     client_disconnected_at: float | None = None
 
 
-class ClientGone(Exception):
-    """The client closed the connection, at this monotonic time."""
-
-    def __init__(self, at: float) -> None:
-        super().__init__(at)
-        self.at = at
-
-
-class BreakOff(Exception):  # noqa: N818 - an order of the script, not an error
-    """The script wants the connection closed here."""
-
-
-class Inbox(asyncio.StreamReader):
-    """A stream reader that tells when the other side closed, without anyone reading."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gone: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-
-    def feed_eof(self) -> None:
-        self._close()
-        super().feed_eof()
-
-    def set_exception(self, exc: Exception) -> None:
-        self._close()
-        super().set_exception(exc)
-
-    def _close(self) -> None:
-        if not self.gone.done():
-            self.gone.set_result(time.monotonic())
-
-
-class Connection:
-    """One client's connection; all but `receive` raise ClientGone at once when the client closes it."""
-
-    def __init__(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
-        self._inbox = inbox
-        self._writer = writer
-
-    async def receive(self) -> tuple[Request, bytes] | None:
-        """The next request and its body as it came, or None when there are no more."""
-        try:
-            head = (await self._inbox.readuntil(b"\r\n\r\n")).decode("latin-1")
-            first, *lines = head.rstrip().split("\r\n")
-            pairs = (line.partition(":") for line in lines)
-            headers = {name.lower(): value.strip() for name, _, value in pairs}
-            body = await self._inbox.readexactly(int(headers.get("content-length", "0")))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-        method, path, _ = first.split(" ")
-        return Request(method, path, headers, _object(body)), body
-
-    async def pause(self, seconds: float | None) -> None:
-        """Wait, forever if None; 0 lets other streams go on."""
-        done, _ = await asyncio.wait({self._inbox.gone}, timeout=seconds)
-        if done:
-            raise ClientGone(self._inbox.gone.result())
-
-    async def send(self, data: bytes) -> None:
-        try:
-            self._writer.write(data)
-            await self._writer.drain()
-        except ConnectionError as error:
-            raise ClientGone(time.monotonic()) from error
-
-    async def send_chunk(self, data: bytes) -> None:
-        """Send a part of a chunked body; an empty one ends the body."""
-        await self.send(b"%x\r\n%s\r\n" % (len(data), data))
-
-    async def send_head(self, reply: Reply, **headers: object) -> None:
-        lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}"]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in {**headers, **reply.headers}.items()]
-        await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
-
-    async def fault(self, reply: Reply, sent: float) -> None:
-        """Break off or hang, if the reply says so after this many chunks."""
-        if reply.break_after is not None and sent >= reply.break_after:
-            raise BreakOff
-        if reply.hang_after is not None and sent >= reply.hang_after:
-            await self.pause(None)
-
-
 class ModelServer:
     """The server, running in a daemon thread between `start` and `stop`, or within a `with` block.
 
     keep: how many records to hold, the newest; None is all.
     """
 
-    def __init__(
-        self, port: int = 0, *, models: Sequence[str] = ("scripted",), keep: int | None = None
-    ) -> None:
+    def __init__(self, port: int = 0, *, models: Sequence[str] = ("scripted",), keep: int | None = None) -> None:
         self.base_url = ""
         self._port = port
         self._models = models
@@ -153,12 +68,16 @@ class ModelServer:
         self._violations: list[str] = []
         self._failures: deque[Reply] = deque()
         self._responder: Responder = echo
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._conversations: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def start(self) -> Self:
-        """Listen; `base_url` is known from here on. A taken port raises OSError."""
+        """Listen; `base_url` is known from here on, and stays over a stop and another start.
+
+        A taken port raises OSError.
+        """
         listener = socket.create_server(("127.0.0.1", self._port), backlog=BACKLOG)
-        self.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        self._port = listener.getsockname()[1]
+        self.base_url = f"http://127.0.0.1:{self._port}/v1"
         self._loop = asyncio.new_event_loop()
         self._stopped = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(listener,), daemon=True, name="model-server")
@@ -166,9 +85,10 @@ class ModelServer:
         return self
 
     def stop(self) -> None:
-        """Close all connections, in mid-stream if need be, and end the thread."""
-        self._loop.call_soon_threadsafe(self._stopped.set_result, None)
-        self._thread.join()
+        """Close all connections, in mid-stream if need be, and end the thread; once more does nothing."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopped.set_result, None)
+            self._thread.join()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -202,7 +122,7 @@ class ModelServer:
         with self._changed:
             return list(self._violations)
 
-    def wait_for(self, predicate: Callable[[list[Record]], bool], timeout: float = 5.0) -> list[Record]:  # noqa: ASYNC109
+    def wait_for(self, predicate: Callable[[list[Record]], bool], timeout: float = 5.0) -> list[Record]:
         """The records, once they satisfy the predicate; TimeoutError shows them if they do not."""
         with self._changed:
             if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):
@@ -220,31 +140,28 @@ class ModelServer:
 
         server = await self._loop.create_server(protocol, sock=listener, backlog=BACKLOG)
         await self._stopped
+        self._loop.remove_reader(listener)  # no more clients; asyncio would leak the socket of one half accepted
+        await asyncio.gather(*asyncio.all_tasks() - self._conversations.keys() - {asyncio.current_task()})
         server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+        for task, writer in self._conversations.items():
             task.cancel()
-        for writer in self._writers:
             writer.transport.abort()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._conversations, return_exceptions=True)
         await asyncio.sleep(0)  # the aborted transports close their sockets
 
     def _connected(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
-        def close(_: asyncio.Task[None]) -> None:
-            self._writers.discard(writer)
-            writer.close()
-
-        self._writers.add(writer)
-        self._loop.create_task(self._converse(Connection(inbox, writer))).add_done_callback(close)
+        task = self._loop.create_task(self._converse(Connection(inbox, writer)))
+        self._conversations[task] = writer
+        task.add_done_callback(lambda _: self._conversations.pop(task).close())
 
     async def _converse(self, client: Connection) -> None:
-        while (received := await client.receive()) is not None:
-            request, body = received
+        while (request := await client.receive()) is not None:
             record = Record(time.monotonic(), request)
             with self._changed:
                 self._records.append(record)
+                self._changed.notify_all()
             try:
-                await self._answer(client, record, body)
+                await self._answer(client, record)
             except BreakOff:
                 return
             except ClientGone as gone:
@@ -258,18 +175,99 @@ class ModelServer:
                 setattr(record, name, value)
             self._changed.notify_all()
 
-    async def _answer(self, client: Connection, record: Record, body: bytes) -> None:
-        route = (record.request.method, record.request.path.partition("?")[0])
-        payload: object = None
-        match route:
-            case ("POST", "/v1/chat/completions"):
-                reply = self._reply(record.request)
-            case ("GET", "/v1/models"):
-                reply, payload = self._failure() or Reply(), self._model_list()
-            case _:
-                reply = self._failure() or Reply(status=404, text=f"there is no {' '.join(route)}")
+    async def _answer(self, client: Connection, record: Record) -> None:
+        reply = self._reply(record.request)
         self._note(record, status=reply.status)
-        if reply.status < 400 and record.request.stream:
+        if record.request.stream and reply.status < 400:
             await self._send_stream(client, record, reply)
         else:
-            await self._send_body(client, record, reply, payload)
+            await self._send_body(client, record, reply)
+
+    def _reply(self, request: Request) -> Reply:
+        match request.method, request.path:
+            case "POST", "/v1/chat/completions":
+                return self._chat_reply(request)
+            case "GET", "/v1/models":
+                return self._next_failure() or Reply()
+            case method, path:
+                return self._next_failure() or Reply(status=404, text=f"there is no {method} {path}")
+
+    def _chat_reply(self, request: Request) -> Reply:
+        """A queued failure, else a refusal of an unsound request, else what the responder says."""
+        found = list(chat_rules.violations(request.body))
+        failure = self._next_failure()
+        if not found and failure is None:
+            try:
+                return self._responder(request)
+            except Exception as error:
+                found = [f"the responder raised {error!r}"]
+                failure = Reply(status=500, text=found[0])
+        with self._changed:
+            self._violations += found
+        return failure or Reply(status=400, text=found[0])
+
+    def _next_failure(self) -> Reply | None:
+        with self._changed:
+            return self._failures.popleft() if self._failures else None
+
+    async def _send_stream(self, client: Connection, record: Record, reply: Reply) -> None:
+        stream = chat_protocol.stream(record.request, reply)
+        await client.fault(reply, sent=0)
+        await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+        await client.pause(reply.delay)
+        await client.send_chunk(stream.opening)
+        for sent, chunk in enumerate(stream.chunks, start=1):
+            await client.pause(reply.interval if sent > 1 else 0)
+            self._note(record, chunks_sent=sent)
+            await client.send_chunk(chunk)
+            await client.fault(reply, sent)
+        await client.fault(reply, math.inf)
+        await client.pause(0)
+        self._note(record, completed=True)
+        await client.send_chunk(stream.ending, last=True)
+
+    async def _send_body(self, client: Connection, record: Record, reply: Reply) -> None:
+        body = self._body(record.request, reply)
+        await client.fault(reply, math.inf)
+        await client.pause(reply.delay)
+        self._note(record, completed=True)
+        await client.send_head(reply, {"Content-Type": "application/json", "Content-Length": len(body)})
+        await client.send(body)
+
+    def _body(self, request: Request, reply: Reply) -> bytes:
+        if reply.garbage is not None:
+            return reply.garbage
+        if reply.status >= 400:
+            return encoded(chat_protocol.error_body(reply.status, reply.text, reply.code))
+        if request.method == "GET":
+            return encoded(chat_protocol.model_list(self._models))
+        return encoded(chat_protocol.completion(request, reply))
+
+
+def echo(request: Request) -> Reply:
+    """The answer without a script."""
+    return Reply(text=f"echo: {request.last_user}")
+
+
+def main() -> None:
+    """Serve until SIGTERM, the same answer to all: so many tokens at such a pace, or an echo."""
+    parser = argparse.ArgumentParser(description="A scripted model server, for benches.")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--tokens", type=int, help="chunks of each answer; without it, an echo")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before the first token")
+    parser.add_argument("--interval", type=float, default=0.0, help="seconds from token to token")
+    options = parser.parse_args()
+
+    def respond(request: Request) -> Reply:
+        tokens = None if options.tokens is None else ["token "] * options.tokens
+        return replace(echo(request), chunks=tokens, delay=options.delay, interval=options.interval)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with contextlib.suppress(KeyboardInterrupt), ModelServer(options.port, keep=0) as server:
+        server.script(respond)
+        print(server.base_url, flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

