@@ -36,6 +36,7 @@ class Stack:
         self._modules = modules
         self._s3 = s3
         self._exits = ExitStack()
+        self._ready: dict[str, int] = {}
         self.workers: dict[str, Server] = {}
 
     def __enter__(self) -> Self:
@@ -90,13 +91,13 @@ class Stack:
         command = [sys.executable, "-m", "celery", "-A", f"{self._modules}.{pool}", "worker", "-l", "INFO"]
         name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
         log = self.folder / f"{pool}.log"
+        self._ready[pool] = self.log(pool).count(" ready.") + 1
         self.workers[pool] = start(pool, [*command, "-n", name], env=self.environment, log=log, cwd=ROOT)
         return self.workers[pool]
 
     def wait_ready(self, pool: str) -> None:
         """Wait until the newest worker of the pool consumes."""
-        starts = self.log(pool).count(" ready.")
-        until(lambda: self.log(pool).count(" ready.") >= max(1, starts), 60, f"{pool} is ready")
+        until(lambda: self.log(pool).count(" ready.") >= self._ready[pool], 60, f"{pool} is ready")
 
     def kill(self, pool: str, sign: signal.Signals = signal.SIGKILL) -> None:
         """Send the signal to the pool's main process; its children end with it."""

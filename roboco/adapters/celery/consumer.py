@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 class GuardedConsumer(Consumer):
     """Celery's consumer, mended for a lost broker, and guarded against messages that it cannot run.
 
-    Such a message is acknowledged and handed to the setting `roboco_bury`; without one it is only logged. Gossip and mingle are off: nothing here needs them.
+    Such a message is acknowledged and handed to the setting `roboco_bury`; without one it is only logged.
+    Gossip and mingle are off: nothing here needs them.
     """
 
     pause = 2.0  # seconds until a message that could not be buried goes back to its queue
