@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -82,22 +82,27 @@ class Stack:
                 "OPENAI_BASE_URL": self.model.base_url,
                 "OPENAI_API_KEY": "test-key",
                 "PYTHONPATH": str(ROOT),
-                "ROBOCO_TEST_FOLDER": str(self.folder),
+                "TEST_FOLDER": str(self.folder),
             }
         )
 
-    def start(self, pool: str) -> Server:
+    def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
         """Start a worker of the pool; an earlier one of this name must be gone."""
-        command = [sys.executable, "-m", "celery", "-A", f"{self._modules}.{pool}", "worker", "-l", "INFO"]
+        command = [sys.executable, "-m", "celery", "-A", f"{modules or self._modules}.{pool}", "worker", "-l", "INFO"]
         name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
         log = self.folder / f"{pool}.log"
         self._ready[pool] = self.log(pool).count(" ready.") + 1
-        self.workers[pool] = start(pool, [*command, "-n", name], env=self.environment, log=log, cwd=ROOT)
+        self.workers[pool] = start(pool, [*command, "-n", name], env=self.environment | environment, log=log, cwd=ROOT)
         return self.workers[pool]
 
     def wait_ready(self, pool: str) -> None:
         """Wait until the newest worker of the pool consumes."""
-        until(lambda: self.log(pool).count(" ready.") >= self._ready[pool], 60, f"{pool} is ready")
+
+        def ready() -> bool:
+            assert self.workers[pool].alive(), f"{pool} ended:\n{self.log(pool)[-3000:]}"
+            return self.log(pool).count(" ready.") >= self._ready[pool]
+
+        until(ready, 60, f"{pool} is ready")
 
     def kill(self, pool: str, sign: signal.Signals = signal.SIGKILL) -> None:
         """Send the signal to the pool's main process; its children end with it."""
@@ -127,3 +132,22 @@ def until(condition: Callable[[], object], seconds: float, what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}"
         time.sleep(0.01)
+
+
+@contextmanager
+def s3_environment(s3: S3Server | None) -> Iterator[None]:
+    """The credentials of the S3 server in this process's environment, which workers inherit."""
+    if s3 is None:
+        yield
+        return
+    changes = {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

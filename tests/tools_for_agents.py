@@ -53,5 +53,5 @@ def large_text(size: int) -> str:
 
 
 def _note(line: str) -> None:
-    with (Path(os.environ["ROBOCO_TEST_FOLDER"]) / "calls.txt").open("a") as file:
+    with (Path(os.environ["TEST_FOLDER"]) / "calls.txt").open("a") as file:
         file.write(f"{line}\n")

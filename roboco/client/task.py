@@ -1,5 +1,6 @@
 """Task: one task as its caller sees it, from any process."""
 
+import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -8,14 +9,15 @@ from dataclasses import dataclass
 from roboco.adapters.artifacts import read_artifact
 from roboco.adapters.redis.follower import Position, RedisFollower
 from roboco.client.intake import take_message, take_stop
-from roboco.domain.event import TaskEnded
-from roboco.domain.paths import artifacts_path, summary_path
+from roboco.domain.paths import artifacts_path, events_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
 from roboco.domain.view import Cursor, StreamItem, View
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
+
+TASK_END = "event_task_end"
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,13 @@ class Task:
         view = View(at, lambda start: self._engine.histories.read(self.task_id, start))
         position = Position(at.generation, at.events, at.chunks)
         for record in self._follower.follow(self.task_id, position):
-            for item in view.take(record) if record is not None else self._if_gone(view):
-                yield item
-                if isinstance(item.item, TaskEnded):
+            if record is not None:
+                yield from view.take(record)
+                if record["type"] == TASK_END:
                     return
+            elif self._ended():
+                yield from self._rest(view, position)
+                return
 
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits for its user; TimeoutError after `timeout` seconds."""
@@ -115,18 +120,20 @@ class Task:
     def _last_text(self) -> str:
         return next((step.text for step in reversed(self.history()) if step.by_agent), "")
 
-    def _if_gone(self, view: View) -> Iterator[StreamItem]:
-        """What the workspace says of a task that has ended and left Redis."""
+    def _ended(self) -> bool:
         data = self._engine.files.get(summary_path(self.task_id))
-        summary = TaskSummary.model_validate_json(data) if data else None
-        if summary is None or not summary.status.ended or self._engine.board.load(self.task_id, 1) is not None:
+        return data is not None and TaskSummary.model_validate_json(data).status.ended
+
+    def _rest(self, view: View, position: Position) -> Iterator[StreamItem]:
+        """What a follower of an ended task still lacks: from the logs, or from the workspace once they are gone."""
+        if self._engine.board.load(self.task_id, 1) is not None:
+            for record in self._follower.replay(self.task_id, position):
+                yield from view.take(record)
             return
-        yield from view.from_history()
-        ended = TaskEnded(
-            task_id=self.task_id,
-            timestamp=summary.updated_at,
-            status=summary.status,
-            reason=summary.reason,
-            usage={"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "steps": summary.steps},
-        )
-        yield StreamItem(ended, str(view.cursor))
+        stored = self._engine.files.get(events_path(self.task_id)) or b""
+        records = [json.loads(line) for line in stored.splitlines()]
+        generation = records[-1]["generation"] if records else view.cursor.generation
+        for record in records:
+            had = view.cursor.generation == generation and record["seq"] <= view.cursor.events
+            if record["generation"] == generation and not had:
+                yield from view.take(record)

@@ -1,5 +1,7 @@
 """archive: keep a task's summary and events in its workspace, and close it when it has ended."""
 
+import json
+
 from roboco.domain.paths import events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER
@@ -38,9 +40,18 @@ def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 
 def _write_events(engine: Engine, task_id: str) -> None:
-    lines = [line + b"\n" for line in engine.logs.events(task_id, 0)]
-    if lines:
-        engine.files.put(events_path(task_id), b"".join(lines))
+    """Keep the log beside the events that an earlier generation of it left, which Redis has lost."""
+    lines = list(engine.logs.events(task_id, 0))
+    if not lines:
+        return
+    stored = (engine.files.get(events_path(task_id)) or b"").splitlines()
+    current = _generation(lines[-1])
+    lost = [line for line in stored if _generation(line) != current]
+    engine.files.put(events_path(task_id), b"".join(line + b"\n" for line in [*lost, *lines]))
+
+
+def _generation(line: bytes) -> object:
+    return json.loads(line).get("generation")
 
 
 def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:

@@ -21,7 +21,7 @@ from roboco.errors import TransientError
 Record = dict[str, Any]
 
 IDLE = 1.0
-"""Seconds without a message after which the logs are looked at, and the caller gets a turn."""
+"""Seconds without a message after which the logs are looked at again."""
 PATIENCE = 60.0
 """Seconds for which a follower tries to reach a Redis that does not answer."""
 
@@ -66,7 +66,7 @@ class RedisFollower:
         self._logs = RedisLogs(client, keys)
 
     def follow(self, task_id: str, position: Position) -> Iterator[Record | None]:
-        """The messages after the position, each once and in order; None whenever nothing came for IDLE seconds.
+        """The messages after the position, each once and in order; None when the logs hold no more for now.
 
         It never ends by itself. A lost connection is made anew; TransientError after PATIENCE seconds without one.
         """
@@ -97,11 +97,12 @@ class RedisFollower:
             pubsub.subscribe(*channels)
             _await_subscription(pubsub, len(channels))
             yield from self.replay(task_id, position)
+            yield None
             while True:
                 message = pubsub.get_message(timeout=IDLE)
                 if message is None:
-                    yield None
                     yield from self.replay(task_id, position)
+                    yield None
                 elif message["type"] == "message":
                     yield from self._live(task_id, position, json.loads(message["data"]))
 

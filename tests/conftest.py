@@ -1,0 +1,46 @@
+"""Servers that tests share: one of each per test process. Every test has names of its own; nothing is flushed."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from roboco.adapters.local.process import Server
+from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
+from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.errors import UsageError
+
+T = TypeVar("T", bound=Server)
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """A Redis server."""
+    need(find_server)
+    yield from running(start_valkey(tmp_path_factory.mktemp("valkey")))
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server with one bucket."""
+    need(find_weed)
+    yield from running(start_seaweed(tmp_path_factory.mktemp("seaweed")))
+
+
+def need(find: Callable[[], object]) -> None:
+    """A program that is not installed skips the test on a laptop, and fails it in CI."""
+    try:
+        find()
+    except UsageError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+def running(server: T) -> Iterator[T]:
+    """The server, until the tests have ended."""
+    try:
+        yield server
+    finally:
+        server.stop()

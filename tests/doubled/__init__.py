@@ -1,0 +1,17 @@
+"""Composition roots whose applications send every Celery message twice."""
+
+from typing import Any
+
+from celery import Celery
+
+
+def doubled(app: Celery) -> Celery:
+    """The application, sending everything twice."""
+    send = app.send_task
+
+    def twice(*args: Any, **kwargs: Any) -> Any:
+        send(*args, **kwargs)
+        return send(*args, **kwargs)
+
+    vars(app)["send_task"] = twice
+    return app

@@ -1,0 +1,6 @@
+"""workers.coordinator, sending every Celery message twice."""
+
+from tests.doubled import doubled
+from workers import coordinator
+
+app = doubled(coordinator.app)

@@ -1,0 +1,36 @@
+"""Whole journeys through three real worker processes, on the folder workspace and on the S3 server."""
+
+import json
+
+import pytest
+
+from roboco.domain.event import read_message
+from roboco.domain.step import verify_chain
+from tests.journeys import JOURNEYS, Journey, shape
+from tests.stack import Stack
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
+def test_journey(stack: Stack, journey: Journey) -> None:
+    task = stack.orchestrator.run(journey.team, journey.prompt)
+    assert journey.run_to_end(task) == journey.ends
+    assert shape(task.history()) == journey.expected
+    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == len(journey.expected)
+    assert stack.model.violations == []
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
+def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -> None:
+    task = stack.orchestrator.run(journey.team, journey.prompt)
+    journey.run_to_end(task)
+    files = stack.orchestrator.engine.files
+    names = set(files.names(f"{task.task_id}/"))
+    unfolded = {"history.jsonl"} if journey.ends == "user_turn" else set()
+    assert {"team.json", "task.json", "history.jsonl", "events.jsonl"} - names <= unfolded
+    assert (files.get(f"_open/{task.task_id}") is None) == (journey.ends == "completed")
+    events = [
+        read_message(json.loads(line)) for line in (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
+    ]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
