@@ -1,0 +1,85 @@
+"""The adapters of each port, on real servers, each test under names of its own."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.folder_history import FolderHistories
+from roboco.adapters.workspace.s3 import S3Files, connect_s3
+from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.ports import Files, Histories
+from tests.contract.s3_watched import WatchedObjects
+from tests.contract.sent_twice import SentTwice
+from tests.contract.task_on_redis import TaskOnRedis
+from tests.stack import s3_environment
+
+STORES = ["folder", pytest.param("s3", marks=pytest.mark.s3)]
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A name that no other test has."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def s3_client(s3: S3Server) -> Iterator[Any]:
+    """A client of the S3 server, as the product makes it."""
+    with s3_environment(s3):
+        client = connect_s3(s3.endpoint_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def objects(s3: S3Server, s3_client: Any, prefix: str) -> WatchedObjects:
+    """Objects below this test's prefix."""
+    return WatchedObjects(s3_client, s3.bucket, prefix)
+
+
+@pytest.fixture(params=STORES)
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    """An empty workspace."""
+    if request.param == "folder":
+        return FolderFiles(tmp_path / "workspace")
+    return S3Files(request.getfixturevalue("objects"))
+
+
+@pytest.fixture(params=STORES)
+def histories(request: pytest.FixtureRequest, tmp_path: Path) -> Histories:
+    """Histories of an empty workspace."""
+    if request.param == "folder":
+        return FolderHistories(FolderFiles(tmp_path / "workspace"))
+    return S3Histories(request.getfixturevalue("objects"))
+
+
+@pytest.fixture
+def client(valkey: ValkeyServer) -> Iterator[redis.Redis]:
+    """A client of the Redis server, as the product makes it."""
+    with connect(valkey.url) as client:
+        yield client
+
+
+@pytest.fixture(params=["sent once", "sent twice"])
+def any_client(request: pytest.FixtureRequest, client: redis.Redis, valkey: ValkeyServer) -> Iterator[redis.Redis]:
+    """A client, and another one that sends every command twice: no test may see a difference."""
+    if request.param == "sent once":
+        yield client
+        return
+    with SentTwice.from_url(valkey.url, decode_responses=True) as twice:
+        yield twice
+
+
+@pytest.fixture
+def task(any_client: redis.Redis, prefix: str) -> TaskOnRedis:
+    """A task that is not there yet, with long leases."""
+    return TaskOnRedis(any_client, Keys(prefix))

@@ -1,0 +1,65 @@
+"""S3 objects whose calls are counted, and may be preceded by what other workers do, or by a death."""
+
+from collections.abc import Callable
+from typing import Any
+
+from roboco.adapters.workspace.s3 import S3Objects, Stored
+
+
+class Killed(Exception):
+    """The worker died before this call."""
+
+
+class WatchedObjects(S3Objects):
+    """Notes each call; `before` is told its name and path, and may raise."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+        super().__init__(client, bucket, prefix)
+        self._place = (client, bucket, prefix)
+        self.calls: list[tuple[str, str]] = []
+        self.before: Callable[[str, str], None] = lambda name, path: None
+
+    def of_another_worker(self) -> "WatchedObjects":
+        """The same objects, watched apart."""
+        return WatchedObjects(*self._place)
+
+    def die_before(self, name: str, nth: int = 1) -> None:
+        """Raise Killed instead of making the nth call of this name."""
+        left = nth
+
+        def before(called: str, path: str) -> None:
+            nonlocal left
+            left -= called == name
+            if not left:
+                raise Killed(called, path)
+
+        self.before = before
+
+    def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
+        """Watched."""
+        self._note("put", path)
+        return super().put(path, data, if_none, if_match, **extra)
+
+    def get(self, path: str) -> Stored | None:
+        """Watched."""
+        self._note("get", path)
+        return super().get(path)
+
+    def metadata(self, path: str) -> dict[str, str] | None:
+        """Watched."""
+        self._note("metadata", path)
+        return super().metadata(path)
+
+    def delete(self, path: str) -> None:
+        """Watched."""
+        self._note("delete", path)
+        super().delete(path)
+
+    def names(self, folder: str) -> list[str]:
+        """Watched."""
+        self._note("names", folder)
+        return super().names(folder)
+
+    def _note(self, name: str, path: str) -> None:
+        self.before(name, path)
+        self.calls.append((name, path))

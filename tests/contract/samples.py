@@ -1,0 +1,44 @@
+"""Steps, events and chunks to test with."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
+from roboco.domain.ids import step_id_at
+from roboco.domain.part import TextPart
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import USER, TaskStep
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+TASK = "task-17"
+
+
+def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer") -> TaskStep:
+    """The sealed step that follows these."""
+    seq = len(steps)
+    step = TaskStep(
+        step_id=step_id_at(TASK, seq),
+        seq=seq,
+        agent_name=agent if seq else USER,
+        parts=(TextPart(text=text or f"step {seq} schön"),),
+        created_at=NOON,
+    )
+    return step.sealed(steps[-1].digest if steps else "")
+
+
+def chain(count: int) -> list[TaskStep]:
+    """A history of so many steps."""
+    steps: list[TaskStep] = []
+    for _ in range(count):
+        steps.append(step_after(steps))
+    return steps
+
+
+def told(what: str) -> AnyEvent:
+    """An event that is known by its reason."""
+    return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=what)
+
+
+def said(text: str, attempt: int = 1) -> StreamChunk:
+    """A chunk."""
+    return StreamChunk(task_id=TASK, step_id=step_id_at(TASK, 1), agent_name="writer", attempt=attempt, text=text)

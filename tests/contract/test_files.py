@@ -1,0 +1,275 @@
+"""Files of the workspace: in a folder and in S3."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
+from roboco.errors import TransientError, UsageError
+from roboco.ports import Files
+from tests.stack import s3_environment
+
+WRITERS = 8
+BIG = 8 * 1024 * 1024
+ESCAPES = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
+
+
+def test_a_file_is_created_once(files: Files) -> None:
+    assert files.get("a/b/c.json") is None
+    assert files.create("a/b/c.json", b"one")
+    assert files.create("a/b/c.json", b"one")
+    assert not files.create("a/b/c.json", b"two")
+    assert files.get("a/b/c.json") == b"one"
+
+
+def test_a_file_is_replaced(files: Files) -> None:
+    files.put("a/b", b"one")
+    files.put("a/b", b"two")
+    assert files.get("a/b") == b"two"
+    assert not files.create("a/b", b"one")
+    assert files.names("a/") == ["b"]
+
+
+def test_a_file_is_removed(files: Files) -> None:
+    files.delete("a/b")
+    assert files.create("a/b", b"one")
+    files.delete("a/b")
+    files.delete("a/b")
+    assert files.get("a/b") is None
+    assert files.names("a/") == []
+    assert files.create("a/b", b"two")
+
+
+def test_an_empty_file_is_a_file(files: Files) -> None:
+    files.put("_open/task", b"")
+    assert files.get("_open/task") == b""
+    assert files.create("_open/task", b"")
+    assert files.names("_open/") == ["task"]
+
+
+def test_names_are_those_directly_below(files: Files) -> None:
+    for path in ("t2/x", "t1/b", "t1/a/deep/er", "t1/ab", "t10/x", "top"):
+        files.put(path, b"1")
+    assert files.names("") == ["t1", "t10", "t2", "top"]
+    assert files.names("t1/") == ["a", "ab", "b"]
+    assert files.names("t1/a/") == ["deep"]
+    assert files.names("t/") == []
+    assert files.names("nowhere/") == []
+
+
+def test_a_folder_is_no_file(files: Files) -> None:
+    files.put("t/artifacts/a", b"1")
+    assert files.get("t/artifacts") is None
+
+
+@pytest.mark.parametrize("name", ["a b", "ü+漢", "50%41&=", "#?", "x" * 128, "a..b", "-_.~!*'()"])
+def test_names_of_all_kinds(files: Files, name: str) -> None:
+    assert files.create(f"f/{name}", name.encode())
+    assert files.names("f/") == [name]
+    assert files.get(f"f/{name}") == name.encode()
+    files.delete(f"f/{name}")
+    assert files.names("f/") == []
+
+
+def test_paths_do_not_leave_the_workspace(files: Files) -> None:
+    uses: list[Callable[[str], object]] = [
+        lambda path: files.create(path, b"1"),
+        lambda path: files.put(path, b"1"),
+        files.get,
+        files.delete,
+        files.names,
+    ]
+    for path in ESCAPES:
+        for use in uses:
+            with pytest.raises(ValueError, match="leaves the workspace"):
+                use(path)
+    assert files.names("") == []
+
+
+def test_one_of_many_creators_wins(files: Files) -> None:
+    together = threading.Barrier(WRITERS)
+
+    def create(number: int) -> bool:
+        together.wait()
+        return files.create("t/contested", b"writer %d" % number)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        won = list(pool.map(create, range(WRITERS)))
+    assert won.count(True) == 1
+    assert files.get("t/contested") == b"writer %d" % won.index(True)
+    assert files.names("t/") == ["contested"]
+
+
+def test_creators_of_the_same_bytes_all_win(files: Files) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: files.create("t/same", b"same"), range(4)))
+
+
+def test_a_big_file_is_read_whole_or_not_at_all(files: Files) -> None:
+    versions = [bytes([letter]) * BIG for letter in b"abcd"]
+    assert files.create("big", versions[0])
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [files.put("big", version) for version in versions[1:]])
+        while not writing.done():
+            data = files.get("big")
+            assert data is not None
+            assert len(data) == BIG
+            assert data.count(data[:1]) == BIG
+        writing.result()
+    assert files.get("big") == versions[-1]
+    assert not files.create("big", versions[0])
+
+
+def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    files = FolderFiles(tmp_path / "file")
+    uses: list[Callable[[], object]] = [
+        lambda: files.create("a", b"1"),
+        lambda: files.put("a", b"1"),
+        lambda: files.get("a"),
+        lambda: files.delete("a"),
+        lambda: files.names(""),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="file"):
+            use()
+
+
+def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:
+    files = FolderFiles(tmp_path)
+    files.put("t/whole", b"1")
+    (tmp_path / "t" / f".{'0' * 32}").write_bytes(b"half of a fi")
+    assert files.names("t/") == ["whole"]
+
+
+class AnswerLost:
+    """An S3 client that puts each object twice, as boto3 does when an answer got lost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def put_object(self, **arguments: Any) -> Any:
+        self._client.put_object(**arguments)
+        return self._client.put_object(**arguments)
+
+
+class SmallPages:
+    """An S3 client that lists two names at a time, as one of more than a thousand would."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def get_paginator(self, name: str) -> Any:
+        return self
+
+    def paginate(self, **arguments: Any) -> Any:
+        pages = self._client.get_paginator("list_objects_v2")
+        return pages.paginate(**arguments, PaginationConfig={"PageSize": 2})
+
+
+@pytest.mark.s3
+def test_a_lost_answer_of_s3_is_success(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    files = S3Files(S3Objects(AnswerLost(s3_client), s3.bucket, prefix))
+    assert files.create("a", b"ours")
+    files.put("a", b"newer")
+    assert files.get("a") == b"newer"
+
+
+@pytest.mark.s3
+def test_s3_lists_in_pages(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    objects = S3Objects(s3_client, s3.bucket, prefix)
+    wanted = [f"task-{number}" for number in range(9)]
+    for name in wanted:
+        objects.put(f"_open/{name}", b"")
+        objects.put(f"{name}/team.json", b"{}")
+    paged = S3Files(S3Objects(SmallPages(s3_client), s3.bucket, prefix))
+    assert paged.names("_open/") == wanted
+    assert paged.names("") == ["_open", *wanted]
+
+
+@pytest.mark.s3
+def test_conditions_of_s3(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    objects = S3Objects(s3_client, s3.bucket, prefix)
+    assert not objects.put("a", b"0", if_match='"0123"')
+    assert objects.put("a", b"1", if_none=True, Metadata={"steps": "1"})
+    stored = objects.get("a")
+    assert stored is not None
+    assert not objects.put("a", b"2", if_none=True)
+    assert objects.put("a", b"2", if_match=stored.etag, Metadata={"steps": "2"})
+    assert not objects.put("a", b"3", if_match=stored.etag)
+    assert objects.metadata("a") == {"steps": "2"}
+    assert objects.metadata("b") is None
+
+
+@pytest.mark.s3
+def test_another_prefix_is_another_workspace(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    one, other = (S3Files(S3Objects(s3_client, s3.bucket, f"/{prefix}/{name}/")) for name in ("w", "w2"))
+    one.put("a", b"1")
+    assert (other.get("a"), other.names("")) == (None, [])
+    assert S3Files(S3Objects(s3_client, s3.bucket, prefix)).get("w/a") == b"1"
+
+
+@pytest.mark.s3
+def test_a_missing_bucket_is_told(s3_client: Any, prefix: str) -> None:
+    with pytest.raises(UsageError, match=rf"'no-{prefix}'.*NoSuchBucket.*ROBOCO_WORKSPACE"):
+        S3Files(S3Objects(s3_client, f"no-{prefix}")).get("a")
+
+
+@pytest.mark.s3
+def test_wrong_credentials_are_told_without_the_secret(s3: S3Server) -> None:
+    with s3_environment(s3), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "a wrong secret")
+        client = connect_s3(s3.endpoint_url)
+    try:
+        with pytest.raises(UsageError, match="SignatureDoesNotMatch.*AWS_SECRET_ACCESS_KEY") as refused:
+            S3Files(S3Objects(client, s3.bucket)).get("a")
+    finally:
+        client.close()
+    assert "a wrong secret" not in str(refused.value)
+
+
+class Failing:
+    """An S3 client whose server is there, but answers every call with this error."""
+
+    def __init__(self, status: int, code: str) -> None:
+        self._answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: Any, **__: Any) -> Any:
+            raise ClientError(self._answer, name)
+
+        return fail
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (500, "InternalError", TransientError),
+        (503, "SlowDown", TransientError),
+        (403, "AccessDenied", UsageError),
+        (403, "InvalidAccessKeyId", UsageError),
+        (404, "NoSuchBucket", UsageError),
+    ],
+)
+def test_what_s3_answers_says_who_must_act(status: int, code: str, error: type[Exception]) -> None:
+    files = S3Files(S3Objects(Failing(status, code), "bucket"))
+    uses: list[Callable[[], object]] = [
+        lambda: files.create("a", b"1"),
+        lambda: files.put("a", b"1"),
+        lambda: files.get("a"),
+        lambda: files.delete("a"),
+        lambda: files.names(""),
+    ]
+    for use in uses:
+        with pytest.raises(error, match=f"'bucket'.*{code}"):
+            use()

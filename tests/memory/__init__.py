@@ -1,0 +1,1 @@
+"""All ports in memory: a whole deployment that a test runs message by message."""

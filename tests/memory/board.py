@@ -1,0 +1,127 @@
+"""The board in memory."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+from roboco.domain.canonical import canonical
+from roboco.domain.event import AnyEvent
+from roboco.domain.outcome import Outcome
+from roboco.domain.state import TaskState
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep, read_step
+from roboco.ports import CallState, Choice, Clock, Phase, Snapshot
+from tests.memory.server import MemoryServer, StoredCall, StoredTask
+
+KEPT_STEPS = 512
+_read = lru_cache(maxsize=4096)(read_step)
+
+
+class MemoryBoard:
+    """The state of tasks."""
+
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    def load(self, task_id: str, tail: int) -> Snapshot | None:
+        """The task with at most `tail` of its newest steps; None if it is not known."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is not None and task.forget_at is not None and task.forget_at <= now:
+                del held.tasks[task_id]
+                held.inboxes.pop(task_id, None)
+                task = None
+            if task is None:
+                return None
+            return snapshot(task, tail, now, tuple(sorted(held.inboxes.get(task_id, ()))))
+
+    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Set the task up, idle; the fence starts at the time, so that no epoch comes twice."""
+        now = self._clock.now()
+        with self._server as held:
+            if task_id in held.tasks:
+                return False
+            task = held.tasks[task_id] = StoredTask(
+                generation=self._server.generation(),
+                epoch=round(now * 1000),
+                seq=state.steps,
+                fold=state.model_dump_json(),
+                first=steps[0].line(),
+                status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
+                tail=[step.line() for step in steps[-KEPT_STEPS:]],
+            )
+            for event in events:
+                self._server.tell(task_id, task, event)
+            return True
+
+    def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.epoch != epoch:
+                return None
+            task.begin(choice.phase)
+            task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
+            task.routing = canonical(dict(choice.routing or {}))
+            for event in events:
+                self._server.tell(task_id, task, event)
+            return task.epoch
+
+    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None:
+                return False
+            if task.seq > step.seq:
+                return True
+            if task.epoch != epoch or task.seq != step.seq:
+                return False
+            task.begin(Phase.IDLE)
+            task.status = TaskStatus.RUNNING
+            task.seq += 1
+            task.fold = state.model_dump_json()
+            task.tail = [*task.tail, step.line()][-KEPT_STEPS:]
+            for event in events:
+                self._server.tell(task_id, task, event)
+            return True
+
+    def leave(self, task_id: str, seconds: int) -> None:
+        """Forget an ended task after so many seconds."""
+        now = self._clock.now()
+        with self._server as held:
+            if (task := held.tasks.get(task_id)) is not None:
+                task.forget_at = now + seconds
+
+
+def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:
+    """The task as the board tells it."""
+    return Snapshot(
+        epoch=task.epoch,
+        seq=task.seq,
+        phase=task.phase,
+        status=task.status,
+        reason=task.reason,
+        agent=task.agent,
+        attempt=task.attempt,
+        claimed=task.owner != "",
+        lease_left=max(0.0, task.lease_until - now),
+        rings=task.rings,
+        routing=json.loads(task.routing),
+        state=TaskState.model_validate_json(task.fold),
+        first=_read(task.first),
+        tail=tuple(_read(line) for line in task.tail[-tail:]),
+        item_ids=item_ids,
+        calls={call_id: _call(call, now) for call_id, call in task.calls.items()},
+    )
+
+
+def _call(call: StoredCall, now: float) -> CallState:
+    return CallState(
+        attempt=call.attempt,
+        claimed=call.owner != "",
+        lease_left=max(0.0, call.lease_until - now) if call.owner and call.outcome is None else 0.0,
+        outcome=None if call.outcome is None else Outcome.model_validate_json(call.outcome),
+    )

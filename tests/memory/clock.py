@@ -1,0 +1,17 @@
+"""A clock that a test moves."""
+
+
+class ManualClock:
+    """Starts at some time; each reading is a millisecond later than the one before, as no two are the same."""
+
+    def __init__(self, start: float = 1_800_000_000.0) -> None:
+        self._ms = round(start * 1000)
+
+    def now(self) -> float:
+        """Unix seconds, UTC."""
+        self._ms += 1
+        return self._ms / 1000
+
+    def move(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        self._ms += round(max(0.0, seconds) * 1000)

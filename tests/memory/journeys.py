@@ -1,0 +1,128 @@
+"""Journeys: whole runs of teams that come to the same however often a part of them is repeated."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.domain.step import TaskStep
+from roboco.domain.team import Team
+from roboco.ports import Request
+from tests.memory.model import Said, Script, said
+from tests.memory.toolbox import Function
+from tests.memory.watch import Watch, make
+from tests.memory.world import World, given, team_of
+
+Act = Callable[[World], None]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A team, what its model and tools do, and what the user does each time that the task waits."""
+
+    team: Team
+    script: Script
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    acts: tuple[Act, ...] = ()
+
+    def world(self, watch: Watch = make) -> World:
+        """A new world for this journey."""
+        return World(given(self.script, self.functions), watch)
+
+    def travel(self, world: World, submitted: bool = False) -> World:
+        """Run it to its end."""
+        if not submitted:
+            world.submit(self.team)
+        world.settle()
+        for act in self.acts:
+            act(world)
+            world.settle()
+        return world
+
+
+def speaker(request: Request) -> str:
+    """Which agent the request is for: its prompt is "You are NAME."."""
+    return str(request.messages[0]["content"]).removeprefix("You are ").rstrip(".")
+
+
+def own_turns(request: Request) -> int:
+    """How many turns the agent has had."""
+    return sum(1 for message in request.messages if message["role"] == "assistant")
+
+
+def member(name: str, **fields: Any) -> dict[str, Any]:
+    """An agent of a journey's team."""
+    return {"name": name, "prompt": "You are {{ agent.name }}."} | fields
+
+
+def retold(step: TaskStep) -> dict[str, Any]:
+    """The step without what may differ between two runs of the same journey."""
+    record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
+    record["metadata"] = {key: value for key, value in step.metadata.items() if key not in ("timings", "attempt")}
+    return record
+
+
+def _graph_script(request: Request) -> Said:
+    turn = own_turns(request) + 1
+    if speaker(request) == "writer":
+        return said(f"draft number {turn}")
+    return said("APPROVED at last" if turn == 3 else f"not yet {turn}")
+
+
+GRAPH = Journey(
+    team_of(
+        agents=[member("writer"), member("critic")],
+        collaboration_model={
+            "type": "graph",
+            "routing_graph": {
+                "writer": ["critic"],
+                "critic": [{"to": "END", "when": {"contains": "APPROVED"}}, {"to": "writer", "max_times": 3}],
+            },
+        },
+    ),
+    _graph_script,
+)
+
+SEQUENTIAL = Journey(
+    team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential", "rounds": 2}),
+    lambda request: said(f"{speaker(request)} says {own_turns(request)}"),
+)
+
+MANUAL = Journey(
+    team_of(agents=[member("helper"), member("expert")], collaboration_model={"type": "manual"}),
+    lambda request: said(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    acts=(
+        lambda world: world.send("more", "item1"),
+        lambda world: world.send("and you", "item2", agent="expert"),
+        lambda world: world.stop("stop1"),
+    ),
+)
+
+
+def _tools_script(request: Request) -> Said:
+    if speaker(request) == "closer":
+        return said("closed")
+    match own_turns(request):
+        case 0:
+            return said(
+                "adding", ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}), ("nothing", {}), ("add", "{no json")
+            )
+        case _:
+            return said(
+                "",
+                ("add", {"a": 5, "b": 6}),
+                ("handoff", {"destination_agent": "nobody", "reason": "?"}),
+                ("handoff", {"destination_agent": "closer", "reason": "done"}),
+            )
+
+
+TOOLS = Journey(
+    team_of(
+        agents=[member("lead", tools=["add"], handoffs=["closer"]), member("closer")],
+        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+        collaboration_model={"type": "graph", "routing_graph": {"lead": ["USER"], "closer": ["END"]}},
+    ),
+    _tools_script,
+    {"add": lambda args, context: args["a"] + args["b"]},
+)
+
+JOURNEYS = {"graph": GRAPH, "sequential": SEQUENTIAL, "manual": MANUAL, "tools": TOOLS}

@@ -1,0 +1,33 @@
+"""A keeper that renews when a test says so."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from roboco.engine.keeper import Keeper
+
+
+class ManualKeeper(Keeper):
+    """Renews what is held at each `beat`, in the test's own thread."""
+
+    def __init__(self) -> None:
+        super().__init__(3600.0)
+        self._holding: list[tuple[Callable[[], bool], Callable[[], None]]] = []
+
+    @contextmanager
+    def hold(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
+        """Renew until the block ends; if a renewal is refused, call `lost` once."""
+        pair = (renew, lost)
+        self._holding.append(pair)
+        try:
+            yield
+        finally:
+            if pair in self._holding:
+                self._holding.remove(pair)
+
+    def beat(self) -> None:
+        """Renew everything once."""
+        for pair in list(self._holding):
+            renew, lost = pair
+            if not renew():
+                self._holding.remove(pair)
+                lost()

@@ -1,0 +1,142 @@
+"""Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
+
+from roboco.domain.event import AnyEvent, StreamChunk
+from roboco.domain.outcome import Outcome
+from roboco.ports import CallOrder, Clock, Phase, TurnClaim, TurnOrder
+from tests.memory.board import snapshot
+from tests.memory.server import MemoryServer, StoredCall, StoredTask
+
+
+class MemoryTurns:
+    """Leases on turns, `lease` seconds long."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
+        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(order.task_id)
+            if task is None or task.phase is not Phase.TURN or task.owner not in ("", token):
+                return None
+            if (task.epoch, task.seq, task.attempt) != (order.epoch, order.seq, order.attempt):
+                return None
+            task.owner = token
+            task.lease_until = now + self._lease
+            return TurnClaim(order, token, snapshot(task, tail, now, ()))
+
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
+        """Number, log and publish the chunk, once, and renew the lease; False if the turn is not ours."""
+        with self._server:
+            task = self._renewed(claim)
+            if task is None:
+                return False
+            if number > task.emitted:
+                task.emitted = number
+                self._server.emit(claim.order.task_id, task, chunk)
+            return True
+
+    def renew(self, claim: TurnClaim) -> bool:
+        """Renew the lease; False if the turn is no longer ours."""
+        return self._renewed(claim) is not None
+
+    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+        """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.epoch != epoch:
+                return None
+            if task.lease_until > now and task.owner != token:
+                return None
+            task.epoch += 1
+            task.attempt += 1
+            task.release()
+            self._server.tell(task_id, task, event)
+            return task.epoch
+
+    def ring(self, task_id: str, epoch: int) -> int:
+        """Count one more handing out of the pending choice; 0 if the fence moved."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.epoch != epoch:
+                return 0
+            task.rings += 1
+            return task.rings
+
+    def _renewed(self, claim: TurnClaim) -> StoredTask | None:
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(claim.order.task_id)
+            if task is None or (task.epoch, task.owner) != (claim.order.epoch, claim.token):
+                return None
+            task.lease_until = now + self._lease
+            return task
+
+
+class MemoryCalls:
+    """Leases on tool calls, `lease` seconds long, and their outcomes."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def claim(self, order: CallOrder, token: str) -> bool:
+        """Whether the call is ours now."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(order.task_id)
+            if task is None or task.epoch != order.epoch or task.phase is not Phase.TOOLS:
+                return False
+            call = task.calls.setdefault(order.call_id, StoredCall())
+            if call.outcome is not None or call.attempt != order.attempt or call.owner not in ("", token):
+                return False
+            call.owner = token
+            call.lease_until = now + self._lease
+            return True
+
+    def renew(self, order: CallOrder, token: str) -> bool:
+        """Renew the lease; False if the call is no longer ours."""
+        now = self._clock.now()
+        with self._server:
+            call = self._call(order)
+            if call is None or call.owner != token:
+                return False
+            call.lease_until = now + self._lease
+            return True
+
+    def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
+        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
+        with self._server as held:
+            call = self._call(order)
+            if call is None or call.attempt != order.attempt or token not in (None, call.owner):
+                return None
+            task = held.tasks[order.task_id]
+            if call.outcome is None:
+                call.outcome = outcome.model_dump_json()
+                call.lease_until = 0.0
+                self._server.tell(order.task_id, task, event)
+            return sum(1 for one in task.calls.values() if one.outcome is not None)
+
+    def restart(self, order: CallOrder) -> int | None:
+        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
+        now = self._clock.now()
+        with self._server:
+            call = self._call(order)
+            if call is None or call.outcome is not None or call.attempt != order.attempt or not call.owner:
+                return None
+            if call.lease_until > now:
+                return None
+            call.owner = ""
+            call.attempt += 1
+            return call.attempt
+
+    def _call(self, order: CallOrder) -> StoredCall | None:
+        task = self._server.held.tasks.get(order.task_id)
+        if task is None or task.epoch != order.epoch:
+            return None
+        return task.calls.setdefault(order.call_id, StoredCall())

@@ -1,0 +1,115 @@
+"""What a Redis holds, in memory: lost in a moment, or set back to an earlier one."""
+
+import copy
+import threading
+from dataclasses import dataclass, field
+
+from roboco.domain.event import AnyEvent, StreamChunk, body
+from roboco.domain.status import TaskStatus
+from roboco.ports import Phase
+
+
+@dataclass
+class StoredCall:
+    """A tool call that was handed out; `outcome` is its JSON."""
+
+    attempt: int = 1
+    owner: str = ""
+    lease_until: float = 0.0
+    outcome: str | None = None
+
+
+@dataclass
+class StoredTask:
+    """A task as the board keeps it; steps and states are kept as JSON, as on a wire."""
+
+    generation: str
+    epoch: int
+    seq: int
+    fold: str
+    first: str
+    status: TaskStatus
+    tail: list[str]
+    phase: Phase = Phase.IDLE
+    reason: str = ""
+    agent: str = ""
+    routing: str = "{}"
+    attempt: int = 1
+    owner: str = ""
+    emitted: int = 0
+    rings: int = 0
+    lease_until: float = 0.0
+    calls: dict[str, StoredCall] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+    chunks: list[str] = field(default_factory=list)
+    forget_at: float | None = None
+
+    def begin(self, phase: Phase) -> None:
+        """Move the fence: a new choice, or none."""
+        self.epoch += 1
+        self.phase = phase
+        self.attempt = 1
+        self.calls = {}
+        self.release()
+
+    def release(self) -> None:
+        """Nobody has the pending turn."""
+        self.owner = ""
+        self.emitted = 0
+        self.rings = 0
+        self.lease_until = 0.0
+
+
+@dataclass
+class _Held:
+    tasks: dict[str, StoredTask] = field(default_factory=dict)
+    inboxes: dict[str, set[str]] = field(default_factory=dict)
+    agenda: dict[str, float] = field(default_factory=dict)
+    sentinel: bool = False
+    sweeping_until: float = 0.0
+
+
+class MemoryServer:
+    """The data, one lock around each operation, and `published`: what subscribers saw, which no loss takes back."""
+
+    def __init__(self) -> None:
+        self.held = _Held()
+        self.published: list[tuple[str, str]] = []
+        self._lock = threading.RLock()
+        self._generations = 0
+
+    def __enter__(self) -> _Held:
+        self._lock.acquire()
+        return self.held
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wipe(self) -> None:
+        """Lose everything."""
+        self.held = _Held()
+
+    def kept(self) -> _Held:
+        """A copy of everything as it is now."""
+        return copy.deepcopy(self.held)
+
+    def set_back(self, kept: _Held) -> None:
+        """Lose what came after the copy was made."""
+        self.held = copy.deepcopy(kept)
+
+    def generation(self) -> str:
+        """A generation that was not there before."""
+        self._generations += 1
+        return f"{self._generations:012x}"
+
+    def tell(self, task_id: str, task: StoredTask, event: AnyEvent) -> None:
+        """Number the event, log it and publish it."""
+        numbers = f'{{"seq":{len(task.events) + 1},"generation":"{task.generation}","chunks":{len(task.chunks)},'
+        task.events.append(numbers + body(event))
+        self.published.append((task_id, task.events[-1]))
+
+    def emit(self, task_id: str, task: StoredTask, chunk: StreamChunk) -> None:
+        """Number the chunk, log it and publish it."""
+        numbers = f'{{"seq":{len(task.chunks) + 1},"generation":"{task.generation}","events":{len(task.events)},'
+        task.chunks.append(numbers + body(chunk))
+        self.published.append((task_id, task.chunks[-1]))

@@ -1,0 +1,51 @@
+"""Tools and routers that a test hands in."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from roboco.domain.outcome import Outcome, failure, success
+from roboco.domain.part import ToolCall
+from roboco.domain.router import Router
+from roboco.domain.team import Agent, Team, ToolSpec
+from roboco.errors import UsageError
+from roboco.ports import CallContext
+
+Function = Callable[[dict[str, Any], CallContext], object]
+"""A tool of a test: it gets the arguments and the context, and returns JSON or an Outcome."""
+
+
+class MemoryToolbox:
+    """Runs functions by the name of their tool; `runs` are the contexts of all calls, in order."""
+
+    def __init__(
+        self, functions: Mapping[str, Function] | None = None, routers: Mapping[str, Router] | None = None
+    ) -> None:
+        self.functions = functions or {}
+        self.routers = routers or {}
+        self.runs: list[CallContext] = []
+
+    def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
+        """The agent's tools; UsageError if one cannot be had."""
+        for name in agent.tools:
+            self._function(name)
+        return tuple({"type": "function", "function": {"name": name}} for name in agent.tools)
+
+    def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
+        """Run the call; whatever goes wrong is in the outcome."""
+        self.runs.append(context)
+        try:
+            result = self._function(call.tool_name)(call.args, context)
+        except Exception as error:
+            return failure(call.id, f"{type(error).__name__}: {error}")
+        return result if isinstance(result, Outcome) else success(call, result)
+
+    def router(self, name: str) -> Router:
+        """The router of this name; UsageError if there is none."""
+        if name not in self.routers:
+            raise UsageError(f"no router {name!r}")
+        return self.routers[name]
+
+    def _function(self, name: str) -> Function:
+        if name not in self.functions:
+            raise UsageError(f"no tool {name!r}")
+        return self.functions[name]

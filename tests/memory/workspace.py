@@ -1,0 +1,72 @@
+"""The workspace in memory."""
+
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+
+from roboco.domain.step import TaskStep, read_step
+from roboco.errors import CorruptHistory
+
+_read = lru_cache(maxsize=4096)(read_step)
+
+
+class MemoryFiles:
+    """Files by relative path."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Store the file if there is none; False if another one stands there."""
+        with self._lock:
+            return self.held.setdefault(path, data) == data
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store the file, in place of an older one."""
+        self.held[path] = data
+
+    def get(self, path: str) -> bytes | None:
+        """The file's bytes; None if there is none."""
+        return self.held.get(path)
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+        self.held.pop(path, None)
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder, sorted."""
+        below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
+        return sorted({path.partition("/")[0] for path in below})
+
+
+class MemoryHistories:
+    """The histories, as lines; `folds` counts how often each was folded."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, list[bytes]] = {}
+        self.folds: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def append(self, task_id: str, step: TaskStep) -> TaskStep:
+        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+        with self._lock:
+            lines = self.held.setdefault(task_id, [])
+            if step.seq < len(lines):
+                return _read(lines[step.seq])
+            if step.seq > len(lines):
+                raise CorruptHistory(f"task {task_id!r} has {len(lines)} steps, but step {step.seq} was to be added")
+            lines.append(step.line().encode())
+            return step
+
+    def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        """The committed steps from a position on, each exactly once and in order."""
+        return map(_read, self.held.get(task_id, [])[start:])
+
+    def lines(self, task_id: str) -> Iterator[bytes]:
+        """The stored lines, oldest first."""
+        return iter(list(self.held.get(task_id, [])))
+
+    def fold(self, task_id: str) -> None:
+        """Nothing to gather: the lines are always complete."""
+        self.folds[task_id] = self.folds.get(task_id, 0) + 1

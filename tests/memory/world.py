@@ -1,0 +1,220 @@
+"""World: a deployment in memory. Messages are delivered one by one, time passes when a test says so."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.adapters.prompts import JinjaPrompts
+from roboco.domain.inbox import Message as UserMessage
+from roboco.domain.inbox import Stop
+from roboco.domain.paths import open_path, summary_path
+from roboco.domain.router import Router
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.submission import Submission
+from roboco.domain.summary import TaskSummary
+from roboco.domain.team import Team
+from roboco.domain.team_check import read_team
+from roboco.engine.advance import advance
+from roboco.engine.engine import Engine, Policy
+from roboco.engine.receive import receive
+from roboco.engine.submit import submit
+from roboco.engine.sweep import sweep
+from roboco.engine.teams import FrozenTeams
+from roboco.engine.tool import tool
+from roboco.engine.turn import turn
+from roboco.errors import TransientError
+from roboco.ports import Phase
+from tests.memory.agenda import MemoryAgenda, MemoryInbox, MemoryLogs
+from tests.memory.board import MemoryBoard
+from tests.memory.clock import ManualClock
+from tests.memory.dispatcher import Advance, Message, QueueDispatcher, Tool, Turn
+from tests.memory.keeper import ManualKeeper
+from tests.memory.leases import MemoryCalls, MemoryTurns
+from tests.memory.model import ScriptedModel
+from tests.memory.server import MemoryServer
+from tests.memory.toolbox import MemoryToolbox
+from tests.memory.watch import Crash, Watch, make, watched
+from tests.memory.workspace import MemoryFiles, MemoryHistories
+
+TASK = "task_1"
+POLICY = Policy(lease=15.0, ring_pause=10.0, attempts=3)
+SWEEP = 1.0
+"""Seconds between two sweeps."""
+UNKNOWN = 60.0
+"""Seconds that pass at a time while the agenda does not hold the task."""
+PATIENCE = 60
+"""How often time may pass until a task has settled."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a world is made of beside its ports."""
+
+    model: ScriptedModel
+    toolbox: MemoryToolbox
+    policy: Policy = field(default_factory=lambda: POLICY)
+
+
+class World:
+    """All processes and servers, swept before; `watch` stands between the engine and its ports.
+
+    `failures` are the exceptions that workers met.
+    """
+
+    def __init__(self, given: Given, watch: Watch = make) -> None:
+        self.given = given
+        self.watch = watch
+        self.clock = ManualClock()
+        self.server = MemoryServer()
+        self.server.held.sentinel = True
+        self.files = MemoryFiles()
+        self.histories = MemoryHistories()
+        self.dispatcher = QueueDispatcher()
+        self.keeper = ManualKeeper()
+        self.failures: list[Exception] = []
+        self.engine = self.process()
+
+    def process(self) -> Engine:
+        """The engine of a new process."""
+
+        def watch(name: str, call: Any) -> Any:
+            return self.watch(name, call)
+
+        lease = self.given.policy.lease
+        files = watched(self.files, "files", watch)
+        return Engine(
+            board=watched(MemoryBoard(self.server, self.clock), "board", watch),
+            turns=watched(MemoryTurns(self.server, self.clock, lease), "turns", watch),
+            calls=watched(MemoryCalls(self.server, self.clock, lease), "calls", watch),
+            agenda=watched(MemoryAgenda(self.server, self.clock), "agenda", watch),
+            inbox=watched(MemoryInbox(self.server), "inbox", watch),
+            logs=watched(MemoryLogs(self.server), "logs", watch),
+            histories=watched(self.histories, "histories", watch),
+            files=files,
+            model=watched(self.given.model, "model", watch),
+            prompts=JinjaPrompts(),
+            toolbox=watched(self.given.toolbox, "toolbox", watch),
+            dispatcher=watched(self.dispatcher, "dispatcher", watch),
+            clock=self.clock,
+            keeper=self.keeper,
+            teams=FrozenTeams(files),
+            policy=self.given.policy,
+        )
+
+    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, agent: str | None = None) -> None:
+        """Submit the task; who sends it again after a crash sends the same."""
+        submission = Submission(task_id=task_id, team=team.name, prompt=prompt, agent=agent)
+        self._until_answered(lambda: submit(self.engine, submission, team))
+
+    def send(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
+        """Send a message of the user."""
+        item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
+        self._until_answered(lambda: receive(self.engine, task_id, item))
+
+    def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
+        """Send a stop."""
+        item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
+        self._until_answered(lambda: receive(self.engine, task_id, item))
+
+    def deliver(self, message: Message) -> None:
+        """Have a worker take the message; one that dies loses it, and a new process takes its place."""
+        self._survive(lambda: self._work(message))
+
+    def drain(self, limit: int = 2000) -> None:
+        """Deliver what is queued, oldest first, and what that brings, until nothing is left."""
+        for _ in range(limit):
+            if not self.dispatcher.queue:
+                return
+            self.deliver(self.dispatcher.queue.popleft())
+        raise AssertionError(f"still busy after {limit} messages: {list(self.dispatcher.queue)[:5]}")
+
+    def sweep(self) -> None:
+        """Let a coordinator worker sweep."""
+        self.clock.move(SWEEP)
+        self._survive(lambda: sweep(self.engine, SWEEP / 2))
+
+    def settle(self, task_id: str = TASK) -> None:
+        """Deliver, let time pass and sweep until the task has ended or waits; AssertionError if it never does."""
+        for _ in range(PATIENCE):
+            self.drain()
+            if self.settled(task_id):
+                return
+            self.clock.move(self.server.held.agenda.get(task_id, self.clock.now() + UNKNOWN) - self.clock.now())
+            self.sweep()
+        raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
+
+    def settled(self, task_id: str = TASK) -> bool:
+        """Whether the task has ended and is closed, or waits with an empty inbox."""
+        with self.server as held:
+            task = held.tasks.get(task_id)
+            waits = task is not None and task.phase is Phase.WAIT and not held.inboxes.get(task_id)
+        return waits or (self.summary(task_id).status.ended and open_path(task_id) not in self.files.held)
+
+    def summary(self, task_id: str = TASK) -> TaskSummary:
+        """What `task.json` says."""
+        return TaskSummary.model_validate_json(self.files.held[summary_path(task_id)])
+
+    def status(self, task_id: str = TASK) -> TaskStatus:
+        """Where the task stands."""
+        task = self.server.held.tasks.get(task_id)
+        return task.status if task is not None else self.summary(task_id).status
+
+    def history(self, task_id: str = TASK) -> list[TaskStep]:
+        """The committed steps."""
+        return list(self.histories.read(task_id))
+
+    def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
+        """The execution channel's log."""
+        return [json.loads(message) for message in self.server.held.tasks[task_id].events]
+
+    def published(self, task_id: str = TASK) -> list[dict[str, Any]]:
+        """What a subscriber of both channels saw, from the first moment on."""
+        return [json.loads(message) for name, message in self.server.published if name == task_id]
+
+    def _survive(self, work: Callable[[], object]) -> None:
+        """Worker processes outlive an exception; one that dies is replaced."""
+        try:
+            work()
+        except Crash:
+            self.engine = self.process()
+        except Exception as error:
+            self.failures.append(error)
+
+    def _work(self, message: Message) -> None:
+        match message:
+            case Advance():
+                advance(self.engine, message.task_id)
+            case Turn():
+                turn(self.engine, message.order)
+            case Tool():
+                tool(self.engine, message.order)
+
+    def _until_answered(self, call: Any) -> None:
+        for _ in range(3):
+            try:
+                call()
+            except TransientError:
+                continue
+            except Crash:
+                self.engine = self.process()
+                continue
+            return
+        raise AssertionError("three times without an answer")
+
+
+def team_of(**fields: Any) -> Team:
+    """A team of these fields."""
+    return read_team({"name": "desk"} | fields)
+
+
+def given(
+    script: Any,
+    functions: Mapping[str, Any] | None = None,
+    routers: Mapping[str, Router] | None = None,
+    policy: Policy | None = None,
+) -> Given:
+    """A world's parts, of a script, tools and routers."""
+    made = Given(ScriptedModel(script), MemoryToolbox(functions, routers))
+    return made if policy is None else Given(made.model, made.toolbox, policy)

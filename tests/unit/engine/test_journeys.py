@@ -1,0 +1,224 @@
+"""Whole runs, undisturbed and disturbed: they always come to the same history."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import verify_chain
+from roboco.errors import TransientError
+from tests.memory.dispatcher import Message
+from tests.memory.journeys import JOURNEYS, Journey, retold
+from tests.memory.reader import items_of, read
+from tests.memory.watch import Crash, Fault
+from tests.memory.world import TASK, World
+
+FAR = 10**9
+NAMES = sorted(JOURNEYS)
+
+
+def undisturbed(journey: Journey) -> tuple[World, int]:
+    """The run without a fault, and its number of port calls."""
+    count = Fault(FAR, lambda: None)
+    return journey.travel(journey.world(count)), len(count.seen)
+
+
+def struck(journey: Journey, n: int, after: bool, act: Callable[[World], None]) -> World:
+    """The run with something done at its n-th port call."""
+    worlds: list[World] = []
+    fault = Fault(n, lambda: act(worlds[0]), after)
+    worlds.append(journey.world(fault))
+    journey.travel(worlds[0])
+    assert fault.struck
+    return worlds[0]
+
+
+def crash(world: World) -> None:
+    raise Crash
+
+
+def fail(world: World) -> None:
+    raise TransientError("no answer")
+
+
+def wipe(world: World) -> None:
+    world.server.wipe()
+
+
+def wipe_and_crash(world: World) -> None:
+    world.server.wipe()
+    raise Crash
+
+
+def assert_same(world: World, expected: World, where: str) -> None:
+    """The same history, sealed and complete, and a stream that tells all of it without a hole."""
+    assert not [error for error in world.failures if not isinstance(error, TransientError)], where
+    assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
+    assert verify_chain(world.histories.lines(TASK)) == len(expected.history()), where
+    assert world.summary().status is expected.summary().status, where
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for record in world.published():
+        numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
+    for channel in numbers.values():
+        assert channel == list(range(1, len(channel) + 1)), where
+    reader = read(items_of(world.published(), lambda start: world.histories.read(TASK, start)))
+    assert reader.steps == world.history(), where
+
+
+@pytest.mark.parametrize(
+    ("name", "speakers", "status"),
+    [
+        ("graph", "user writer critic writer critic writer critic", TaskStatus.COMPLETED),
+        ("sequential", "user first second first second", TaskStatus.COMPLETED),
+        ("manual", "user helper user helper user expert orchestrator", TaskStatus.CANCELLED),
+        ("tools", "user lead tool_executor lead tool_executor closer", TaskStatus.COMPLETED),
+    ],
+)
+def test_a_team_runs_to_its_end(name: str, speakers: str, status: TaskStatus) -> None:
+    world, _ = undisturbed(JOURNEYS[name])
+    assert [step.agent_name for step in world.history()] == speakers.split()
+    assert world.summary().status is status
+    assert [step.seq for step in world.history()] == list(range(len(world.history())))
+    assert_same(world, world, "undisturbed")
+
+
+def test_results_keep_the_order_of_the_calls() -> None:
+    world, _ = undisturbed(JOURNEYS["tools"])
+    asked, answered = world.history()[1:3]
+    assert [result.tool_call_id for result in answered.results] == [call.id for call in asked.calls]
+    assert [result.result for result in answered.results] == [3, 7, None, None]
+    assert "may call: add, handoff" in str(answered.results[2].error)
+    assert "not JSON" in str(answered.results[3].error)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_every_message_may_come_twice(name: str, late: bool) -> None:
+    expected, _ = undisturbed(JOURNEYS[name])
+    journey = JOURNEYS[name]
+    world = journey.world()
+    deliver, before = world.deliver, list[Message]()
+
+    def twice(message: Message) -> None:
+        deliver(message)
+        before.append(message)
+        for again in before if late else [message]:
+            deliver(again)
+
+    world.deliver = twice  # type: ignore[method-assign]
+    journey.travel(world)
+    assert_same(world, expected, "each message twice")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lost_message_is_sent_again_by_the_sweeper(name: str) -> None:
+    journey = JOURNEYS[name]
+    expected, _ = undisturbed(journey)
+    for n in range(1, len(expected.dispatcher.sent) + 1):
+        world = journey.world()
+        deliver, count = world.deliver, Counter[str]()
+
+        def lossy(message: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
+            count["messages"] += 1
+            if count["messages"] != n:
+                deliver(message)
+
+        world.deliver = lossy  # type: ignore[method-assign]
+        journey.travel(world)
+        assert_same(world, expected, f"message {n} was lost")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_message_at_all_arrives_but_those_of_the_sweeper(name: str) -> None:
+    journey = JOURNEYS[name]
+    expected, _ = undisturbed(journey)
+    world = journey.world()
+    drain = world.drain
+
+    def deaf(limit: int = 0) -> None:
+        drain() if deaf.__dict__.pop("rang", False) else world.dispatcher.queue.clear()
+
+    sweep = world.sweep
+
+    def ringing() -> None:
+        sweep()
+        deaf.__dict__["rang"] = True
+
+    world.drain, world.sweep = deaf, ringing  # type: ignore[method-assign]
+    journey.travel(world)
+    assert_same(world, expected, "only what the sweeper sends arrives")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_may_die_after_every_port_call(name: str) -> None:
+    expected, calls = undisturbed(JOURNEYS[name])
+    for n in range(1, calls + 1):
+        assert_same(struck(JOURNEYS[name], n, True, crash), expected, f"crash after port call {n}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_port_call_may_fail_before_or_after_its_effect(name: str) -> None:
+    expected, calls = undisturbed(JOURNEYS[name])
+    for n in range(1, calls + 1, 2):
+        assert_same(struck(JOURNEYS[name], n, n % 4 == 1, fail), expected, f"port call {n} failed")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("act", "stride"), [(wipe, 2), (wipe_and_crash, 3)], ids=["wiped", "wiped and killed"])
+def test_redis_may_be_wiped_after_every_port_call(name: str, act: Callable[[World], None], stride: int) -> None:
+    expected, calls = undisturbed(JOURNEYS[name])
+    for n in range(1, calls + 1, stride):
+        assert_same(struck(JOURNEYS[name], n, True, act), expected, f"wiped after port call {n}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lost", [2, 9])
+def test_redis_may_lose_the_newest_of_what_it_held(name: str, lost: int) -> None:
+    """As after a failover: the sentinel is there, but what the last port calls wrote is not."""
+    journey = JOURNEYS[name]
+    expected, calls = undisturbed(journey)
+    for n in range(lost + 1, calls + 1, 3):
+        kept: list[Any] = []
+        worlds: list[World] = []
+
+        def watch(name: str, call: Any, n: int = n, kept: list[Any] = kept, worlds: list[World] = worlds) -> Any:
+            answer = call()
+            kept.append(worlds[0].server.kept() if len(kept) < n else None)
+            if len(kept) == n:
+                worlds[0].server.set_back(kept[n - 1 - lost])
+            return answer
+
+        worlds.append(journey.world(watch))
+        journey.travel(worlds[0])
+        assert [retold(step) for step in worlds[0].history()] == [retold(step) for step in expected.history()], (
+            f"set back by {lost} after port call {n}"
+        )
+
+
+def test_every_call_is_told_once_and_so_is_its_result() -> None:
+    journey = JOURNEYS["tools"]
+    _, calls = undisturbed(journey)
+    for n in range(1, calls + 1):
+        world = struck(journey, n, True, crash)
+        told = Counter((record["type"], _call_id(record)) for record in world.published())
+        for call in [call for step in world.history() for call in step.calls]:
+            assert told["event_tool_call", call.id] == 1, f"crash after port call {n}: {call}"
+            assert told["event_tool_result", call.id] == 1, f"crash after port call {n}: {call}"
+
+
+def test_start_handoff_and_end_are_told_once() -> None:
+    journey = JOURNEYS["tools"]
+    _, calls = undisturbed(journey)
+    for n in range(1, calls + 1):
+        told = Counter(record["type"] for record in struck(journey, n, True, crash).published())
+        assert told["event_task_start"] == 1, f"crash after port call {n}"
+        assert told["event_agent_handoff"] == 1, f"crash after port call {n}"
+        assert told["event_task_end"] == 1, f"crash after port call {n}"
+
+
+def _call_id(record: dict[str, Any]) -> str | None:
+    if record["type"] == "event_tool_call":
+        return str(record["tool_call"]["id"])
+    return str(record["tool_result"]["tool_call_id"]) if record["type"] == "event_tool_result" else None
