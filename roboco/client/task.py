@@ -74,14 +74,17 @@ class Task:
                 raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout:g} s")
             time.sleep(0.05)
 
-    def send(self, message: str, agent: str | None = None) -> None:
-        """Add a message of the user; a task that waits goes on, and `agent` may name who answers."""
-        arguments = {"task_id": self.task_id, "message": message, "agent": agent}
-        take_message(self._engine, arguments, uuid.uuid4().hex)
+    def send(self, message: str, agent: str | None = None, item_id: str | None = None) -> None:
+        """Add a message of the user; a task that waits goes on, and `agent` may name who answers.
 
-    def stop(self, reason: str = "stopped by the user") -> None:
+        The same `item_id` again is the same message. UsageError if the task has ended.
+        """
+        arguments = {"task_id": self.task_id, "message": message, "agent": agent}
+        take_message(self._engine, arguments, item_id or uuid.uuid4().hex)
+
+    def stop(self, reason: str = "stopped by the user", item_id: str | None = None) -> None:
         """End the task now. It ends as `cancelled`; a task that has ended stays as it is."""
-        take_stop(self._engine, {"task_id": self.task_id, "reason": reason}, uuid.uuid4().hex)
+        take_stop(self._engine, {"task_id": self.task_id, "reason": reason}, item_id or uuid.uuid4().hex)
 
     def history(self) -> list[TaskStep]:
         """The committed steps."""

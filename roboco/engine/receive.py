@@ -6,12 +6,16 @@
 It becomes a step, or ends the task, exactly once, however often it is sent.
 """
 
+import logging
+
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.paths import item_path, open_path, summary_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
+
+_log = logging.getLogger(__name__)
 
 
 def receive(engine: Engine, task_id: str, item: Message | Stop) -> None:
@@ -29,9 +33,15 @@ def receive(engine: Engine, task_id: str, item: Message | Stop) -> None:
     engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
     if not is_open:
         return
-    engine.inbox.knock(task_id, [item.item_id])
-    engine.agenda.put(task_id, engine.clock.now())
-    engine.dispatcher.advance(task_id)
+    try:
+        engine.inbox.knock(task_id, [item.item_id])
+        engine.agenda.put(task_id, engine.clock.now())
+    except TransientError as error:
+        raise TransientError(f"{error}; nothing is lost if it is sent again with item id {item.item_id!r}") from error
+    try:
+        engine.dispatcher.advance(task_id)
+    except TransientError as error:
+        _log.warning("item %s is accepted, and the sweeper will see to it: %s", item.item_id, error)
 
 
 def _closed(engine: Engine, task_id: str) -> str:

@@ -4,8 +4,10 @@
     (create)     (append)      (create)     (put)                  (create)
 
 A death before the marker leaves files that nobody acts on, and the same submission again goes on with
-them. A death after it leaves a marker that the sweeper, or any `advance`, sets the task up from.
+them. A death after it, or a Redis that fails then, leaves a marker from which the sweeper sets the task up.
 """
+
+import logging
 
 from roboco.domain.event import AnyEvent, StepEnded, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
@@ -20,7 +22,9 @@ from roboco.domain.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.prompt import render_prompt
 from roboco.engine.teams import frozen
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
+
+_log = logging.getLogger(__name__)
 
 
 def submit(engine: Engine, submission: Submission, team: Team) -> None:
@@ -30,6 +34,7 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
     """
     task_id = check_task_id(submission.task_id)
     _check(engine, submission, team)
+    engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
     first = _first_step(engine, submission)
     _store_team(engine, task_id, team)
     stored = engine.histories.append(task_id, first)
@@ -38,6 +43,13 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
     if _summary(engine, task_id, team, stored).status.ended:
         return
     engine.files.put(open_path(task_id), b"")
+    try:
+        _announce(engine, task_id, team, first, stored)
+    except TransientError as error:
+        _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
+
+
+def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, stored: TaskStep) -> None:
     if stored.digest == first.digest:
         engine.board.create(task_id, [stored], fold([stored]), _events(engine, task_id, team, stored))
         engine.inbox.knock(task_id, [name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id))])

@@ -1,6 +1,7 @@
 """sweep: look at the tasks whose time has come. It runs in every coordinator worker, one at a time.
 
-The agenda may be lost with Redis; then every open task is found by its marker in the workspace.
+The agenda may be lost with Redis, or lack a task that was accepted while Redis did not answer: so from time to
+time, and whenever Redis was emptied, it is filled from the markers in the workspace.
 """
 
 import logging
@@ -15,6 +16,8 @@ _log = logging.getLogger(__name__)
 
 BATCH = 200
 """How many tasks one sweep looks at."""
+REFILL = 300.0
+"""Seconds after which the agenda is filled from the workspace again."""
 RETRY = 5.0
 """Seconds after which a task is looked at again whose look failed."""
 
@@ -27,7 +30,7 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
     if not engine.agenda.lock(engine.token(), seconds):
         return 0
     if not engine.agenda.intact():
-        _fill_agenda(engine)
+        fill_agenda(engine)
     due = engine.agenda.due(engine.clock.now(), BATCH)
     for task_id in due:
         engine.agenda.put(task_id, engine.clock.now() + RETRY)
@@ -38,9 +41,9 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
     return len(due)
 
 
-def _fill_agenda(engine: Engine) -> None:
-    open_tasks = engine.files.names(OPEN)
-    _log.info("the agenda is empty: %d open tasks are taken from the workspace", len(open_tasks))
-    for task_id in open_tasks:
-        engine.agenda.put(task_id, 0)
-    engine.agenda.begin()
+def fill_agenda(engine: Engine) -> None:
+    """Enter every open task that the agenda lacks, to be looked at now."""
+    for task_id in engine.files.names(OPEN):
+        if engine.agenda.add(task_id, 0):
+            _log.info("open task %s was not in the agenda", task_id)
+    engine.agenda.begin(REFILL)

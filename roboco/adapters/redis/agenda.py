@@ -35,6 +35,11 @@ class RedisAgenda:
         with answering():
             self._client.zadd(self._keys.agenda, {task_id: at})
 
+    def add(self, task_id: str, at: float) -> bool:
+        """Look at the task at this time, unless a time stands already; whether none stood."""
+        with answering():
+            return bool(self._client.zadd(self._keys.agenda, {task_id: at}, nx=True))
+
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
         with answering():
@@ -51,14 +56,14 @@ class RedisAgenda:
             return bool(self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000)))
 
     def intact(self) -> bool:
-        """Whether the agenda has been there since the last `begin`; False after Redis was emptied."""
+        """Whether the last `begin` still counts; False after Redis was emptied."""
         with answering():
             return bool(self._client.exists(self._keys.sentinel))
 
-    def begin(self) -> None:
-        """Note that every open task stands in the agenda."""
+    def begin(self, seconds: float) -> None:
+        """Note that every open task stands in the agenda; that counts for so many seconds."""
         with answering():
-            self._client.set(self._keys.sentinel, "1")
+            self._client.set(self._keys.sentinel, "1", px=int(seconds * 1000))
 
 
 class RedisInbox:
