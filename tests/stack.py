@@ -1,6 +1,7 @@
 """A whole Roboco of real processes for one test: Valkey, workers, a workspace, and the scripted model server."""
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -113,6 +114,17 @@ class Stack:
         self.kill(pool)
         self.workers[pool].process.wait()
         self.start(pool)
+
+    def restart_redis(self, keep: bool) -> None:
+        """Kill Redis with SIGKILL and start it again at its port, with its data or without; workers that end too."""
+        os.kill(self.valkey.pid, signal.SIGKILL)
+        self.valkey.process.wait()
+        if not keep:
+            shutil.rmtree(self.folder / "valkey")
+        self.valkey = start_valkey(self.folder / "valkey", self.valkey.port)
+        for pool, server in list(self.workers.items()):
+            if not server.alive():
+                self.start(pool)
 
     def log(self, pool: str) -> str:
         """What the pool's workers have printed."""

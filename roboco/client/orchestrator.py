@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.follower import RedisFollower
@@ -31,6 +31,12 @@ class Orchestrator:
         self._client = connect(self.settings.redis_url)
         self.engine: Engine = build_engine(self.settings, dispatcher_of(self._producer), self._client)
         self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the connections; tasks go on."""

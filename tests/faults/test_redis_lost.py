@@ -30,3 +30,19 @@ def test_flushall_in_the_middle_of_a_turn(stack: Stack, chunk: int) -> None:
     assert "event_stream_reset" in transcript.types
     assert transcript.finals == list(range(len(GRAPH.expected)))
     assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["with its data", "without its data"])
+def test_redis_killed_and_started_again(stack: Stack, keep: bool) -> None:
+    """Workers that end because of it are started again, as whoever runs them does."""
+    stack.model.script(slow)
+    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    transcript = Transcript()
+    for item in task.stream():
+        transcript.take(item)
+        if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 5:
+            stack.restart_redis(keep)
+    assert task.result(60).status == "completed"
+    assert shape(task.history()) == GRAPH.expected
+    assert transcript.finals == list(range(len(GRAPH.expected)))
+    assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
