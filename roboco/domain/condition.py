@@ -5,23 +5,31 @@ are those of the last step; tools and artifacts are those of the whole visit, be
 calls a tool speaks again before its visit ends.
 """
 
-import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import SchemaError
 
 from roboco.domain.step import TaskStep
-
-MATCHED_CHARS = 20_000
-"""A regular expression sees at most this many characters from the end of the text."""
 
 
 class Condition(BaseModel):
     """One or more tests that must all hold.
 
-    `contains` (text), `matches` (regular expression), `tool_called`, `tool_failed` (tool names),
-    `artifact` (glob on names), `metadata` (dotted keys and the values they must have), `not`, `any`, `all`.
+    `contains` (text), `matches` (regular expression of Rust's syntax, which no text can make slow),
+    `tool_called`, `tool_failed` (tool names), `artifact` (glob on names), `metadata` (dotted keys and the
+    values they must have), `not`, `any`, `all`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -40,9 +48,10 @@ class Condition(BaseModel):
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         try:
-            re.compile(pattern or "")
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from error
+            _matcher(pattern or "")
+        except SchemaError as error:
+            told = " ".join(str(error).split())
+            raise ValueError(f"not a regular expression of Rust's syntax: {told}") from error
         return pattern
 
     @model_validator(mode="after")
@@ -62,7 +71,7 @@ class Condition(BaseModel):
         if self.contains is not None:
             tests.append(self.contains in last.text)
         if self.matches is not None:
-            tests.append(re.search(self.matches, last.text[-MATCHED_CHARS:]) is not None)
+            tests.append(_matches(self.matches, last.text))
         if self.metadata is not None:
             tests.append(all(_at(last.metadata, key) == value for key, value in self.metadata.items()))
         return tests + self._tool_tests(visit) + self._nested_tests(visit)
@@ -89,6 +98,19 @@ class Condition(BaseModel):
         if self.all_ is not None:
             tests.append(all(condition.holds(visit) for condition in self.all_))
         return tests
+
+
+@lru_cache(maxsize=256)
+def _matcher(pattern: str) -> TypeAdapter[str]:
+    return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        _matcher(pattern).validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _at(metadata: dict[str, Any], dotted: str) -> Any:

@@ -138,7 +138,8 @@ def _go_on(team: Team, history: History, situation: Situation, router: Router) -
         return Wait(TaskStatus.USER_TURN, chosen)
     if chosen.to not in {agent.name for agent in team.agents}:
         possible = ", ".join(agent.name for agent in team.agents)
-        return _error("router", f"router chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}")
+        told = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
+        return _error("router", f"{told} ({chosen.reason})")
     if (limit := _limit(team.limits, history, situation.seconds)) is not None:
         return _error("limit", limit)
     return StartTurn(chosen.to, chosen, handed_off_by)

@@ -15,7 +15,7 @@ from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.paths import open_path
-from roboco.domain.router import route
+from roboco.domain.router import Route, Router, route
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Custom, Team
@@ -77,7 +77,7 @@ def _decide(
     engine: Engine, team: Team, task: Snapshot, waiting: tuple[Message | Stop, ...], exhausted: str | None
 ) -> Action:
     model = team.collaboration_model
-    router = engine.toolbox.router(model.router) if isinstance(model, Custom) else route
+    router = _custom(engine, model.router) if isinstance(model, Custom) else route
     started = task.state.started_at
     situation = Situation(
         inbox=waiting,
@@ -86,6 +86,18 @@ def _decide(
         exhausted=exhausted,
     )
     return decide(team, History(task.state, task.tail), situation, router)
+
+
+def _custom(engine: Engine, name: str) -> Router:
+    """The user's router; whatever it raises becomes a route to nowhere, which ends the task and says why."""
+
+    def routed(team: Team, history: History) -> Route:
+        try:
+            return engine.toolbox.router(name)(team, history)
+        except Exception as error:
+            return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
+
+    return routed
 
 
 def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Action) -> bool:

@@ -69,17 +69,30 @@ def client(valkey: ValkeyServer) -> Iterator[redis.Redis]:
         yield client
 
 
-@pytest.fixture(params=["sent once", "sent twice"])
-def any_client(request: pytest.FixtureRequest, client: redis.Redis, valkey: ValkeyServer) -> Iterator[redis.Redis]:
-    """A client, and another one that sends every command twice: no test may see a difference."""
-    if request.param == "sent once":
-        yield client
-        return
-    with SentTwice.from_url(valkey.url, decode_responses=True) as twice:
-        yield twice
-
-
 @pytest.fixture
-def task(any_client: redis.Redis, prefix: str) -> TaskOnRedis:
-    """A task that is not there yet, with long leases."""
-    return TaskOnRedis(any_client, Keys(prefix))
+def redis_task(client: redis.Redis, prefix: str) -> TaskOnRedis:
+    """A task that is not there yet."""
+    return TaskOnRedis(client, Keys(prefix))
+
+
+@pytest.fixture(params=["redis", "redis, all sent twice", "memory"])
+def task(request: pytest.FixtureRequest, prefix: str) -> Iterator[ATask]:
+    """A task that is not there yet. No test may notice that every command is sent twice."""
+    if request.param == "memory":
+        yield TaskInMemory()
+    elif request.param == "redis":
+        yield request.getfixturevalue("redis_task")
+    else:
+        server: ValkeyServer = request.getfixturevalue("valkey")
+        with SentTwice.from_url(server.url, decode_responses=True) as client:
+            yield TaskOnRedis(client, Keys(prefix))
+
+
+@pytest.fixture(params=["silent", "gone"])
+def unreachable_task(request: pytest.FixtureRequest, prefix: str) -> Iterator[TaskOnRedis]:
+    """A task on a Redis that never answers, or is not there any more."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    if request.param == "gone":
+        listener.close()
+    with listener:
+        port = request.param

@@ -20,6 +20,13 @@ class MemoryAgenda:
         with self._server as held:
             held.agenda[task_id] = at
 
+    def add(self, task_id: str, at: float) -> bool:
+        """Look at the task at this time, unless a time stands already; whether none stood."""
+        with self._server as held:
+            fresh = task_id not in held.agenda
+            held.agenda.setdefault(task_id, at)
+            return fresh
+
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
         with self._server as held:
@@ -42,14 +49,16 @@ class MemoryAgenda:
             return True
 
     def intact(self) -> bool:
-        """Whether the agenda has been there since the last `begin`."""
+        """Whether the last `begin` still counts."""
+        now = self._clock.now()
         with self._server as held:
-            return held.sentinel
+            return held.intact_until > now
 
-    def begin(self) -> None:
-        """Note that every open task stands in the agenda."""
+    def begin(self, seconds: float) -> None:
+        """Note that every open task stands in the agenda; that counts for so many seconds."""
+        now = self._clock.now()
         with self._server as held:
-            held.sentinel = True
+            held.intact_until = now + seconds
 
 
 class MemoryInbox:

@@ -65,7 +65,7 @@ class _Held:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
     agenda: dict[str, float] = field(default_factory=dict)
-    sentinel: bool = False
+    intact_until: float = 0.0
     sweeping_until: float = 0.0
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.domain.inbox import Message as UserMessage
-from roboco.domain.inbox import Stop
-from roboco.domain.paths import open_path, summary_path
+from roboco.domain.inbox import Stop, read_item
+from roboco.domain.paths import inbox_path, open_path, summary_path
 from roboco.domain.router import Router
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -20,7 +20,7 @@ from roboco.engine.advance import advance
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.receive import receive
 from roboco.engine.submit import submit
-from roboco.engine.sweep import sweep
+from roboco.engine.sweep import REFILL, sweep
 from roboco.engine.teams import FrozenTeams
 from roboco.engine.tool import tool
 from roboco.engine.turn import turn
@@ -68,13 +68,13 @@ class World:
         self.watch = watch
         self.clock = ManualClock()
         self.server = MemoryServer()
-        self.server.held.sentinel = True
         self.files = MemoryFiles()
         self.histories = MemoryHistories()
         self.dispatcher = QueueDispatcher()
         self.keeper = ManualKeeper()
         self.failures: list[Exception] = []
         self.engine = self.process()
+        MemoryAgenda(self.server, self.clock).begin(REFILL)
 
     def process(self) -> Engine:
         """The engine of a new process."""
@@ -146,11 +146,16 @@ class World:
         raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
 
     def settled(self, task_id: str = TASK) -> bool:
-        """Whether the task has ended and is closed, or waits with an empty inbox."""
-        with self.server as held:
-            task = held.tasks.get(task_id)
-            waits = task is not None and task.phase is Phase.WAIT and not held.inboxes.get(task_id)
-        return waits or (self.summary(task_id).status.ended and open_path(task_id) not in self.files.held)
+        """Whether the task has ended and is closed, or waits and has taken all that came for it."""
+        task = self.server.held.tasks.get(task_id)
+        if task is not None and task.phase is Phase.WAIT:
+            return not self.untaken(task_id)
+        return self.summary(task_id).status.ended and open_path(task_id) not in self.files.held
+
+    def untaken(self, task_id: str = TASK) -> list[str]:
+        """The ids of the items that were accepted and are no step yet, as the workspace has them."""
+        items = [read_item(self.files.held[path]) for path in self.files.held if path.startswith(inbox_path(task_id))]
+        return [item.item_id for item in items if item.taken_at_seq is None]
 
     def summary(self, task_id: str = TASK) -> TaskSummary:
         """What `task.json` says."""

@@ -7,6 +7,7 @@ import pytest
 from roboco.domain.inbox import Message
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
+from roboco.domain.team import Limits
 from roboco.engine.receive import receive
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Request
@@ -20,10 +21,14 @@ from tests.memory.world import TASK, World, given, team_of
 def waiting() -> World:
     """The manual team, after the helper's first answer."""
     world = MANUAL.world()
-    world.submit(MANUAL.team)
+    world.submit(MANUAL.team.model_copy(update={"limits": Limits(max_steps=1000)}))
     world.settle()
     assert world.status() is TaskStatus.USER_TURN
     return world
+
+
+def die() -> None:
+    raise Crash
 
 
 def speakers(world: World) -> list[str]:
@@ -177,7 +182,7 @@ def test_an_accepted_message_survives_the_loss_of_redis_and_deaths_in_the_recove
         world.send("more")
         world.dispatcher.queue.clear()
         world.server.wipe()
-        world.watch = fault = Fault(n, lambda: (_ for _ in ()).throw(Crash), after=True)
+        world.watch = fault = Fault(n, die, after=True)
         for _ in range(3):
             world.settle()
             world.sweep()
@@ -365,7 +370,7 @@ def test_a_stop_survives_a_death_at_every_moment() -> None:
         world.submit(TOOLS.team)
         for _ in range(3):
             world.deliver(world.dispatcher.queue.popleft())
-        world.watch = fault = Fault(n, lambda: (_ for _ in ()).throw(Crash), after=True)
+        world.watch = fault = Fault(n, die, after=True)
         world.stop()
         world.settle()
         struck = fault.struck

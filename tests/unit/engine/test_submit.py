@@ -66,7 +66,7 @@ def test_the_same_submission_again_changes_nothing(moments: int) -> None:
 def test_other_content_under_the_same_id_is_refused(changes: dict[str, Any]) -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    with pytest.raises(UsageError, match="task_1.*submitted before with another prompt"):
+    with pytest.raises(UsageError, match=r"task_1.*submitted before with another prompt"):
         submit(world.engine, asked(GRAPH.team, **changes), GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
@@ -76,7 +76,7 @@ def test_other_content_under_the_same_id_is_refused(changes: dict[str, Any]) -> 
 def test_another_team_under_the_same_id_is_refused() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    with pytest.raises(UsageError, match="task_1.*submitted before with another team"):
+    with pytest.raises(UsageError, match=r"task_1.*submitted before with another team"):
         submit(world.engine, asked(SEQUENTIAL.team), SEQUENTIAL.team)
     world.settle()
     assert [step.agent_name for step in world.history()] == ["user"] + ["writer", "critic"] * 3
@@ -149,7 +149,7 @@ def test_a_stop_that_came_first_survives_a_death_in_the_submission() -> None:
         assert world.summary().status is TaskStatus.CANCELLED, f"died after {fault.seen[:n]}"
 
 
-@pytest.mark.parametrize("moment", [n for n in range(1, 4)])
+@pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_stop_in_the_middle_of_the_submission_is_honoured(moment: int) -> None:
     """The stop's port call number `moment` is made after a whole submission."""
     world = GRAPH.world()
@@ -166,6 +166,7 @@ def test_a_stop_in_the_middle_of_the_submission_is_honoured(moment: int) -> None
     world.watch = watch
     world.stop()
     world.watch = make
+    world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.CANCELLED
 
