@@ -177,9 +177,6 @@ class Agenda(Protocol):
     def put(self, task_id: str, at: float) -> None:
         """Look at the task at this time."""
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
-
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
 
@@ -190,7 +187,7 @@ class Agenda(Protocol):
         """Whether this sweeper may sweep now, for so many seconds."""
 
     def intact(self) -> bool:
-        """Whether the last `begin` still counts; False after Redis was emptied."""
+        """Whether the last `begin` still counts; False after Redis was emptied, or started again."""
 
     def begin(self, seconds: float) -> None:
         """Note that every open task stands in the agenda; that counts for so many seconds."""

@@ -42,13 +42,18 @@ def artifact_path(task_id: str, name: str) -> str:
 
 
 def inbox_path(task_id: str) -> str:
-    """The folder of what came from outside."""
+    """The folder of what came from outside and is not yet taken over."""
     return f"{check_task_id(task_id)}/inbox/"
 
 
 def item_path(task_id: str, item_id: str) -> str:
     """One thing that came from outside."""
     return f"{inbox_path(task_id)}{check_item_id(item_id)}.json"
+
+
+def taken_path(task_id: str, item_id: str) -> str:
+    """One thing that came from outside and was taken over: it stays, so that a repetition is known."""
+    return f"{check_task_id(task_id)}/taken/{check_item_id(item_id)}.json"
 
 
 def intent_path(task_id: str, call_id: str) -> str:

@@ -68,8 +68,7 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool:
     if task.phase is Phase.TOOLS and not stopped and pending.tools(engine, task_id, team, task, ring):
         return False
     if task.phase is Phase.WAIT and not waiting:
-        engine.agenda.put(task_id, engine.clock.now() + QUIET)
-        return False
+        return _wait_on(engine, task_id)
     return _carry_out(engine, task_id, team, task, _decide(engine, team, task, waiting, exhausted))
 
 
@@ -176,6 +175,13 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         archive(engine, task_id, task, action.status, reason)
     return True
+
+
+def _wait_on(engine: Engine, task_id: str) -> bool:
+    """Look again in QUIET seconds; at once if something came before that was noted."""
+    engine.agenda.put(task_id, engine.clock.now() + QUIET)
+    task = engine.board.load(task_id, 1)
+    return task is not None and len(task.item_ids) > 0
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:

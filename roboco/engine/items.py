@@ -1,7 +1,7 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
 from roboco.domain.inbox import Message, Stop, read_item
-from roboco.domain.paths import item_path
+from roboco.domain.paths import inbox_path, item_path, taken_path
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
 
@@ -11,20 +11,26 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Message | Sto
     found: list[Message | Stop] = []
     for item_id in task.item_ids:
         data = engine.files.get(item_path(task_id, item_id))
-        item = read_item(data) if data is not None else None
-        if item is None or item.taken_at_seq is not None:
+        if data is None:
             engine.inbox.forget(task_id, item_id)
         elif item_id in task.state.items:
             settle(engine, task_id, item_id, task.seq - 1)
         else:
-            found.append(item)
+            found.append(read_item(data))
     return tuple(sorted(found, key=lambda item: (item.created_at, item.item_id)))
 
 
 def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
-    """Note that the item became a step, not later than at `seq`; its file stays, so that a repetition is known."""
+    """Note that the item became a step, not later than at `seq`."""
     data = engine.files.get(item_path(task_id, item_id))
     if data is not None:
         taken = read_item(data).model_copy(update={"taken_at_seq": seq})
-        engine.files.put(item_path(task_id, item_id), taken.model_dump_json().encode())
+        engine.files.put(taken_path(task_id, item_id), taken.model_dump_json().encode())
+        engine.files.delete(item_path(task_id, item_id))
     engine.inbox.forget(task_id, item_id)
+
+
+def knock_again(engine: Engine, task_id: str) -> None:
+    """Note in the board's inbox what the workspace's holds: Redis may have lost it."""
+    names = engine.files.names(inbox_path(task_id))
+    engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])

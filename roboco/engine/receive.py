@@ -10,7 +10,7 @@ import logging
 
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Message, Stop
-from roboco.domain.paths import item_path, open_path, summary_path
+from roboco.domain.paths import item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
@@ -25,6 +25,8 @@ def receive(engine: Engine, task_id: str, item: Message | Stop) -> None:
     has ended changes nothing.
     """
     check_task_id(task_id)
+    if engine.files.get(taken_path(task_id, item.item_id)) is not None:
+        return
     is_open = engine.files.get(open_path(task_id)) is not None
     if not is_open and isinstance(item, Message):
         raise UsageError(_closed(engine, task_id))

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, ToolCalled, ToolReturned, UserInterrupted, UserSpoke
 from roboco.domain.outcome import Outcome
-from roboco.domain.paths import inbox_path, open_path
+from roboco.domain.paths import open_path
 from roboco.domain.state import fold
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep
 from roboco.engine.engine import Engine
+from roboco.engine.items import knock_again
 from roboco.ports import Snapshot
 
 COORDINATOR_TAIL = 64
@@ -30,8 +31,7 @@ def set_up(engine: Engine, task_id: str) -> None:
         return
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     engine.board.create(task_id, steps, fold(steps), [event])
-    names = engine.files.names(inbox_path(task_id))
-    engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])
+    knock_again(engine, task_id)
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
 
 

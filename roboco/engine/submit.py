@@ -12,7 +12,7 @@ import logging
 from roboco.domain.event import AnyEvent, StepEnded, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.part import TextPart
-from roboco.domain.paths import inbox_path, open_path, summary_path, team_path
+from roboco.domain.paths import open_path, summary_path, team_path
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER, TaskStep
@@ -20,6 +20,7 @@ from roboco.domain.submission import Submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
+from roboco.engine.items import knock_again
 from roboco.engine.prompt import render_prompt
 from roboco.engine.teams import frozen
 from roboco.errors import TransientError, UsageError
@@ -52,7 +53,7 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
 def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, stored: TaskStep) -> None:
     if stored.digest == first.digest:
         engine.board.create(task_id, [stored], fold([stored]), _events(engine, task_id, team, stored))
-        engine.inbox.knock(task_id, [name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id))])
+        knock_again(engine, task_id)
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
     engine.dispatcher.advance(task_id)
 

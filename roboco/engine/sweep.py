@@ -1,7 +1,7 @@
 """sweep: look at the tasks whose time has come. It runs in every coordinator worker, one at a time.
 
-The agenda may be lost with Redis, or lack a task that was accepted while Redis did not answer: so from time to
-time, and whenever Redis was emptied, it is filled from the markers in the workspace.
+Redis may lose its last second or everything, and a task may be accepted while it does not answer: so from time to
+time, and whenever Redis was emptied or started again, the agenda is filled from the markers in the workspace.
 """
 
 import logging
@@ -10,13 +10,14 @@ from collections.abc import Callable
 from roboco.domain.paths import OPEN
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine
+from roboco.engine.items import knock_again
 from roboco.errors import RobocoError
 
 _log = logging.getLogger(__name__)
 
 BATCH = 200
 """How many tasks one sweep looks at."""
-REFILL = 300.0
+REFILL = 1800.0
 """Seconds after which the agenda is filled from the workspace again."""
 RETRY = 5.0
 """Seconds after which a task is looked at again whose look failed."""
@@ -42,8 +43,10 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
 
 
 def fill_agenda(engine: Engine) -> None:
-    """Enter every open task that the agenda lacks, to be looked at now."""
-    for task_id in engine.files.names(OPEN):
-        if engine.agenda.add(task_id, 0):
-            _log.info("open task %s was not in the agenda", task_id)
+    """Enter every open task to be looked at now, and what waits for it."""
+    open_tasks = engine.files.names(OPEN)
+    _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
+    for task_id in open_tasks:
+        knock_again(engine, task_id)
+        engine.agenda.put(task_id, 0)
     engine.agenda.begin(REFILL)

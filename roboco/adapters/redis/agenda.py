@@ -35,11 +35,6 @@ class RedisAgenda:
         with answering():
             self._client.zadd(self._keys.agenda, {task_id: at})
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
-        with answering():
-            return bool(self._client.zadd(self._keys.agenda, {task_id: at}, nx=True))
-
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
         with answering():
@@ -56,14 +51,19 @@ class RedisAgenda:
             return bool(self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000)))
 
     def intact(self) -> bool:
-        """Whether the last `begin` still counts; False after Redis was emptied."""
+        """Whether the last `begin` still counts; False after Redis was emptied, or started again."""
         with answering():
-            return bool(self._client.exists(self._keys.sentinel))
+            return bool(self._client.get(self._keys.sentinel) == self._run_id())
 
     def begin(self, seconds: float) -> None:
         """Note that every open task stands in the agenda; that counts for so many seconds."""
         with answering():
-            self._client.set(self._keys.sentinel, "1", px=int(seconds * 1000))
+            self._client.set(self._keys.sentinel, self._run_id(), px=int(seconds * 1000))
+
+    def _run_id(self) -> str:
+        """The server's name for this run of itself: a new one may have lost the last second of the one before."""
+        server: Any = self._client.info("server")
+        return str(server["run_id"])
 
 
 class RedisInbox:

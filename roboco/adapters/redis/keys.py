@@ -48,7 +48,7 @@ class Keys:
 
     @property
     def sentinel(self) -> str:
-        """String with a time to live: there since the agenda was filled; gone when Redis was emptied."""
+        """String with a time to live: the run of Redis in which the agenda was filled; gone when it was emptied."""
         return f"{self.prefix}:sentinel"
 
     @property

@@ -1,0 +1,19 @@
+"""JsonLines: a task's stream for programs, one JSON object a line."""
+
+import json
+from typing import TextIO
+
+from roboco.domain.view import StreamItem
+
+
+class JsonLines:
+    """Prints each item as it comes: its fields, with `type` and the `cursor` to go on from."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def show(self, item: StreamItem) -> None:
+        """Print the item."""
+        record = {"type": item.type, "cursor": item.cursor} | item.item.model_dump(mode="json")
+        self._file.write(f"{json.dumps(record)}\n")
+        self._file.flush()

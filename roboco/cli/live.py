@@ -1,0 +1,194 @@
+"""LiveView: a task's stream as a person reads it, printed as it comes."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from roboco.cli.printable import one_line
+from roboco.cli.screen import Screen
+from roboco.domain.decide import STOPPED
+from roboco.domain.event import (
+    AgentHandedOff,
+    AgentSelected,
+    ErrorOccurred,
+    StatusChanged,
+    StreamReset,
+    TaskEnded,
+    TaskStarted,
+    TurnRestarted,
+    UserInterrupted,
+    UserSpoke,
+)
+from roboco.domain.part import ToolCall, ToolResult
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import USER, TaskStep
+from roboco.domain.view import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+
+_COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
+_SHORT = 240
+"""How many characters of arguments and results are shown."""
+
+
+class LiveView:
+    """Prints items in their order. What a step holds and no earlier item showed is printed with the step."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._colours: dict[str, str] = {}
+        self._speaking = ""
+        self._spoken = ""
+        self._attempt = 1
+        self._told: set[str] = set()
+        self._tools: dict[str, str] = {}
+        self._typed: list[str] = []
+        self._began: datetime | None = None
+
+    def show(self, item: StreamItem) -> None:
+        """Print the item."""
+        match item.item:
+            case TextPartDelta() as delta:
+                self._text(delta)
+            case ToolCallItem() as call:
+                self._call(call.part.tool_call)
+            case ToolResultItem() as result:
+                self._result(result.part.tool_result)
+            case StepFinal() as final:
+                self._rest(final.step)
+            case event:
+                self._event(event)
+
+    def step(self, step: TaskStep) -> None:
+        """Print a step of a history, whole."""
+        if step.by_agent:
+            self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
+            self._screen.say(step.text)
+        self._rest(step)
+
+    def typed(self, message: str) -> None:
+        """Note what the user has typed: it stands on the terminal already."""
+        self._typed.append(message)
+
+    def _event(self, event: Shown) -> None:
+        match event:
+            case TaskStarted():
+                self._began = event.timestamp
+                self._screen.line(("task ", "dim"), event.task_id, (f" · team {event.team}", "dim"))
+            case AgentSelected():
+                self._label(event.agent_name, event.step_id, event.reason)
+            case AgentHandedOff():
+                self._note(f"{event.from_agent} hands off to {event.to_agent}: {one_line(event.reason, _SHORT)}")
+            case UserSpoke():
+                self._user(event.step_id, event.text)
+            case StatusChanged():
+                self._note(_with(event.status, event.reason))
+            case TaskEnded():
+                self._ended(event)
+            case _:
+                self._mishap(event)
+
+    def _mishap(self, event: Shown) -> None:
+        match event:
+            case UserInterrupted():
+                self._note(f"interrupted: {one_line(event.reason, _SHORT)}", "yellow")
+            case TurnRestarted():
+                self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
+                self._attempt, self._spoken = event.attempt, ""
+            case StreamReset():
+                self._note(f"the stream begins again after a loss in Redis; {event.steps} steps are kept", "yellow")
+            case ErrorOccurred():
+                self._note(f"error {event.code}: {event.message}", "red")
+            case _:
+                self._note(event.type)
+
+    def _text(self, delta: TextPartDelta) -> None:
+        if delta.step_id != self._speaking:
+            self._label(delta.agent_name, delta.step_id, "")
+        if delta.attempt != self._attempt:
+            self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
+            self._attempt, self._spoken = delta.attempt, ""
+        text = delta.text
+        if delta.replace and not text.startswith(self._spoken):
+            self._note("once more, whole (discard the text above)", "yellow")
+        elif delta.replace:
+            text = text.removeprefix(self._spoken)
+        self._spoken = delta.text if delta.replace else self._spoken + text
+        self._screen.say(text)
+
+    def _rest(self, step: TaskStep) -> None:
+        """Print what the step holds beside an agent's text and was not shown yet."""
+        if step.agent_name == USER:
+            self._user(step.step_id, step.text)
+        for call in step.calls:
+            self._call(call)
+        for result in step.results:
+            self._result(result)
+        for artifact in step.artifacts:
+            self._note(f"file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes")
+        if step.metadata.get("finish_reason") == "length":
+            self._note("cut off here: the answer has reached its max_tokens")
+        if step.error is not None and step.error.code != STOPPED:
+            self._note(f"error {step.error.code}: {step.error.message}", "red")
+
+    def _label(self, name: str, step_id: str, reason: str) -> None:
+        colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
+        self._speaking, self._spoken, self._attempt = step_id, "", 1
+        self._title(name, reason, colour)
+
+    def _user(self, step_id: str, text: str) -> None:
+        if not self._once(step_id):
+            return
+        if text in self._typed:
+            self._typed.remove(text)
+            return
+        self._title("you", "", "white")
+        self._screen.say(text)
+
+    def _call(self, call: ToolCall) -> None:
+        if call.id not in self._tools:
+            self._tools[call.id] = call.tool_name
+            args = ", ".join(f"{name}={_json(value)}" for name, value in call.args.items())
+            self._screen.line((f"   → {one_line(f'{call.tool_name}({args})', _SHORT)}", "yellow"))
+
+    def _result(self, result: ToolResult) -> None:
+        if self._once(f"result {result.tool_call_id}"):
+            colour, said = ("red", result.error or "error") if result.is_error else ("green", _json(result.result))
+            took = f"{self._tools.get(result.tool_call_id, '')} {_took(result.runtime_ms)}".lstrip()
+            self._screen.line((f"   ← {took} ", "dim"), (one_line(said, _SHORT), colour))
+
+    def _ended(self, event: TaskEnded) -> None:
+        colour = "green" if event.status is TaskStatus.COMPLETED else "red"
+        self._title(event.status, event.reason, colour)
+        self._note(self._usage(event))
+
+    def _usage(self, event: TaskEnded) -> str:
+        used = event.usage
+        tokens = f"{used.get('tokens_in', 0)} tokens in, {used.get('tokens_out', 0)} out"
+        facts = [f"{used.get('steps', 0)} steps", tokens]
+        if self._began is not None:
+            facts.append(f"{(event.timestamp - self._began).total_seconds():.1f} s")
+        return " · ".join(facts)
+
+    def _title(self, name: str, reason: str, colour: str) -> None:
+        self._screen.blank()
+        why = f" · {one_line(reason, _SHORT)}" if reason else ""
+        self._screen.line(("── ", colour), (name, f"bold {colour}"), (why, "dim"))
+
+    def _note(self, text: str, style: str = "dim") -> None:
+        self._screen.line((f"   {one_line(text, 2 * _SHORT)}", style))
+
+    def _once(self, what: str) -> bool:
+        new = what not in self._told
+        self._told.add(what)
+        return new
+
+
+def _with(status: TaskStatus, reason: str) -> str:
+    return f"{status}: {one_line(reason, _SHORT)}" if reason else str(status)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _took(milliseconds: int) -> str:
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"

@@ -1,0 +1,121 @@
+"""LocalStack: what one run of a team needs and the environment does not name, started and ended with it."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from roboco.adapters.local.llama import MODEL_FILE, find_model, start_llama
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, wait_ready
+from roboco.adapters.local.valkey import start_valkey
+from roboco.cli.signals import undisturbed
+from roboco.cli.worker import environment, kill, start_worker
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.team import Team
+from roboco.settings import Settings
+
+_WORKER = "run"
+_FOREVER = 10.0 * 365 * 86_400
+_WARM = 10.0
+"""Seconds that a worker on a shared Redis has to finish what it does."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What has to be started; a Redis of our own has no workers but ours."""
+
+    redis: bool
+    worker: bool
+    model: bool
+
+
+def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing:
+    """What the environment lacks to run the team; with `worker` a worker is wanted in any case."""
+    redis = not env.get("ROBOCO_REDIS_URL")
+    named = [env.get("OPENAI_API_KEY"), env.get("OPENAI_BASE_URL")]
+    for profile in team.models.values():
+        named += [profile.base_url, env.get(profile.api_key_env or "")]
+    return Missing(redis, redis or worker, (redis or worker) and not any(named))
+
+
+class LocalStack:
+    """Starts what is missing on entering; on leaving all of it is gone, whatever happened. Main thread only."""
+
+    def __init__(self, settings: Settings, lacking: Missing, tell: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._lacking = lacking
+        self._tell = tell
+        self._servers: list[Server] = []
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def check(self) -> None:
+        """TransientError, with the end of its log, if something that we started has died."""
+        for server in self._servers:
+            if not server.alive():
+                wait_ready(server, lambda: False, 0)
+
+    def _start(self) -> None:
+        folder = Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-")))
+        settings = self._settings
+        if self._lacking.redis:
+            valkey = start_valkey(folder / "valkey")
+            self._servers.append(valkey)
+            settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        self.orchestrator = Orchestrator(settings)
+        self._exits.callback(self.orchestrator.close)
+        if self._lacking.redis:
+            # As if all open tasks of the workspace were known: those of other runs are not ours to go on with.
+            self.orchestrator.engine.agenda.begin(_FOREVER)
+        port = free_port() if self._lacking.model else None
+        if self._lacking.worker:
+            env = environment(settings, _model_environment(port))
+            self._servers.append(start_worker(_WORKER, "workers.app", env, folder / "worker.log"))
+        if port is not None:
+            self._start_model(folder, port)
+
+    def _start_model(self, folder: Path, port: int) -> None:
+        named = os.environ.get("ROBOCO_LOCAL_MODEL")
+        if named is None and not (cache_folder() / MODEL_FILE).is_file():
+            self._tell("fetching the local model, 93 MB, once ...")
+        model = find_model(cache_folder())
+        what = f"the local model {model.name}" if named else "a tiny demo model (135M parameters) on this machine"
+        self._tell(f"{what} answers; set OPENAI_API_KEY for a real one")
+        self._servers.append(start_llama(model, folder, port))
+
+    def _end(self) -> None:
+        with undisturbed():
+            for server in sorted(self._servers, key=lambda server: server.name != _WORKER):
+                if server.name == _WORKER and not self._lacking.redis:
+                    server.stop(_WARM)
+                kill(server)
+            self._exits.close()
+
+
+def cache_folder() -> Path:
+    """Where this user's caches of Roboco lie."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roboco"
+
+
+def _model_environment(port: int | None) -> dict[str, str]:
+    if port is None:
+        return {}
+    direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOOPBACK)))
+    address = {"OPENAI_BASE_URL": f"http://{LOOPBACK}:{port}/v1", "OPENAI_API_KEY": "local"}
+    return address | {"NO_PROXY": direct, "no_proxy": direct}

@@ -1,0 +1,56 @@
+"""The command `roboco`: its subcommands, and how errors become messages and exit codes."""
+
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from roboco.cli.demo import demo
+from roboco.cli.doctor import doctor
+from roboco.cli.failure import report, report_usage, unread
+from roboco.cli.run import run
+from roboco.cli.schema import schema
+from roboco.cli.show import show
+from roboco.cli.signals import Interrupted, interruptible
+from roboco.cli.submit import send, stop, submit
+from roboco.cli.tasks import tasks
+from roboco.cli.validate import validate
+from roboco.cli.verify import verify
+from roboco.cli.watch import watch
+from roboco.errors import RobocoError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="roboco", prog_name="roboco")
+def commands() -> None:
+    """Teams of LLM agents on the Celery workers you already operate."""
+
+
+for _command in (run, demo, submit, watch, send, stop, tasks, show, validate, schema, verify, doctor):
+    commands.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")
+    interruptible()
+    sys.exit(_code())
+
+
+def _code() -> int:
+    try:
+        code: Any = commands.main(prog_name="roboco", standalone_mode=False)
+    except click.ClickException as error:
+        return report_usage(error)
+    except RobocoError as error:
+        return report(error)
+    except Interrupted as signal:
+        return signal.exit_code
+    except BrokenPipeError:
+        return unread()
+    return code if isinstance(code, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""roboco run: submit a task and show it live, with everything started that is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from roboco.adapters.team_file import load_team
+from roboco.cli import options
+from roboco.cli.session import Wish, run_team
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("prompt")
+@options.context
+@options.agent
+@options.task_id
+@options.as_json
+@click.option("--worker", is_flag=True, help="Start a worker although ROBOCO_REDIS_URL is set.")
+def run(file: Path, prompt: str, **wished: Any) -> int:
+    """Run the team of FILE on PROMPT and show it live.
+
+    Without ROBOCO_REDIS_URL it brings a Redis and a worker of its own, and without OPENAI_API_KEY and
+    OPENAI_BASE_URL a small local model. Ctrl-C stops the task.
+    """
+    return run_team(load_team(file), Wish(prompt, **wished))

@@ -1,0 +1,57 @@
+"""roboco show: everything that a task has come to."""
+
+import json
+import sys
+from contextlib import closing
+
+import click
+
+from roboco.cli import options
+from roboco.cli.live import LiveView
+from roboco.cli.overview import Overview
+from roboco.cli.screen import Screen
+from roboco.cli.tasks import STALE, colour
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.paths import artifacts_path
+from roboco.domain.step import TaskStep
+from roboco.domain.summary import TaskSummary
+from roboco.settings import read_settings
+
+
+@click.command()
+@click.argument("task_id")
+@options.as_json
+def show(task_id: str, as_json: bool) -> None:
+    """Show a task: its steps with texts, tool calls and results, its files, and what it used."""
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        overview = Overview(orchestrator)
+        summary = overview.of(task_id)
+        steps = list(orchestrator.engine.histories.read(task_id))
+        artifacts = orchestrator.engine.files.names(artifacts_path(task_id))
+    if as_json:
+        record = {
+            "summary": summary.model_dump(mode="json"),
+            "steps": [step.model_dump(mode="json") for step in steps],
+            "artifacts": artifacts,
+        }
+        click.echo(json.dumps(record, indent=2))
+    else:
+        _print(Screen(sys.stdout), summary, steps, artifacts)
+    if not overview.live:
+        click.echo(STALE, err=True)
+
+
+def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifacts: list[str]) -> None:
+    screen.line(("task ", "dim"), summary.task_id, (f" · team {summary.team}", "dim"))
+    view = LiveView(screen)
+    for step in steps:
+        view.step(step)
+    screen.blank()
+    style = colour(summary.status)
+    reason = f" · {summary.reason}" if summary.reason else ""
+    screen.line(("── ", style), (summary.status, f"bold {style}"), (reason, "dim"))
+    used = f"{summary.steps} steps · {summary.tokens_in} tokens in, {summary.tokens_out} out"
+    seconds = (summary.updated_at - summary.created_at).total_seconds()
+    screen.line((f"   {used} · {seconds:.1f} s", "dim"))
+    if artifacts:
+        screen.line((f"   files: {', '.join(artifacts)}", "dim"))

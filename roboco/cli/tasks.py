@@ -1,0 +1,69 @@
+"""roboco tasks: a table of the workspace's tasks."""
+
+import json
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from roboco.cli import options
+from roboco.cli.overview import Overview
+from roboco.cli.printable import one_line
+from roboco.cli.screen import Screen
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.status import TaskStatus
+from roboco.domain.summary import TaskSummary
+from roboco.settings import read_settings
+
+STALE = "redis does not answer: open tasks are shown as the workspace has them"
+
+
+@click.command()
+@options.as_json
+def tasks(as_json: bool) -> None:
+    """List the tasks of the workspace, oldest first."""
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        overview = Overview(orchestrator)
+        summaries = list(overview)
+    if as_json:
+        click.echo(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
+    else:
+        Screen(sys.stdout).table(_table(summaries, datetime.now(UTC)))
+    if not overview.live:
+        click.echo(STALE, err=True)
+
+
+def _table(summaries: list[TaskSummary], now: datetime) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("task", "team", "status"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("steps", "tokens in", "out", "age"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for summary in summaries:
+        table.add_row(
+            Text(summary.task_id),
+            Text(one_line(summary.team, 64)),
+            Text(summary.status, colour(summary.status)),
+            Text(str(summary.steps)),
+            Text(str(summary.tokens_in)),
+            Text(str(summary.tokens_out)),
+            Text(_age((now - summary.created_at).total_seconds())),
+        )
+    return table
+
+
+def colour(status: TaskStatus) -> str:
+    """The colour in which a status is shown."""
+    if status is TaskStatus.COMPLETED:
+        return "green"
+    return "red" if status.ended else "yellow"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
