@@ -69,13 +69,17 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is to happen next, as it is written down before it is handed out."""
+    """What is to happen next, as it is written down before it is handed out.
+
+    `items`, if given, is how many items the inbox held when it was decided: with more of them it is void.
+    """
 
     phase: Phase
     status: TaskStatus
     reason: str = ""
     agent: str = ""
     routing: Mapping[str, Any] | None = None
+    items: int | None = None
 
 
 class Board(Protocol):
@@ -88,7 +92,7 @@ class Board(Protocol):
         """Set the task up, idle, with these newest steps; False and nothing changed if it is known already."""
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
 
     def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
         """Take over a stored step: the task is idle after it and the fence moves.
@@ -177,6 +181,9 @@ class Agenda(Protocol):
     def put(self, task_id: str, at: float) -> None:
         """Look at the task at this time."""
 
+    def add(self, task_id: str, at: float) -> bool:
+        """Look at the task at this time, unless a time stands already; whether none stood."""
+
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
 
@@ -187,10 +194,13 @@ class Agenda(Protocol):
         """Whether this sweeper may sweep now, for so many seconds."""
 
     def intact(self) -> bool:
-        """Whether the last `begin` still counts; False after Redis was emptied, or started again."""
+        """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
+
+    def fresh(self) -> bool:
+        """Whether the last `begin` was less than its `seconds` ago."""
 
     def begin(self, seconds: float) -> None:
-        """Note that every open task stands in the agenda; that counts for so many seconds."""
+        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
 
 
 class Inbox(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roboco.domain.canonical import canonical, well_formed_json
+from roboco.domain.canonical import checked_json
 from roboco.errors import UsageError
 from roboco.ports import CallContext
 
@@ -91,10 +91,9 @@ def as_json(result: Any) -> Any:
     if isinstance(result, BaseModel):
         return result.model_dump(mode="json")
     try:
-        canonical(clean := well_formed_json(result))
-    except (TypeError, ValueError) as error:
+        return checked_json(result)
+    except (ValueError, RecursionError) as error:
         raise TypeError(f"returned a {type(result).__name__} that is not JSON: {error}") from error
-    return clean
 
 
 def _name(function: Callable[..., Any]) -> str:

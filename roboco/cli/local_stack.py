@@ -1,17 +1,16 @@
 """LocalStack: what one run of a team needs and the environment does not name, started and ended with it."""
 
-import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roboco.adapters.local.llama import MODEL_FILE, find_model, start_llama
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, wait_ready
+from roboco.adapters.local.process import Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
+from roboco.cli.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
 from roboco.cli.signals import undisturbed
 from roboco.cli.worker import environment, kill, start_worker
 from roboco.client.orchestrator import Orchestrator
@@ -36,16 +35,16 @@ class Missing:
 def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing:
     """What the environment lacks to run the team; with `worker` a worker is wanted in any case."""
     redis = not env.get("ROBOCO_REDIS_URL")
-    named = [env.get("OPENAI_API_KEY"), env.get("OPENAI_BASE_URL")]
-    for profile in team.models.values():
-        named += [profile.base_url, env.get(profile.api_key_env or "")]
-    return Missing(redis, redis or worker, (redis or worker) and not any(named))
+    named = is_named(env) or any(
+        profile.base_url or env.get(profile.api_key_env or "") for profile in team.models.values()
+    )
+    return Missing(redis, redis or worker, (redis or worker) and not named)
 
 
 class LocalStack:
     """Starts what is missing on entering; on leaving all of it is gone, whatever happened. Main thread only."""
 
-    def __init__(self, settings: Settings, lacking: Missing, tell: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, lacking: Missing, tell: Tell) -> None:
         self._settings = settings
         self._lacking = lacking
         self._tell = tell
@@ -85,19 +84,11 @@ class LocalStack:
             self.orchestrator.engine.agenda.begin(_FOREVER)
         port = free_port() if self._lacking.model else None
         if self._lacking.worker:
-            env = environment(settings, _model_environment(port))
+            env = environment(settings, {} if port is None else model_environment(port))
             self._servers.append(start_worker(_WORKER, "workers.app", env, folder / "worker.log"))
         if port is not None:
-            self._start_model(folder, port)
-
-    def _start_model(self, folder: Path, port: int) -> None:
-        named = os.environ.get("ROBOCO_LOCAL_MODEL")
-        if named is None and not (cache_folder() / MODEL_FILE).is_file():
-            self._tell("fetching the local model, 93 MB, once ...")
-        model = find_model(cache_folder())
-        what = f"the local model {model.name}" if named else "a tiny demo model (135M parameters) on this machine"
-        self._tell(f"{what} answers; set OPENAI_API_KEY for a real one")
-        self._servers.append(start_llama(model, folder, port))
+            model = find_local_model(self._tell)
+            self._servers.append(start_local_model(model, folder, port, self._tell))
 
     def _end(self) -> None:
         with undisturbed():
@@ -106,16 +97,3 @@ class LocalStack:
                     server.stop(_WARM)
                 kill(server)
             self._exits.close()
-
-
-def cache_folder() -> Path:
-    """Where this user's caches of Roboco lie."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roboco"
-
-
-def _model_environment(port: int | None) -> dict[str, str]:
-    if port is None:
-        return {}
-    direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOOPBACK)))
-    address = {"OPENAI_BASE_URL": f"http://{LOOPBACK}:{port}/v1", "OPENAI_API_KEY": "local"}
-    return address | {"NO_PROXY": direct, "no_proxy": direct}

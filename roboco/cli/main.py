@@ -1,11 +1,13 @@
 """The command `roboco`: its subcommands, and how errors become messages and exit codes."""
 
 import sys
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
 
 from roboco.cli.demo import demo
+from roboco.cli.dev import dev
 from roboco.cli.doctor import doctor
 from roboco.cli.failure import report, report_usage, unread
 from roboco.cli.run import run
@@ -20,20 +22,24 @@ from roboco.cli.watch import watch
 from roboco.errors import RobocoError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="roboco", prog_name="roboco")
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Teams of LLM agents on the Celery workers you already operate."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-for _command in (run, demo, submit, watch, send, stop, tasks, show, validate, schema, verify, doctor):
+for _command in (run, demo, dev, submit, watch, send, stop, tasks, show, validate, schema, verify, doctor):
     commands.add_command(_command)
 
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an agent may say what the terminal cannot show
     interruptible()
     sys.exit(_code())
 

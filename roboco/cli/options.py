@@ -1,7 +1,5 @@
 """Options that several commands share."""
 
-from typing import Any
-
 import click
 
 
@@ -15,15 +13,15 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> di
     return pairs
 
 
-context: Any = click.option(
+context = click.option(
     "--context",
     metavar="KEY=VALUE",
     multiple=True,
     callback=_pairs,
     help="A value for the prompts' templates, as context.KEY; may be repeated.",
 )
-agent: Any = click.option("--agent", metavar="NAME", help="Who acts first.")
-task_id: Any = click.option(
+agent = click.option("--agent", metavar="NAME", help="Who acts first.")
+task_id = click.option(
     "--id", "task_id", metavar="TASK_ID", help="The task's id; the same task again is followed, or gone on with."
 )
-as_json: Any = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -4,6 +4,9 @@ import hashlib
 import json
 from typing import Any
 
+MAX_DEPTH = 64
+"""How deep JSON from outside may be nested; parsers refuse much deeper values."""
+
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys, no spaces and unescaped UTF-8; NaN and infinities are refused (ValueError)."""
@@ -27,14 +30,30 @@ def well_formed(text: str) -> str:
     return text
 
 
-def well_formed_json(value: Any) -> Any:
-    """The JSON value with every text in it well formed."""
+def well_formed_json(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """The JSON value with every text in it well formed; ValueError if it is nested deeper than `depth`."""
+    if depth < 0:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     match value:
         case str():
             return well_formed(value)
-        case list():
-            return [well_formed_json(item) for item in value]
+        case list() | tuple():
+            return [well_formed_json(item, depth - 1) for item in value]
         case dict():
-            return {well_formed(key): well_formed_json(item) for key, item in value.items()}
+            return {_key(key): well_formed_json(item, depth - 1) for key, item in value.items()}
         case _:
             return value
+
+
+def checked_json(value: Any) -> Any:
+    """The value in well-formed JSON; ValueError if it is none, for instance for NaN, a date or deep nesting."""
+    clean = well_formed_json(value)
+    try:
+        canonical(clean)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return clean
+
+
+def _key(key: object) -> object:
+    return well_formed(key) if isinstance(key, str) else key

@@ -125,8 +125,8 @@ def _take(team: Team, history: History, message: Message, router: Router) -> App
     metadata: dict[str, object] = {"item_id": message.item_id}
     if message.agent is not None:
         metadata["agent"] = message.agent
-    if history.last.by_agent:
-        metadata["routing"] = router(team, history).record()
+    if history.last.by_agent and (chosen := router(team, history)).to == TO_USER:
+        metadata["routing"] = chosen.record()
     return AppendStep(USER, (TextPart(text=message.text),), metadata, message.item_id)
 
 
@@ -146,18 +146,30 @@ def _go_on(team: Team, history: History, situation: Situation, router: Router) -
 
 
 def _next(team: Team, history: History, router: Router) -> tuple[Route, str | None]:
-    if history.last.agent_name != TOOL_EXECUTOR:
+    pending = _results_that_wait(history)
+    if pending is None:
         return router(team, history), None
-    step = history.tail[-2]
-    names = {call.id: call for call in step.calls}
+    step, answered = pending
+    calls = {call.id: call for call in step.calls}
     kind = team.collaboration_model.type
-    for result in history.last.results:
-        call = names[result.tool_call_id]
+    for result in answered.results:
+        call = calls[result.tool_call_id]
         if call.tool_name == HANDOFF and not result.is_error:
             to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
             candidates = team.agent(step.agent_name).handoffs
             return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name
     return Route(step.agent_name, kind, RESULTS_ARE_IN, "the results of its tool calls are in"), None
+
+
+def _results_that_wait(history: History) -> tuple[TaskStep, TaskStep] | None:
+    """The step with calls and the one with their results, if no agent has acted since.
+
+    A message of the user that came meanwhile changes nothing, unless it names who answers.
+    """
+    steps = history.tail
+    while steps and steps[-1].agent_name == USER and "agent" not in steps[-1].metadata:
+        steps = steps[:-1]
+    return (steps[-2], steps[-1]) if len(steps) > 1 and steps[-1].agent_name == TOOL_EXECUTOR else None
 
 
 def _limit(limits: Limits, history: History, seconds: float) -> str | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from roboco.domain.state import TaskState
-from roboco.domain.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.step import TOOL_EXECUTOR, USER, TaskStep
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,20 @@ class History:
 
     @property
     def visit(self) -> tuple[TaskStep, ...]:
-        """The steps since the last agent took over, with its tool results; empty if the user spoke last."""
+        """The steps since the last agent took over: its own, their results, and what the user said meanwhile.
+
+        Empty if the user spoke last.
+        """
+        if self.last.agent_name == USER:
+            return ()
         agent = self.state.last_agent
-        start = len(self.tail)
         for index in range(len(self.tail) - 1, -1, -1):
-            if self.tail[index].agent_name not in (agent, TOOL_EXECUTOR):
-                break
-            start = index
-            if self.tail[index].agent_name == agent and not _goes_on(self.tail[index]):
-                break
-        return self.tail[start:]
+            step = self.tail[index]
+            if step.agent_name not in (agent, TOOL_EXECUTOR, USER):
+                return self.tail[index + 1 :]
+            if step.agent_name == agent and not _goes_on(step):
+                return self.tail[index:]
+        return self.tail
 
 
 def _goes_on(step: TaskStep) -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
-from roboco.domain.canonical import canonical, sha256, well_formed, well_formed_json
+from roboco.domain.canonical import canonical, checked_json, sha256, well_formed
 from roboco.domain.team import MAX_PROMPT, Declared
 from roboco.errors import UsageError
 
@@ -31,7 +31,11 @@ class Submission(Declared):
 def read_submission(arguments: dict[str, Any]) -> Submission:
     """The submission that the arguments make; UsageError names everything that is wrong."""
     try:
-        submission = Submission.model_validate(well_formed_json(arguments))
+        clean = checked_json(arguments)
+    except ValueError as error:
+        raise UsageError(f"the arguments are not JSON: {error}") from error
+    try:
+        submission = Submission.model_validate(clean)
     except ValidationError as error:
         raise UsageError("; ".join(_told(dict(detail)) for detail in error.errors())) from error
     if not submission.prompt.strip():

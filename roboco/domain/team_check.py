@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from roboco.domain.builtin import BUILTIN, HANDOFF
+from roboco.domain.canonical import checked_json
 from roboco.domain.team import END, TO_USER, Team
 from roboco.errors import TeamError
 
@@ -17,6 +18,10 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
     """The team that the data declares; TeamError lists every mistake, after those already found."""
     found = list(mistakes)
     team: Team | None = None
+    try:
+        data = checked_json(data)
+    except ValueError as error:
+        found.append(f"the file: holds what is not JSON: {error}")
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
@@ -138,12 +143,20 @@ class _Names:
         to = edge.get("to") if isinstance(edge, dict) else edge
         if isinstance(to, str) and to not in (possible := [*self.agent_names, END, TO_USER]):
             yield f"{at}.to: no agent {to!r}, possible are {_listed(possible)}"
-        when = edge.get("when") if isinstance(edge, dict) else None
+        yield from self._of_condition(f"{at}.when", edge.get("when") if isinstance(edge, dict) else None)
+
+    def _of_condition(self, at: str, when: object) -> Iterator[str]:
+        if not isinstance(when, dict):
+            return
+        possible = [*self._possible_tools(), HANDOFF]
         for key in ("tool_called", "tool_failed"):
-            name = when.get(key) if isinstance(when, dict) else None
-            possible = [*self._possible_tools(), HANDOFF]
-            if isinstance(name, str) and name not in possible:
-                yield f"{at}.when.{key}: no tool {name!r}, possible are {_listed(possible)}"
+            if isinstance(name := when.get(key), str) and name not in possible:
+                yield f"{at}.{key}: no tool {name!r}, possible are {_listed(possible)}"
+        yield from self._of_condition(f"{at}.not", when.get("not"))
+        for key in ("any", "all"):
+            nested = when.get(key)
+            for index, condition in enumerate(nested if isinstance(nested, list | tuple) else []):
+                yield from self._of_condition(f"{at}.{key}[{index}]", condition)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from roboco.domain.event import (
     StepEnded,
     StreamChunk,
     StreamReset,
+    TaskStarted,
     ToolCalled,
     ToolReturned,
     TurnRestarted,
@@ -120,7 +121,7 @@ class View:
         """The items of one message, which was not taken before."""
         message = read_message(record)
         if message.generation != self.cursor.generation:
-            self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps)
+            self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, gap=True)
         if isinstance(message, StreamChunk):
             yield self._chunk(message)
         else:
@@ -131,9 +132,8 @@ class View:
         for step in self._read_steps(self.cursor.steps):
             if until is not None and step.seq >= until:
                 return
-            self._move(gap=True)
             yield from self._text(step)
-            self._move(steps=step.seq + 1, attempt=1, gap=False)
+            self._move(steps=step.seq + 1, attempt=1, gap=True)
             yield self._item(StepFinal(step=step))
 
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
@@ -151,6 +151,8 @@ class View:
             case StreamReset():
                 yield from self.from_history(event.steps)
                 self._move(attempt=1, gap=False)
+            case TaskStarted():
+                self._move(gap=False)
             case StepEnded() if event.step.seq < self.cursor.steps:
                 self._move(events=event.seq)
                 return

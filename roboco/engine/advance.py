@@ -31,7 +31,10 @@ QUIET = 3600.0
 
 
 def advance(engine: Engine, task_id: str, ring: bool = False) -> None:
-    """Do all that can be done for the task now; with `ring`, hand out again what no worker took.
+    """Do all that can be done for the task now.
+
+    With `ring`, as the sweeper calls it, take over steps that Redis does not know, and hand out again what no
+    worker took.
 
     A task that is not known, or has ended, is left alone.
     """
@@ -40,6 +43,8 @@ def advance(engine: Engine, task_id: str, ring: bool = False) -> None:
         if task is None:
             _forget(engine, task_id)
             return
+        if ring and recover.catch_up(engine, task_id, task):
+            continue
         if not _move(engine, task_id, task, ring):
             return
     engine.dispatcher.advance(task_id)
@@ -171,7 +176,7 @@ def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn)
 def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     reason = action.route.reason
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason)
-    choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record())
+    choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record(), items=len(task.item_ids))
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         archive(engine, task_id, task, action.status, reason)
     return True
@@ -187,6 +192,6 @@ def _wait_on(engine: Engine, task_id: str) -> bool:
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
     usage = {"tokens_in": task.state.tokens_in, "tokens_out": task.state.tokens_out, "steps": task.state.steps}
     event = TaskEnded(task_id=task_id, timestamp=engine.now(), status=action.status, reason=action.reason, usage=usage)
-    choice = Choice(Phase.END, action.status, action.reason)
+    choice = Choice(Phase.END, action.status, action.reason, items=len(task.item_ids))
     engine.board.choose(task_id, task.epoch, choice, [event])
     return True

@@ -30,7 +30,8 @@ def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     engine.inbox.forget(task_id, item_id)
 
 
-def knock_again(engine: Engine, task_id: str) -> None:
-    """Note in the board's inbox what the workspace's holds: Redis may have lost it."""
+def knock_again(engine: Engine, task_id: str) -> bool:
+    """Note in the board's inbox what the workspace's holds, since Redis may have lost it; whether there is any."""
     names = engine.files.names(inbox_path(task_id))
     engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])
+    return bool(names)

@@ -57,12 +57,24 @@ class Keeper:
                 self._renew(key, one)
 
     def _renew(self, key: object, held: _Held) -> None:
+        with self._changed:
+            if key not in self._held:
+                return
         try:
             ours = held.renew()
         except TransientError as error:
             _log.warning("a lease could not be renewed and is tried again: %s", error)
             return
+        except Exception:
+            _log.exception("a lease could not be renewed and is tried again")
+            return
         with self._changed:
             refused = not ours and self._held.pop(key, None) is not None
         if refused:
+            self._tell(held)
+
+    def _tell(self, held: _Held) -> None:
+        try:
             held.lost()
+        except Exception:
+            _log.exception("the work of a lost lease could not be told so")

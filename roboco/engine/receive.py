@@ -14,6 +14,7 @@ from roboco.domain.paths import item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
+from roboco.ports import Phase
 
 _log = logging.getLogger(__name__)
 
@@ -27,23 +28,43 @@ def receive(engine: Engine, task_id: str, item: Message | Stop) -> None:
     check_task_id(task_id)
     if engine.files.get(taken_path(task_id, item.item_id)) is not None:
         return
-    is_open = engine.files.get(open_path(task_id)) is not None
-    if not is_open and isinstance(item, Message):
-        raise UsageError(_closed(engine, task_id))
-    if isinstance(item, Message) and item.agent is not None:
-        _check_agent(engine, task_id, item.agent)
+    if isinstance(item, Message):
+        _check(engine, task_id, item)
     engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
-    if not is_open:
+    if not _is_open(engine, task_id):
+        _give_back(engine, task_id, item)
         return
     try:
         engine.inbox.knock(task_id, [item.item_id])
+        task = engine.board.load(task_id, 1)
         engine.agenda.put(task_id, engine.clock.now())
     except TransientError as error:
         raise TransientError(f"{error}; nothing is lost if it is sent again with item id {item.item_id!r}") from error
+    if task is not None and task.phase is Phase.END:
+        _give_back(engine, task_id, item)
+        return
     try:
         engine.dispatcher.advance(task_id)
     except TransientError as error:
         _log.warning("item %s is accepted, and the sweeper will see to it: %s", item.item_id, error)
+
+
+def _check(engine: Engine, task_id: str, message: Message) -> None:
+    if not _is_open(engine, task_id):
+        raise UsageError(_closed(engine, task_id))
+    if message.agent is not None:
+        _check_agent(engine, task_id, message.agent)
+
+
+def _is_open(engine: Engine, task_id: str) -> bool:
+    return engine.files.get(open_path(task_id)) is not None
+
+
+def _give_back(engine: Engine, task_id: str, item: Message | Stop) -> None:
+    """The task ended, or is not there: a message is refused, a stop stays for a task that is yet to come."""
+    if isinstance(item, Message):
+        engine.files.delete(item_path(task_id, item.item_id))
+        raise UsageError(_closed(engine, task_id))
 
 
 def _closed(engine: Engine, task_id: str) -> str:
@@ -51,7 +72,8 @@ def _closed(engine: Engine, task_id: str) -> str:
     if data is None:
         return f"no task {task_id!r} in this workspace"
     status = TaskSummary.model_validate_json(data).status
-    return f"task {task_id!r} has ended ({status}), it takes no more messages; submit a new one"
+    told = f"has ended ({status})" if status.ended else "has ended"
+    return f"task {task_id!r} {told}, it takes no more messages; submit a new one"
 
 
 def _check_agent(engine: Engine, task_id: str, name: str) -> None:

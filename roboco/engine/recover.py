@@ -1,6 +1,6 @@
 """recover: bring the board up to what the workspace holds. The workspace is the record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, ToolCalled, ToolReturned, UserInterrupted, UserSpoke
 from roboco.domain.outcome import Outcome
@@ -9,7 +9,7 @@ from roboco.domain.state import fold
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
-from roboco.ports import Snapshot
+from roboco.ports import CallState, Snapshot
 
 COORDINATOR_TAIL = 64
 """How many of the newest steps the coordinator looks at: routers see no longer visit of one agent."""
@@ -41,10 +41,17 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     moved = False
     for step in engine.histories.read(task_id, task.seq):
         state = state.after(step)
-        if not engine.board.commit(task_id, epoch, step, state, events_of(engine, task_id, step, before)):
+        untold = _untold(step, {} if moved else task.calls)
+        if not engine.board.commit(task_id, epoch, step, state, events_of(engine, task_id, step, before, untold)):
             return True
         epoch, before, moved = epoch + 1, step, True
     return moved
+
+
+def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
+    """The results of the step that no tool worker has told."""
+    told = {call_id for call_id, call in calls.items() if call.outcome is not None}
+    return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
 
 
 def events_of(

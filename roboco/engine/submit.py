@@ -45,15 +45,15 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
         return
     engine.files.put(open_path(task_id), b"")
     try:
-        _announce(engine, task_id, team, first, stored)
+        _announce(engine, task_id, team, stored)
     except TransientError as error:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
-def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, stored: TaskStep) -> None:
-    if stored.digest == first.digest:
-        engine.board.create(task_id, [stored], fold([stored]), _events(engine, task_id, team, stored))
-        knock_again(engine, task_id)
+def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep) -> None:
+    knock_again(engine, task_id)
+    if next(engine.histories.read(task_id, 1), None) is None:
+        engine.board.create(task_id, [first], fold([first]), _events(engine, task_id, team, first))
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
     engine.dispatcher.advance(task_id)
 

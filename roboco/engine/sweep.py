@@ -31,6 +31,8 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
     if not engine.agenda.lock(engine.token(), seconds):
         return 0
     if not engine.agenda.intact():
+        fill_agenda(engine, all_now=True)
+    elif not engine.agenda.fresh():
         fill_agenda(engine)
     due = engine.agenda.due(engine.clock.now(), BATCH)
     for task_id in due:
@@ -42,11 +44,13 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
     return len(due)
 
 
-def fill_agenda(engine: Engine) -> None:
-    """Enter every open task to be looked at now, and what waits for it."""
+def fill_agenda(engine: Engine, all_now: bool = False) -> None:
+    """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all."""
     open_tasks = engine.files.names(OPEN)
     _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
     for task_id in open_tasks:
-        knock_again(engine, task_id)
-        engine.agenda.put(task_id, 0)
+        if knock_again(engine, task_id) or all_now:
+            engine.agenda.put(task_id, 0)
+        else:
+            engine.agenda.add(task_id, 0)
     engine.agenda.begin(REFILL)

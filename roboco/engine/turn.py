@@ -9,8 +9,9 @@ turn is tried again, or its step, if it was stored, is taken over.
 """
 
 import json
+from collections.abc import Iterator
 
-from roboco.domain.canonical import well_formed, well_formed_json
+from roboco.domain.canonical import checked_json, well_formed
 from roboco.domain.event import StreamChunk
 from roboco.domain.ids import call_id_at, step_id_at
 from roboco.domain.memory import WorkingMemory, compile_memory
@@ -54,11 +55,11 @@ def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: Mode
     texts: list[str] = []
     reply: Reply | None = None
     try:
-        for piece in stream:
+        for piece in _joined(stream):
             if isinstance(piece, Reply):
                 reply = piece
                 continue
-            texts.append(well_formed(piece))
+            texts.append(piece)
             if not engine.turns.emit(claim, len(texts), _chunk(claim, texts[-1])):
                 return
     except ModelError as error:
@@ -70,12 +71,27 @@ def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: Mode
         _commit(engine, claim, _said(claim, "".join(texts), reply), _metadata(memory, reply))
 
 
+def _joined(stream: ModelStream) -> Iterator[str | Reply]:
+    """The pieces, with characters joined that a model cut in halves (surrogates, as JSON escapes them)."""
+    half = ""
+    for piece in stream:
+        if isinstance(piece, Reply):
+            if half:
+                yield well_formed(half)
+            yield piece
+            return
+        text = half + piece
+        half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        if whole := text.removesuffix(half):
+            yield well_formed(whole)
+
+
 def _break_off(engine: Engine, claim: TurnClaim, memory: WorkingMemory, texts: list[str], error: ModelError) -> None:
     """A call that broke after its first token is tried anew; one that cannot succeed is the turn's step."""
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return
-    _commit(engine, claim, _failed(claim, error.code, error.message), {"context": memory.receipt})
+    _commit(engine, claim, _failed(claim, error.code, error.message, "".join(texts)), {"context": memory.receipt})
 
 
 def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
@@ -89,8 +105,9 @@ def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
     )
 
 
-def _failed(claim: TurnClaim, code: str, message: str) -> "_Said":
-    return (ErrorPart(code=code, message=f"{claim.task.agent}: {message}"),), {}
+def _failed(claim: TurnClaim, code: str, message: str, text: str = "") -> "_Said":
+    error = ErrorPart(code=code, message=f"{claim.task.agent}: {message}")
+    return ((TextPart(text=text), error) if text else (error,)), {}
 
 
 _Said = tuple[tuple[Part, ...], dict[str, str]]
@@ -110,13 +127,14 @@ def _said(claim: TurnClaim, text: str, reply: Reply) -> "_Said":
 
 
 def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:
+    found = f"(found {well_formed(requested.arguments)[:200]!r})"
     try:
-        args = json.loads(requested.arguments or "{}")
-    except ValueError as error:
-        return {}, f"the arguments are not JSON: {error} (found {well_formed(requested.arguments)[:200]!r})"
+        args = checked_json(json.loads(requested.arguments or "{}"))
+    except (ValueError, RecursionError) as error:
+        return {}, f"the arguments are not JSON: {error} {found}"
     if not isinstance(args, dict):
-        return {}, f"the arguments are no JSON object (found {well_formed(requested.arguments)[:200]!r})"
-    return well_formed_json(args), ""
+        return {}, f"the arguments are no JSON object {found}"
+    return args, ""
 
 
 def _metadata(memory: WorkingMemory, reply: Reply) -> dict[str, object]:

@@ -49,16 +49,22 @@ class MemoryAgenda:
             return True
 
     def intact(self) -> bool:
-        """Whether the last `begin` still counts."""
+        """Whether the server holds all that it held at the last `begin`."""
+        with self._server as held:
+            return held.run == self._server.run
+
+    def fresh(self) -> bool:
+        """Whether the last `begin` was less than its `seconds` ago."""
         now = self._clock.now()
         with self._server as held:
-            return held.intact_until > now
+            return held.fresh_until > now
 
     def begin(self, seconds: float) -> None:
-        """Note that every open task stands in the agenda; that counts for so many seconds."""
+        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
         now = self._clock.now()
         with self._server as held:
-            held.intact_until = now + seconds
+            held.run = self._server.run
+            held.fresh_until = now + seconds
 
 
 class MemoryInbox:

@@ -62,6 +62,8 @@ class MemoryBoard:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return None
+            if choice.items is not None and len(held.inboxes.get(task_id, ())) > choice.items:
+                return None
             task.begin(choice.phase)
             task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
             task.routing = canonical(dict(choice.routing or {}))

@@ -65,7 +65,8 @@ class _Held:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
     agenda: dict[str, float] = field(default_factory=dict)
-    intact_until: float = 0.0
+    run: int = 0
+    fresh_until: float = 0.0
     sweeping_until: float = 0.0
 
 
@@ -74,6 +75,7 @@ class MemoryServer:
 
     def __init__(self) -> None:
         self.held = _Held()
+        self.run = 1
         self.published: list[tuple[str, str]] = []
         self._lock = threading.RLock()
         self._generations = 0
@@ -94,8 +96,9 @@ class MemoryServer:
         return copy.deepcopy(self.held)
 
     def set_back(self, kept: _Held) -> None:
-        """Lose what came after the copy was made."""
+        """Lose what came after the copy was made, as a server does that is started again."""
         self.held = copy.deepcopy(kept)
+        self.run += 1
 
     def generation(self) -> str:
         """A generation that was not there before."""

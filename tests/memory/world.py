@@ -149,7 +149,7 @@ class World:
         """Whether the task has ended and is closed, or waits and has taken all that came for it."""
         task = self.server.held.tasks.get(task_id)
         if task is not None and task.phase is Phase.WAIT:
-            return not self.untaken(task_id)
+            return not self.untaken(task_id) and task.seq == len(self.history(task_id))
         return self.summary(task_id).status.ended and open_path(task_id) not in self.files.held
 
     def untaken(self, task_id: str = TASK) -> list[str]:

@@ -35,6 +35,11 @@ class RedisAgenda:
         with answering():
             self._client.zadd(self._keys.agenda, {task_id: at})
 
+    def add(self, task_id: str, at: float) -> bool:
+        """Look at the task at this time, unless a time stands already; whether none stood."""
+        with answering():
+            return bool(self._client.zadd(self._keys.agenda, {task_id: at}, nx=True))
+
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
         with answering():
@@ -51,14 +56,20 @@ class RedisAgenda:
             return bool(self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000)))
 
     def intact(self) -> bool:
-        """Whether the last `begin` still counts; False after Redis was emptied, or started again."""
+        """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
         with answering():
             return bool(self._client.get(self._keys.sentinel) == self._run_id())
 
-    def begin(self, seconds: float) -> None:
-        """Note that every open task stands in the agenda; that counts for so many seconds."""
+    def fresh(self) -> bool:
+        """Whether the last `begin` was less than its `seconds` ago."""
         with answering():
-            self._client.set(self._keys.sentinel, self._run_id(), px=int(seconds * 1000))
+            return bool(self._client.exists(self._keys.filled))
+
+    def begin(self, seconds: float) -> None:
+        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
+        with answering():
+            self._client.set(self._keys.sentinel, self._run_id())
+            self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
 
     def _run_id(self) -> str:
         """The server's name for this run of itself: a new one may have lost the last second of the one before."""

@@ -58,10 +58,13 @@ class RedisBoard:
         return bool(answer)
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
-        written = [choice.phase, choice.status, choice.reason, choice.agent, canonical(dict(choice.routing or {}))]
+        names += [keys.inbox(task_id)]
+        items = "" if choice.items is None else choice.items
+        routing = canonical(dict(choice.routing or {}))
+        written = [items, choice.phase, choice.status, choice.reason, choice.agent, routing]
         answer = self._scripts.run("choose", names, epoch, uuid.uuid4().hex, *written, *map(body, events))
         return answer or None
 

@@ -48,8 +48,13 @@ class Keys:
 
     @property
     def sentinel(self) -> str:
-        """String with a time to live: the run of Redis in which the agenda was filled; gone when it was emptied."""
+        """String: the run of Redis in which the agenda was filled; gone when Redis was emptied."""
         return f"{self.prefix}:sentinel"
+
+    @property
+    def filled(self) -> str:
+        """String with a time to live: there for a while after the agenda was filled."""
+        return f"{self.prefix}:filled"
 
     @property
     def sweeper(self) -> str:

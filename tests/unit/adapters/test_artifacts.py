@@ -1,0 +1,92 @@
+"""Artifacts: immutable, and below their folder whatever they are called."""
+
+import hashlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.adapters.artifacts import read_artifact, write_artifact
+from roboco.domain.part import NAME, Artifact
+from roboco.errors import UsageError
+from tests.memory.workspace import MemoryFiles
+
+PIECES = st.sampled_from(
+    ["a", "B", "0", "_", "-", ".", "..", "/", "\\", "\0", "\n", "ü", "file://", "artifacts/", "./"]
+)
+
+
+def write(files: MemoryFiles, name: str, data: bytes = b"x") -> Artifact:
+    return write_artifact(files, "t1", name, data, "text/plain")
+
+
+def test_an_artifact_says_what_it_is() -> None:
+    files = MemoryFiles()
+    artifact = write(files, "a.txt", b"hello")
+    assert artifact.model_dump() == {
+        "artifact_id": "a.txt",
+        "uri": "file://artifacts/a.txt",
+        "mime_type": "text/plain",
+        "size": 5,
+        "sha256": hashlib.sha256(b"hello").hexdigest(),
+    }
+    assert files.held == {"t1/artifacts/a.txt": b"hello"}
+
+
+@pytest.mark.parametrize("name", ["a.txt", "file://artifacts/a.txt", "file://./artifacts/a.txt"])
+def test_it_is_read_by_name_or_uri(name: str) -> None:
+    files = MemoryFiles()
+    write(files, "a.txt", b"hello")
+    assert read_artifact(files, "t1", name) == b"hello"
+
+
+def test_what_is_not_there_is_told_with_what_is() -> None:
+    files = MemoryFiles()
+    with pytest.raises(UsageError, match="no artifact 'b' in this task; there are: none"):
+        read_artifact(files, "t1", "b")
+    write(files, "a.txt")
+    with pytest.raises(UsageError, match=r"there are: a\.txt"):
+        read_artifact(files, "t1", "b")
+    with pytest.raises(UsageError):
+        read_artifact(files, "t2", "a.txt")
+
+
+def test_other_data_under_the_same_name_is_a_new_version() -> None:
+    files = MemoryFiles()
+    names = [write(files, "a.tar.gz", bytes([n])).name for n in range(3)]
+    assert names == ["a.tar.gz", "a.tar-2.gz", "a.tar-3.gz"]
+    assert [read_artifact(files, "t1", name) for name in names] == [b"\0", b"\1", b"\2"]
+
+
+def test_the_same_data_under_the_same_name_is_the_same_artifact() -> None:
+    files = MemoryFiles()
+    assert write(files, "a", b"1") == write(files, "a", b"1")
+    assert write(files, "a", b"2") == write(files, "a", b"2")
+    assert sorted(files.held) == ["t1/artifacts/a", "t1/artifacts/a-2"]
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 128, "x" * 120 + ".md", "x." + "y" * 126, "_." + "y" * 100, "a.b.c", "x" * 127 + ".", "a..b", "_"]
+)
+def test_every_name_that_is_allowed_can_have_versions(name: str) -> None:
+    files = MemoryFiles()
+    written = [write(files, name, bytes([n])) for n in range(3)]
+    assert len({artifact.name for artifact in written}) == 3
+    assert all(NAME.fullmatch(artifact.name) for artifact in written)
+    assert [read_artifact(files, "t1", artifact.uri) for artifact in written] == [b"\0", b"\1", b"\2"]
+
+
+@given(st.lists(PIECES, max_size=6).map("".join), st.integers(1, 3))
+def test_no_name_leaves_the_folder(name: str, versions: int) -> None:
+    files = MemoryFiles()
+    files.put("t1/team.json", b"{}")
+    for number in range(versions):
+        with suppress(UsageError):
+            write(files, name, bytes([number]))
+    with suppress(UsageError):
+        read_artifact(files, "t1", name)
+    for path in files.held:
+        assert path == "t1/team.json" or (path.startswith("t1/artifacts/") and path.count("/") == 2)
+        assert ".." not in path.split("/")
+    assert files.held["t1/team.json"] == b"{}"

@@ -1,0 +1,200 @@
+"""Team files: YAML or JSON, with their prompts beside them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.team_file import load_team, named_team, team_from
+from roboco.errors import TeamError, UsageError
+
+YAML = """
+name: desk
+agents:
+  - {name: writer, prompt_file: prompts/writer.md}
+  - {name: critic, prompt: "Review {{ task.prompt }}"}
+collaboration_model:
+  type: graph
+  routing_graph:
+    writer: critic
+    critic: [{to: END, when: {contains: "APPROVED"}}, writer]
+"""
+
+
+def stored(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def mistakes(path: Path) -> tuple[str, ...]:
+    with pytest.raises(TeamError) as raised:
+        load_team(path)
+    assert raised.value.source == str(path)
+    return raised.value.mistakes
+
+
+def of_agent(folder: Path, **agent: Any) -> Path:
+    return stored(folder, "team.json", json.dumps({"name": "desk", "agents": [{"name": "one"} | agent]}))
+
+
+@pytest.mark.parametrize("name", ["team.yaml", "team.yml"])
+def test_a_yaml_file_with_a_prompt_file(tmp_path: Path, name: str) -> None:
+    stored(tmp_path, "prompts/writer.md", "Write, {{ agent.name }}. Grüße\n")
+    team = load_team(stored(tmp_path, name, YAML))
+    assert team.agent("writer").prompt == "Write, {{ agent.name }}. Grüße\n"
+    assert team.agent("critic").prompt == "Review {{ task.prompt }}"
+    assert "prompt_file" not in team.model_dump_json()
+
+
+def test_a_json_file(tmp_path: Path) -> None:
+    assert load_team(of_agent(tmp_path, prompt="hi")).agent("one").prompt == "hi"
+
+
+@pytest.mark.parametrize("name", ["team.toml", "team", "team.yaml.bak"])
+def test_other_files_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"must end in \.yaml, \.yml, \.json"):
+        load_team(stored(tmp_path, name, YAML))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        load_team(tmp_path / "team.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_team(tmp_path / "folder.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(UsageError, match=r"cannot be read: .*utf-8"):
+        load_team(tmp_path / "latin.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("team.json", "{", "the file: is not JSON"),
+        ("team.json", "[" * 100_000, "the file: is not JSON"),
+        ("team.yaml", "a: [", "the file: is not YAML"),
+        ("team.yaml", "a: b: c", "the file: is not YAML"),
+        ("team.yaml", "[" * 2_000, "the file: is not YAML"),
+        ("team.yaml", "!!python/object/apply:os.system ['id']", "the file: is not YAML"),
+        ("team.yaml", "", "the file: must hold an object with 'name' and 'agents' (found None)"),
+        ("team.yaml", "- a", "the file: must hold an object"),
+        ("team.json", '"text"', "the file: must hold an object"),
+    ],
+)
+def test_what_is_no_team_file(tmp_path: Path, name: str, content: str, told: str) -> None:
+    [mistake] = mistakes(stored(tmp_path, name, content))
+    assert told in mistake
+    assert "\n" not in mistake
+
+
+def test_all_mistakes_of_a_file_come_at_once(tmp_path: Path) -> None:
+    path = stored(
+        tmp_path,
+        "team.yaml",
+        """
+name: 1 desk
+agents:
+  - {name: a, prompt_file: nothing.md}
+  - {name: b, prompt: "{{ tusk }}", prompt_file: x.md}
+  - {name: c, prompt: "{{ tusk }}"}
+  - {name: d, prompt: "{{ "}
+  - {name: e}
+tool: []
+""",
+    )
+    places = {mistake.split(":")[0] for mistake in mistakes(path)}
+    assert places == {
+        "name",
+        "agents[0].prompt_file",
+        "agents[1]",
+        "agents[1].prompt",
+        "agents[2].prompt",
+        "agents[3].prompt",
+        "agents[4].prompt",
+        "tool",
+    }
+
+
+def test_both_a_prompt_and_a_prompt_file(tmp_path: Path) -> None:
+    stored(tmp_path, "x.md", "hi")
+    [mistake] = mistakes(of_agent(tmp_path, prompt="hi", prompt_file="x.md"))
+    assert mistake == "agents[0]: has both 'prompt' and 'prompt_file', keep one of them"
+
+
+@pytest.mark.parametrize(
+    ("prompt_file", "told"),
+    [
+        ("nothing.md", "No such file"),
+        ("folder", "Is a directory"),
+        ("../outside.md", "name a file beside or below the team file"),
+        ("folder/../../outside.md", "name a file beside or below the team file"),
+        ("/etc/hostname", "name a file beside or below the team file"),
+        ("link.md", "the file lies outside the team's folder"),
+        ("linked/outside.md", "the file lies outside the team's folder"),
+        ("latin.md", "utf-8"),
+        ("a\0b", "null"),
+        ("", ""),
+        (5, "name a file"),
+        (["x.md"], "name a file"),
+    ],
+)
+def test_a_prompt_file_that_cannot_be_had(tmp_path: Path, prompt_file: object, told: str) -> None:
+    stored(tmp_path, "outside.md", "secret")
+    folder = tmp_path / "teams"
+    (folder / "folder").mkdir(parents=True)
+    (folder / "link.md").symlink_to(tmp_path / "outside.md")
+    (folder / "linked").symlink_to(tmp_path)
+    (folder / "latin.md").write_bytes(b"\xff")
+    [mistake] = mistakes(of_agent(folder, prompt_file=prompt_file))
+    assert mistake.startswith(f"agents[0].prompt_file: {prompt_file!r} cannot be read: ")
+    assert told in mistake
+    assert "secret" not in mistake
+
+
+def test_an_empty_prompt_file_is_a_mistake(tmp_path: Path) -> None:
+    stored(tmp_path, "empty.md", "")
+    [mistake] = mistakes(of_agent(tmp_path, prompt_file="empty.md"))
+    assert mistake.startswith("agents[0].prompt")
+
+
+def test_a_mistake_in_a_prompt_file_names_it(tmp_path: Path) -> None:
+    stored(tmp_path, "x.md", "{{ tusk }}")
+    [mistake] = mistakes(of_agent(tmp_path, prompt_file="x.md"))
+    assert mistake == "agents[0].prompt_file: unknown variable 'tusk', possible are task, team, agent, context"
+
+
+def test_a_team_that_is_sent_has_no_prompt_files() -> None:
+    with pytest.raises(TeamError, match="a team that is not in a file has its prompts in 'prompt'"):
+        team_from({"name": "desk", "agents": [{"name": "one", "prompt_file": "x.md"}]})
+    assert team_from({"name": "desk", "agents": [{"name": "one", "prompt": "hi"}]}).name == "desk"
+
+
+@pytest.mark.parametrize("data", [None, [], "x", {"agents": 5}, {"agents": [5]}, {"agents": {"a": 1}}, {1: 2}])
+def test_what_is_no_team_is_a_team_error(data: object) -> None:
+    with pytest.raises(TeamError):
+        team_from(data)
+
+
+def test_teams_are_found_by_name(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yml", "c.json", "d/team.yaml"):
+        stored(
+            tmp_path, name, json.dumps({"name": "desk", "description": name, "agents": [{"name": "x", "prompt": "y"}]})
+        )
+    stored(tmp_path, "notes.txt", "")
+    assert [named_team(tmp_path, name).description for name in "abcd"] == ["a.yaml", "b.yml", "c.json", "d/team.yaml"]
+
+
+@pytest.mark.parametrize("name", ["e", "notes", "../a", "a.yaml", "", "d/team", "/etc"])
+def test_a_name_that_is_no_team(tmp_path: Path, name: str) -> None:
+    stored(tmp_path, "a.yaml", YAML)
+    stored(tmp_path, "notes.txt", "")
+    with pytest.raises(UsageError, match=r"no team .* possible are a$"):
+        named_team(tmp_path, name)
+
+
+def test_a_name_without_a_folder_of_teams() -> None:
+    with pytest.raises(UsageError, match="ROBOCO_TEAMS names no folder"):
+        named_team(None, "a")

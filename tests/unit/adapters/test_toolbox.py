@@ -1,0 +1,256 @@
+"""Toolbox: what a process can describe and run; whatever goes wrong in a tool is in its outcome."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from roboco.adapters.artifacts import read_artifact
+from roboco.adapters.large_result import KEPT, LARGEST
+from roboco.adapters.tool import tool
+from roboco.adapters.toolbox import FunctionToolbox
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ToolCall
+from roboco.domain.router import Route
+from roboco.domain.team import Team, ToolSpec
+from roboco.domain.team_check import read_team
+from roboco.errors import TransientError, UsageError
+from roboco.ports import CallContext
+from tests.memory.workspace import MemoryFiles, MemoryHistories
+from tests.unit.domain.steps import TASK, steps_of
+
+HERE = __name__
+CONTEXT = CallContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
+
+
+class Measure(BaseModel):
+    """A number."""
+
+    value: float
+
+
+class TimeUp(Exception):
+    """As a pool tells a tool that its time is up."""
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def give(what: str) -> Any:
+    """Return or raise what a test asks for."""
+    raised: dict[str, Exception] = {
+        "error": ValueError("went wrong"),
+        "surrogate": OSError("no file 'a\udcff'"),
+        "usage": UsageError("asked for the wrong thing"),
+        "time": TimeUp(),
+        "transient": TransientError("the store is away"),
+        "long": ValueError("x" * 100_000),
+    }
+    if what in raised:
+        raise raised[what]
+    values: dict[str, Any] = {
+        "object": object(),
+        "tuple": ("a", "\ud800"),
+        "keys": {1: "a"},
+        "nan": float("nan"),
+        "model": Measure(value=float("nan")),
+        "text": "ü" * LARGEST,
+        "json": {"rows": list(range(LARGEST))},
+        "edge": "x" * LARGEST,
+    }
+    return values[what]
+
+
+def unmarked() -> str:
+    """Not a tool."""
+    return "x"
+
+
+def my_router(team: Team, history: object) -> Route:
+    return Route("END", "mine", "r", "why")
+
+
+NO_FUNCTION = 5
+
+TEAM = read_team(
+    {
+        "name": "desk",
+        "agents": [
+            {
+                "name": "one",
+                "prompt": "hi",
+                "tools": ["add", "memory_search", "artifact_read", "artifact_write", "artifact_list"],
+                "handoffs": ["two"],
+            },
+            {"name": "two", "description": "closes", "prompt": "hi"},
+        ],
+        "tools": [
+            {"name": "add", "function": f"{HERE}:add", "description": "adds", "timeout": 7},
+            {"name": "give", "function": f"{HERE}:give"},
+        ],
+    }
+)
+
+
+def toolbox(files: MemoryFiles | None = None, *modules: str) -> FunctionToolbox:
+    return FunctionToolbox(files or MemoryFiles(), histories(), modules or (HERE,), TimeUp)
+
+
+def histories() -> MemoryHistories:
+    made = MemoryHistories()
+    for step in steps_of(("user", "the sea"), ("one", "the harbour")):
+        made.append(TASK, step)
+    return made
+
+
+def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> Outcome:
+    """The outcome of a call, as it survives the wire."""
+    call = ToolCall(id=CONTEXT.call_id, tool_name=name, args=args)
+    outcome = toolbox(files).run(call, TEAM.tool(name), CONTEXT)
+    assert outcome.result.tool_call_id == CONTEXT.call_id
+    return Outcome.model_validate_json(outcome.model_dump_json())
+
+
+def test_an_agents_tools_are_described() -> None:
+    schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"))}
+    assert set(schemas) == {*TEAM.agent("one").tools, "handoff"}
+    assert schemas["add"]["description"] == "adds"
+    assert schemas["add"]["parameters"]["required"] == ["a", "b"]
+    assert "context" not in json.dumps(schemas)
+    handoff = schemas["handoff"]
+    assert "two: closes" in handoff["description"]
+    assert handoff["parameters"]["properties"]["destination_agent"]["enum"] == ["two"]
+    assert toolbox().describe(TEAM, TEAM.agent("two")) == ()
+
+
+def test_a_function_is_run() -> None:
+    outcome = run("add", a=1, b="2")
+    assert (outcome.result.result, outcome.result.is_error, outcome.artifacts) == (3, False, ())
+    assert outcome.result.runtime_ms >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "told"),
+    [
+        ("add", {"a": 1}, "wrong arguments: b: Field required"),
+        ("add", {"a": 1, "b": 2, "c": 3}, "parameters are: a, b"),
+        ("give", {"what": "error"}, "ValueError: went wrong"),
+        ("give", {"what": "surrogate"}, "OSError: no file"),
+        ("give", {"what": "usage"}, "asked for the wrong thing"),
+        ("give", {"what": "time"}, "tool 'give' did not end within its 60 s"),
+        ("give", {"what": "object"}, "object that is not JSON"),
+        ("give", {"what": "nan"}, "float that is not JSON"),
+        ("give", {"what": "model"}, "Measure that is not JSON"),
+        ("memory_search", {}, "query: Field required"),
+        ("memory_search", {"query": "sea", "limit": 0}, "limit: "),
+        ("artifact_read", {"uri": "nothing"}, "no artifact 'nothing' in this task; there are: none"),
+        ("artifact_read", {"uri": "../team.json"}, "not allowed"),
+        ("artifact_write", {"name": "../x", "content": ""}, "not allowed"),
+    ],
+)
+def test_whatever_goes_wrong_is_in_the_outcome(name: str, args: dict[str, Any], told: str) -> None:
+    outcome = run(name, **args)
+    assert outcome.result.is_error
+    assert outcome.result.result is None
+    assert told in str(outcome.result.error)
+
+
+def test_a_long_error_is_cut() -> None:
+    assert len(str(run("give", what="long").result.error)) <= 2000
+
+
+def test_a_workspace_that_is_away_is_no_outcome() -> None:
+    with pytest.raises(TransientError, match="the store is away"):
+        run("give", what="transient")
+
+
+@pytest.mark.parametrize(("what", "expected"), [("tuple", ["a", "\ufffd"]), ("keys", {"1": "a"})])
+def test_results_that_json_spells_otherwise(what: str, expected: object) -> None:
+    outcome = run("give", what=what)
+    assert outcome.result.error is None
+    assert outcome.result.result == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "modules", "told"),
+    [
+        (f"{HERE}:add", ("other",), f"module '{HERE}' is not in ROBOCO_TOOLS, which names other"),
+        ("os:system", (HERE,), "module 'os' is not in ROBOCO_TOOLS"),
+        (f"{HERE}:unmarked", (HERE,), "is not marked with @tool"),
+        (f"{HERE}:nothing", (HERE,), "cannot be had"),
+        (f"{HERE}:NO_FUNCTION", (HERE,), "is no function"),
+        ("no_such_module:x", ("no_such_module",), "cannot be had"),
+    ],
+)
+def test_only_marked_functions_of_allowed_modules_are_tools(function: str, modules: tuple[str, ...], told: str) -> None:
+    box = toolbox(None, *modules)
+    with pytest.raises(UsageError, match=told):
+        box.function(function)
+    call = ToolCall(id="tc_1", tool_name="x", args={})
+    outcome = box.run(call, ToolSpec(name="x", function=function), CONTEXT)
+    assert outcome.result.is_error
+    assert told in str(outcome.result.error)
+
+
+def test_a_router_of_the_users_own() -> None:
+    assert toolbox().router(f"{HERE}:my_router") is my_router
+    with pytest.raises(UsageError, match="not in ROBOCO_TOOLS"):
+        toolbox().router("os:system")
+    with pytest.raises(UsageError, match="is no function"):
+        toolbox().router(f"{HERE}:NO_FUNCTION")
+
+
+def test_a_result_of_the_largest_size_stays() -> None:
+    outcome = run("give", what="edge")
+    assert len(outcome.result.result) == LARGEST
+    assert outcome.artifacts == ()
+
+
+@pytest.mark.parametrize(("what", "mime_type"), [("text", "text/plain"), ("json", "application/json")])
+def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
+    files = MemoryFiles()
+    outcome = run("give", files, what=what)
+    [artifact] = outcome.artifacts
+    stored = read_artifact(files, TASK, artifact.uri)
+    assert artifact.mime_type == mime_type
+    assert artifact.size == len(stored) > LARGEST
+    kept = outcome.result.result
+    assert kept.encode()[: KEPT - 4] == stored[: KEPT - 4]
+    assert len(kept.encode()) < KEPT + 200
+    assert artifact.uri in kept
+    assert json.loads(stored)["rows"][-1] == LARGEST - 1 if what == "json" else stored.decode() == "ü" * LARGEST
+
+
+def test_the_same_large_result_again_is_the_same_artifact() -> None:
+    files = MemoryFiles()
+    assert run("give", files, what="json").artifacts == run("give", files, what="json").artifacts
+    assert len(files.held) == 1
+
+
+def test_memory_search_searches_the_whole_history() -> None:
+    [hit] = run("memory_search", query="harbour").result.result
+    assert (hit["seq"], hit["agent_name"], hit["snippet"]) == (1, "one", "the harbour")
+    assert len(run("memory_search", query="the").result.result) == 2
+    assert len(run("memory_search", query="the", limit=1).result.result) == 1
+
+
+def test_artifacts_are_written_listed_and_read() -> None:
+    files = MemoryFiles()
+    written = run("artifact_write", files, name="a.md", content="Grüße und mehr", mime_type="text/markdown")
+    assert written.result.result["uri"] == "file://artifacts/a.md"
+    assert [(one.name, one.mime_type) for one in written.artifacts] == [("a.md", "text/markdown")]
+    assert run("artifact_list", files).result.result == ["file://artifacts/a.md"]
+    read = run("artifact_read", files, uri="a.md", offset=2, limit=4).result.result
+    assert read == {"text": "üße ", "offset": 2, "total_characters": 14}
+    assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
+
+
+def test_a_file_that_is_no_text_is_told() -> None:
+    files = MemoryFiles()
+    files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
+    assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)

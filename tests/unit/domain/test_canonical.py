@@ -1,0 +1,67 @@
+"""JSON in one spelling, and texts that UTF-8 can carry."""
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.canonical import canonical, sha256, well_formed, well_formed_json
+from tests.unit.domain.steps import JSON
+
+PIECES = st.sampled_from(["a", "ü", "\U0001f600", "\ud83d", "\ude00", "\udfff", "\0", "\ufffd"])
+ANY_TEXT = st.lists(PIECES, max_size=8).map("".join)
+
+
+@given(JSON)
+def test_equal_values_have_equal_bytes(value: object) -> None:
+    spelled = canonical(value)
+    assert json.loads(spelled) == value
+    assert canonical(json.loads(json.dumps(value, indent=2))) == spelled
+
+
+def test_the_spelling() -> None:
+    assert canonical({"b": [1, 2.5, None], "a": "ü\n"}) == '{"a":"ü\\n","b":[1,2.5,null]}'
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_json_is_refused(number: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical({"a": number})
+
+
+def test_the_digest_is_of_utf_8() -> None:
+    assert sha256("ü") == hashlib.sha256(b"\xc3\xbc").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("\U0001f600", "\U0001f600"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("a\ud83db", "a\ufffdb"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        ("", ""),
+    ],
+)
+def test_halves_are_joined_and_lone_ones_replaced(text: str, expected: str) -> None:
+    assert well_formed(text) == expected
+
+
+@given(ANY_TEXT)
+def test_every_text_becomes_one_that_utf_8_can_carry(text: str) -> None:
+    formed = well_formed(text)
+    formed.encode()
+    assert well_formed(formed) == formed
+
+
+@given(
+    st.recursive(
+        ANY_TEXT | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner), max_leaves=5
+    )
+)
+def test_every_json_becomes_one_that_utf_8_can_carry(value: object) -> None:
+    canonical(well_formed_json(value)).encode()

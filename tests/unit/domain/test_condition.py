@@ -1,0 +1,84 @@
+"""Conditions on the last visit of an agent, as a table."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.condition import Condition
+from roboco.domain.step import TaskStep
+from tests.unit.domain.steps import Line, artifact, call, result, steps_of, text
+
+PLAIN = (("one", "It is APPROVED (42 words)."),)
+TOOLED: tuple[Line, ...] = (
+    ("one", [text("APPROVED?"), call("tc_1", "search"), call("tc_2", "write")]),
+    ("tool_executor", [result("tc_1", error="no net"), result("tc_2", "ok"), artifact("report.md")]),
+    ("one", "done", {"usage": {"tokens_out": 7}, "flag": False, "a": {"b": {"c": None}}}),
+)
+
+
+def holds(when: dict[str, Any], lines: tuple[Line, ...]) -> bool:
+    return Condition.model_validate(when).holds(tuple(steps_of(*lines)))
+
+
+@pytest.mark.parametrize(
+    ("when", "lines", "expected"),
+    [
+        ({"contains": "APPROVED"}, PLAIN, True),
+        ({"contains": "approved"}, PLAIN, False),
+        ({"contains": ""}, PLAIN, True),
+        ({"contains": "APPROVED"}, TOOLED, False),
+        ({"contains": "done"}, TOOLED, True),
+        ({"matches": r"\d+ words"}, PLAIN, True),
+        ({"matches": "^APPROVED"}, PLAIN, False),
+        ({"matches": "(?i)approved"}, PLAIN, True),
+        ({"matches": "APPROVED"}, TOOLED, False),
+        ({"tool_called": "search"}, TOOLED, True),
+        ({"tool_called": "other"}, TOOLED, False),
+        ({"tool_called": "search"}, PLAIN, False),
+        ({"tool_failed": "search"}, TOOLED, True),
+        ({"tool_failed": "write"}, TOOLED, False),
+        ({"tool_failed": "search"}, PLAIN, False),
+        ({"artifact": "*.md"}, TOOLED, True),
+        ({"artifact": "report.*"}, TOOLED, True),
+        ({"artifact": "*.MD"}, TOOLED, False),
+        ({"artifact": "*"}, PLAIN, False),
+        ({"metadata": {"usage.tokens_out": 7}}, TOOLED, True),
+        ({"metadata": {"usage.tokens_out": 8}}, TOOLED, False),
+        ({"metadata": {"flag": False}}, TOOLED, True),
+        ({"metadata": {"usage": {"tokens_out": 7}}}, TOOLED, True),
+        ({"metadata": {"usage.tokens_out.more": 7}}, TOOLED, False),
+        ({"metadata": {"flag": False, "usage.tokens_out": 8}}, TOOLED, False),
+        ({"metadata": {}}, PLAIN, True),
+        ({"not": {"contains": "APPROVED"}}, PLAIN, False),
+        ({"not": {"contains": "REJECTED"}}, PLAIN, True),
+        ({"not": {"not": {"contains": "APPROVED"}}}, PLAIN, True),
+        ({"any": [{"contains": "x"}, {"contains": "APPROVED"}]}, PLAIN, True),
+        ({"any": [{"contains": "x"}, {"contains": "y"}]}, PLAIN, False),
+        ({"all": [{"contains": "It"}, {"contains": "APPROVED"}]}, PLAIN, True),
+        ({"all": [{"contains": "x"}, {"contains": "APPROVED"}]}, PLAIN, False),
+        ({"contains": "APPROVED", "matches": "words"}, PLAIN, True),
+        ({"contains": "APPROVED", "matches": "Words"}, PLAIN, False),
+        ({"contains": "done", "tool_called": "write", "not": {"tool_failed": "write"}}, TOOLED, True),
+    ],
+)
+def test_a_condition_holds_or_not(when: dict[str, Any], lines: tuple[Line, ...], expected: bool) -> None:
+    assert holds(when, lines) is expected
+
+
+def test_no_text_makes_a_pattern_slow() -> None:
+    lines: tuple[Line, ...] = (("one", "a" * 100_000 + "b"),)
+    assert not holds({"matches": "(a+)+$"}, lines)
+    assert holds({"matches": "(a+)+b$"}, lines)
+
+
+@pytest.mark.parametrize("when", [{}, {"matches": "("}, {"matches": "a{2,1}"}, {"any": []}, {"all": []}, {"says": "x"}])
+def test_what_is_no_condition_is_refused(when: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="Condition"):
+        Condition.model_validate(when)
+
+
+def test_the_visit_may_begin_before_its_calls() -> None:
+    """Where a long visit is cut, the results may come first: a failure of an unknown call is nobody's."""
+    steps: tuple[TaskStep, ...] = tuple(steps_of(*TOOLED)[1:])
+    assert not Condition.model_validate({"tool_failed": "search"}).holds(steps)
+    assert Condition.model_validate({"contains": "done"}).holds(steps)

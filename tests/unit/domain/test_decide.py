@@ -1,0 +1,341 @@
+"""decide as tables: each branch, and that nothing else ends or starts anything."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decide import Situation, answered_here, decide
+from roboco.domain.inbox import Message, Stop
+from roboco.domain.outcome import Outcome, failure
+from roboco.domain.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
+from roboco.domain.router import Route
+from roboco.domain.status import TaskStatus
+from roboco.domain.team import Team
+from roboco.domain.team_check import read_team
+from tests.unit.domain.steps import START, Line, call, failed, history_of, result, routed, steps_of, text
+
+TEAM = read_team(
+    {
+        "name": "desk",
+        "agents": [
+            {"name": "a", "prompt": "hi", "tools": ["add", "memory_search"], "handoffs": ["b", "c"]},
+            {"name": "b", "prompt": "hi", "tools": ["add"]},
+            {"name": "c", "prompt": "hi"},
+        ],
+        "tools": [{"name": "add", "function": "x:add"}, {"name": "pay", "function": "x:pay"}],
+        "collaboration_model": {"type": "graph", "routing_graph": {"a": ["b"], "b": ["END"]}},
+    }
+)
+GO: Line = ("user", "go")
+STOP = Stop(item_id="s", created_at=START, reason="enough")
+MORE = Message(item_id="m", created_at=START, text="more")
+
+
+def decided(*lines: Line, team: Team = TEAM, **situation: Any) -> Action:
+    return decide(team, history_of(steps_of(*lines)), Situation(**situation))
+
+
+def handoff(call_id: str, to: Any, reason: str = "yours") -> dict[str, Any]:
+    return call(call_id, "handoff", {"destination_agent": to, "reason": reason})
+
+
+def ok(call_id: str, value: Any = 1, artifacts: tuple[Artifact, ...] = ()) -> Outcome:
+    return Outcome(result=ToolResult(tool_call_id=call_id, result=value), artifacts=artifacts)
+
+
+# --- who acts next ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "agent", "rule"),
+    [
+        ([GO], "a", "initial"),
+        ([GO, ("a", "x")], "b", "a[0] -> b"),
+        ([GO, ("a", [call("1")]), ("tool_executor", [result("1")])], "a", "results"),
+        ([GO, ("a", [call("1")]), ("tool_executor", [result("1", error="no")])], "a", "results"),
+        ([GO, ("c", "x"), ("user", "more")], "c", "answers"),
+        ([GO, ("c", "x"), ("user", "more", {"agent": "b"})], "b", "named"),
+    ],
+)
+def test_an_agent_acts(lines: list[Line], agent: str, rule: str) -> None:
+    action = decided(*lines)
+    assert isinstance(action, StartTurn)
+    assert (action.agent, action.route.to, action.route.rule, action.handed_off_by) == (agent, agent, rule, None)
+
+
+def test_end_completes_the_task() -> None:
+    assert decided(GO, ("b", "x")) == End(TaskStatus.COMPLETED, "after b always")
+
+
+def test_user_waits() -> None:
+    action = decided(GO, ("c", "x"))
+    assert isinstance(action, Wait)
+    assert (action.status, action.route.to, action.route.rule) == (TaskStatus.USER_TURN, "USER", "c: no edge")
+
+
+def test_a_router_that_names_nobody_is_an_error() -> None:
+    def stray(team: Team, history: Any) -> Route:
+        return Route("x", "mine", "r", "why")
+
+    action = decide(TEAM, history_of(steps_of(GO)), Situation(), stray)
+    assert isinstance(action, AppendStep)
+    [part] = action.parts
+    assert isinstance(part, ErrorPart)
+    assert part.code == "router"
+    assert "chose 'x', possible are a, b, c, END and USER" in part.message
+
+
+# --- what has ended --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (("orchestrator", [failed("stopped", "enough")]), TaskStatus.CANCELLED),
+        (("orchestrator", [failed("limit", "enough")]), TaskStatus.FAILED),
+        (("orchestrator", [failed("attempts", "enough")]), TaskStatus.FAILED),
+        (("orchestrator", [failed("router", "enough")]), TaskStatus.FAILED),
+        (("a", [failed("http_401", "enough")]), TaskStatus.FAILED),
+        (("a", [text("half"), failed("connection", "enough")]), TaskStatus.FAILED),
+    ],
+)
+@pytest.mark.parametrize("inbox", [(), (STOP,), (MORE,)])
+def test_an_error_ends_the_task_whatever_comes(last: Line, status: TaskStatus, inbox: tuple[Any, ...]) -> None:
+    assert decided(GO, last, inbox=inbox) == End(status, "enough")
+
+
+def test_an_error_of_a_tool_ends_nothing() -> None:
+    steps: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1", error="no"), failed("tool")])]
+    assert isinstance(decided(*steps), StartTurn)
+
+
+# --- stop ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lines", [[GO], [GO, ("a", "x")], [GO, ("c", "x")], [GO, ("b", "x")]])
+@pytest.mark.parametrize("inbox", [(STOP,), (MORE, STOP), (STOP, Stop(item_id="t", created_at=START))])
+def test_a_stop_becomes_the_last_step(lines: list[Line], inbox: tuple[Any, ...]) -> None:
+    action = decided(*lines, inbox=inbox, exhausted="lost")
+    assert isinstance(action, AppendStep)
+    assert (action.agent_name, action.item_id, action.metadata) == ("orchestrator", "s", {"item_id": "s"})
+    assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
+
+
+def test_a_stop_closes_open_calls_first() -> None:
+    action = decided(GO, ("a", [call("1"), call("2"), call("3", "nothing")]), inbox=(STOP,), outcomes={"2": ok("2", 7)})
+    assert isinstance(action, AppendStep)
+    assert (action.agent_name, action.item_id) == ("tool_executor", None)
+    results = [part.tool_result for part in action.parts if part.type == "tool_result"]
+    assert [one.tool_call_id for one in results] == ["1", "2", "3"]
+    assert [one.result for one in results] == [None, 7, None]
+    assert results[0].error == "not finished: enough"
+    assert [outcome.result.tool_call_id for outcome in action.told_now] == ["1", "3"]
+
+
+# --- tool calls ------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_handed_out() -> None:
+    action = decided(GO, ("a", [text("x"), call("1"), call("2")]))
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["1", "2"]
+
+
+def test_only_what_has_no_outcome_is_handed_out() -> None:
+    parts = [call("1"), call("2"), call("3", "nothing"), handoff("4", "b")]
+    action = decided(GO, ("a", parts), outcomes={"1": ok("1")})
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["2"]
+
+
+def test_results_become_a_step_in_the_order_of_the_calls() -> None:
+    made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
+    outcomes = {"2": ok("2", "two"), "1": ok("1", "one", (made,))}
+    action = decided(GO, ("a", [call("1"), call("2")]), outcomes=outcomes)
+    assert isinstance(action, AppendStep)
+    assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
+    assert action.told_now == ()
+
+
+@pytest.mark.parametrize(
+    ("agent", "part", "metadata", "told"),
+    [
+        ("a", call("1", "pay"), {}, "tool 'pay' is not on your list; you may call: add, memory_search, handoff"),
+        ("a", call("1", "nothing"), {}, "tool 'nothing' is not on your list"),
+        ("b", call("1", "memory_search"), {}, "you may call: add"),
+        ("c", call("1", "add"), {}, "you may call: no tools"),
+        ("b", handoff("1", "a"), {}, "tool 'handoff' is not on your list; you may call: add"),
+        ("a", handoff("1", "a"), {}, "you cannot hand off to 'a'; possible destinations: b, c"),
+        ("a", handoff("1", "x"), {}, "you cannot hand off to 'x'; possible destinations: b, c"),
+        ("a", handoff("1", None), {}, "you cannot hand off to 'None'"),
+        ("a", handoff("1", ["b"]), {}, "you cannot hand off to"),
+        ("a", call("1", "handoff"), {}, "you cannot hand off to 'None'"),
+        ("a", call("1"), {"invalid_calls": {"1": "the arguments are not JSON"}}, "are not JSON; call 'add' again"),
+        ("a", handoff("1", "b"), {"invalid_calls": {"1": "the arguments are no"}}, "no; call 'handoff' again"),
+        ("a", call("1", "x" * 500), {}, f"tool {'x' * 80!r} is not"),
+    ],
+)
+def test_a_call_that_is_refused_is_an_error_result(agent: str, part: Any, metadata: Any, told: str) -> None:
+    action = decided(GO, (agent, [part], metadata))
+    assert isinstance(action, AppendStep)
+    assert action.agent_name == "tool_executor"
+    [outcome] = action.told_now
+    assert outcome.result.is_error
+    assert told in str(outcome.result.error)
+
+
+def test_a_refused_hand_off_changes_nobodys_turn() -> None:
+    refused = ("tool_executor", [result("1", error="you cannot")])
+    action = decided(GO, ("a", [handoff("1", "x")]), refused)
+    assert isinstance(action, StartTurn)
+    assert (action.agent, action.handed_off_by) == ("a", None)
+
+
+def test_a_hand_off_is_answered_here_and_overrules_the_router() -> None:
+    parts = [handoff("1", "c", "look at this")]
+    action = decided(GO, ("a", parts))
+    assert isinstance(action, AppendStep)
+    assert action.told_now[0].result.result == "the work is handed off to c"
+    after = decided(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    assert isinstance(after, StartTurn)
+    assert (after.agent, after.handed_off_by) == ("c", "a")
+    assert after.route == Route("c", "graph", "handoff", "look at this", ("b", "c"))
+
+
+def test_the_second_hand_off_of_a_step_is_refused() -> None:
+    step = steps_of(GO, ("a", [handoff("0", "x"), handoff("1", "b"), handoff("2", "c"), handoff("3", "b")]))[1]
+    answers = answered_here(TEAM, step)
+    assert [answers[str(n)].result.is_error for n in range(4)] == [True, False, True, True]
+    assert "already handed off" in str(answers["2"].result.error)
+
+
+def test_a_hand_off_beside_other_calls_waits_for_their_results() -> None:
+    parts = [call("1"), handoff("2", "c"), call("3", "nothing")]
+    action = decided(GO, ("a", parts))
+    assert action == CallTools((ToolCall(id="1", tool_name="add", args={}),))
+    action = decided(GO, ("a", parts), outcomes={"1": ok("1")})
+    assert isinstance(action, AppendStep)
+    assert [outcome.result.tool_call_id for outcome in action.told_now] == ["2", "3"]
+    after = decided(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    assert isinstance(after, StartTurn)
+    assert after.agent == "c"
+
+
+def test_a_reason_that_is_missing_or_long_does_no_harm() -> None:
+    for given, expected in (({}, "a handed off"), ({"reason": 5}, "5"), ({"reason": "x" * 900}, "x" * 500)):
+        parts = [call("1", "handoff", {"destination_agent": "b"} | given)]
+        action = decided(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
+        assert isinstance(action, StartTurn)
+        assert action.route.reason == expected
+
+
+# --- messages --------------------------------------------------------------------------------------------------
+
+
+def test_a_message_becomes_a_step() -> None:
+    action = decided(GO, ("c", "x"), inbox=(MORE,))
+    assert isinstance(action, AppendStep)
+    assert (action.agent_name, action.parts, action.item_id) == ("user", (TextPart(text="more"),), "m")
+    assert action.metadata["item_id"] == "m"
+    assert "agent" not in action.metadata
+
+
+def test_the_oldest_message_goes_first() -> None:
+    other = Message(item_id="n", created_at=START, text="other")
+    action = decided(GO, inbox=(other, MORE))
+    assert isinstance(action, AppendStep)
+    assert action.item_id == "n"
+
+
+def test_a_message_says_who_answers_it() -> None:
+    action = decided(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
+    assert isinstance(action, AppendStep)
+    assert action.metadata["agent"] == "b"
+
+
+def test_a_message_that_ends_a_wait_keeps_why_the_task_waited() -> None:
+    action = decided(GO, ("c", "x"), inbox=(MORE,))
+    assert isinstance(action, AppendStep)
+    assert action.metadata["routing"]["rule"] == "c: no edge"
+    assert action.metadata["routing"]["to"] == "USER"
+
+
+def test_a_message_waits_for_open_calls() -> None:
+    assert isinstance(decided(GO, ("a", [call("1")]), inbox=(MORE,)), CallTools)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"type": "sequential"}, {"type": "manual"}, {"type": "graph", "routing_graph": {"a": ["b"]}}],
+    ids=["sequential", "manual", "graph"],
+)
+def test_a_message_between_results_and_turn_takes_the_turn_from_nobody(model: dict[str, Any]) -> None:
+    team = TEAM.model_copy(update={"collaboration_model": read_team(_data(model)).collaboration_model})
+    results: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1")])]
+    assert next_agent(team, results) == "a"
+    handed: list[Line] = [GO, ("a", [handoff("1", "c")]), ("tool_executor", [result("1", "ok")])]
+    assert next_agent(team, handed) == "c"
+
+
+def next_agent(team: Team, lines: list[Line]) -> str:
+    """Who acts after the message was taken over, at once or later."""
+    action = decided(*lines, team=team, inbox=(MORE,))
+    if isinstance(action, AppendStep):
+        taken: Line = (action.agent_name, [part.model_dump() for part in action.parts], action.metadata)
+        action = decided(*lines, taken, team=team)
+    assert isinstance(action, StartTurn)
+    return action.agent
+
+
+def _data(model: dict[str, Any]) -> dict[str, Any]:
+    agents = [{"name": name, "prompt": "hi"} for name in "abc"]
+    return {"name": "desk", "agents": agents, "collaboration_model": model}
+
+
+# --- limits and attempts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds", "told"),
+    [
+        ({"max_steps": 2}, 0.0, "the task has 2 steps, max_steps is 2"),
+        ({"max_steps": 3}, 0.0, None),
+        ({"max_tokens": 30}, 0.0, "the task has used 30 tokens, max_tokens is 30"),
+        ({"max_tokens": 31}, 0.0, None),
+        ({"max_seconds": 1.5}, 1.5, "the task has run for 2 s, max_seconds is 1.5"),
+        ({"max_seconds": 10}, 9.9, None),
+    ],
+)
+def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], seconds: float, told: str | None) -> None:
+    team = read_team(_data({"type": "sequential"}) | {"limits": limits})
+    spent: Line = ("a", "x", {"usage": {"tokens_in": 10, "tokens_out": 20}})
+    action = decided(GO, spent, team=team, seconds=seconds)
+    if told is None:
+        assert isinstance(action, StartTurn)
+    else:
+        assert isinstance(action, AppendStep)
+        assert action.parts[0].model_dump() == {"type": "error", "code": "limit", "message": told}
+
+
+def test_limits_stop_no_end_and_no_wait() -> None:
+    team = TEAM.model_copy(update={"limits": TEAM.limits.model_copy(update={"max_steps": 1})})
+    assert isinstance(decided(GO, ("b", "x"), team=team), End)
+    assert isinstance(decided(GO, ("c", "x"), team=team), Wait)
+
+
+def test_exhausted_attempts_end_the_task() -> None:
+    action = decided(GO, exhausted="lost 5 times", inbox=(MORE,))
+    assert isinstance(action, AppendStep)
+    assert action.agent_name == "orchestrator"
+    assert action.parts[0].model_dump() == {"type": "error", "code": "attempts", "message": "lost 5 times"}
+
+
+def test_failure_is_an_outcome_that_tells_why() -> None:
+    outcome = failure("1", "no net", 12)
+    assert (outcome.result.is_error, outcome.result.error, outcome.result.runtime_ms) == (True, "no net", 12)
+
+
+def test_the_same_past_has_the_same_future() -> None:
+    lines: list[Line] = [GO, ("a", "x", routed("a")), ("b", [call("1")])]
+    assert decided(*lines) == decided(*lines)

@@ -1,0 +1,110 @@
+"""Messages of both channels: each kind goes over the wire and comes back, unknown ones too."""
+
+import json
+from datetime import datetime
+from typing import Any, get_args
+
+import pytest
+
+from roboco.domain.event import (
+    AgentHandedOff,
+    AgentSelected,
+    AnyEvent,
+    ErrorOccurred,
+    StatusChanged,
+    StepEnded,
+    StreamChunk,
+    StreamReset,
+    TaskEnded,
+    TaskStarted,
+    ToolCalled,
+    ToolReturned,
+    TurnRestarted,
+    UnknownEvent,
+    UserInterrupted,
+    UserSpoke,
+    body,
+    read_message,
+)
+from roboco.domain.part import ToolCall, ToolResult
+from roboco.domain.status import TaskStatus
+from tests.unit.domain.steps import START, steps_of
+
+AT: dict[str, Any] = {"task_id": "t1", "timestamp": START}
+STEP = steps_of(("user", "Grüße \u2028"))[0]
+CALL = ToolCall(id="tc_1", tool_name="add", args={"a": [1]})
+EVENTS: list[AnyEvent] = [
+    TaskStarted(team="desk", **AT),
+    AgentSelected(agent_name="one", step_id="s", reason="why", routing={"rule": "next"}, **AT),
+    AgentHandedOff(from_agent="one", to_agent="two", reason="why", **AT),
+    ToolCalled(step_id="s", agent_name="one", tool_call=CALL, **AT),
+    ToolReturned(tool_name="add", tool_result=ToolResult(tool_call_id="tc_1", result={"a": None}), **AT),
+    UserSpoke(step_id="s", text="hello", **AT),
+    UserInterrupted(reason="why", **AT),
+    TurnRestarted(step_id="s", attempt=2, reason="why", **AT),
+    StatusChanged(status=TaskStatus.USER_TURN, reason="why", **AT),
+    StepEnded(step=STEP, **AT),
+    TaskEnded(status=TaskStatus.FAILED, reason="why", usage={"steps": 1}, **AT),
+    StreamReset(steps=3, **AT),
+    ErrorOccurred(code="refused", message="why", **AT),
+]
+TYPES = {
+    "event_task_start",
+    "event_agent_select",
+    "event_agent_handoff",
+    "event_tool_call",
+    "event_tool_result",
+    "event_user_message",
+    "event_user_interrupt",
+    "event_turn_restart",
+    "event_status",
+    "event_step_end",
+    "event_task_end",
+    "event_stream_reset",
+    "event_error",
+}
+
+
+def sent(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]:
+    """The message as it comes, with the numbers that the server adds."""
+    record: dict[str, Any] = json.loads(json.dumps(numbers)[:-1] + "," + body(message))
+    return record
+
+
+def test_no_kind_was_forgotten_or_renamed() -> None:
+    assert {event.type for event in EVENTS} == TYPES
+    assert {type(event) for event in EVENTS} == set(get_args(AnyEvent)) - {UnknownEvent}
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
+def test_every_event_comes_back_with_its_numbers(event: AnyEvent) -> None:
+    read = read_message(sent(event, seq=7, generation="g", chunks=3))
+    assert type(read) is type(event)
+    assert read == event.model_copy(update={"seq": 7, "generation": "g", "chunks": 3})
+    assert isinstance(read.timestamp, datetime)
+
+
+def test_a_chunk_comes_back_with_its_numbers() -> None:
+    chunk = StreamChunk(task_id="t1", step_id="s", agent_name="one", attempt=2, text="Grüße")
+    read = read_message(sent(chunk, seq=7, generation="g", events=3))
+    assert read == chunk.model_copy(update={"seq": 7, "generation": "g", "events": 3})
+
+
+def test_the_body_holds_no_numbers_and_is_one_line() -> None:
+    for event in EVENTS:
+        record = json.loads("{" + body(event))
+        assert not {"seq", "generation", "chunks", "events"} & set(record)
+        assert "\n" not in body(event)
+
+
+def test_an_unknown_kind_is_kept_as_it_came() -> None:
+    record = {"type": "event_of_tomorrow", "seq": 1, "task_id": "t1", "timestamp": "2026-01-02T03:04:05Z", "more": [1]}
+    read = read_message(record)
+    assert isinstance(read, UnknownEvent)
+    assert read.type == "event_of_tomorrow"
+    assert read.model_dump(mode="json")["more"] == [1]
+
+
+def test_unknown_fields_of_a_known_kind_are_kept() -> None:
+    read = read_message(sent(EVENTS[0], seq=1) | {"more": [1]})
+    assert read.model_dump(mode="json")["more"] == [1]

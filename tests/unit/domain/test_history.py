@@ -1,0 +1,35 @@
+"""History: what a router sees, and which steps are the last agent's visit."""
+
+import pytest
+
+from roboco.domain.history import RESULTS_ARE_IN
+from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
+
+CALLS: Line = ("one", [call("tc_1")], routed("one"))
+ANSWER: Line = ("tool_executor", [result("tc_1")])
+GOES_ON: Line = ("one", "done", routed("one", RESULTS_ARE_IN))
+
+
+@pytest.mark.parametrize(
+    ("lines", "visit"),
+    [
+        ([("user", "go")], []),
+        ([("user", "go"), ("one", "hi", routed("one"))], [1]),
+        ([("user", "go"), CALLS, ANSWER], [1, 2]),
+        ([("user", "go"), CALLS, ANSWER, GOES_ON], [1, 2, 3]),
+        ([("user", "go"), ("two", "x"), CALLS, ANSWER, GOES_ON], [2, 3, 4]),
+        ([("user", "go"), ("one", "x", routed("one")), ("one", "y", routed("one"))], [2]),
+        ([("user", "go"), ("one", "x", routed("one")), CALLS, ANSWER, GOES_ON], [2, 3, 4]),
+        ([("user", "go"), CALLS, ANSWER, GOES_ON, ("user", "more")], []),
+        ([("user", "go"), CALLS, ANSWER, ("user", "more"), ("one", "x", routed("one", "answers"))], [4]),
+    ],
+)
+def test_the_visit_begins_where_the_agent_took_over(lines: list[Line], visit: list[int]) -> None:
+    assert [step.seq for step in history_of(steps_of(*lines)).visit] == visit
+
+
+def test_a_visit_that_is_longer_than_the_tail_is_cut() -> None:
+    lines = [("user", "go"), CALLS, *[ANSWER, ("one", [call("tc_1")], routed("one", RESULTS_ARE_IN))] * 5]
+    history = history_of(steps_of(*lines), tail=4)
+    assert [step.seq for step in history.visit] == [8, 9, 10, 11]
+    assert history.last.seq == 11

@@ -1,0 +1,93 @@
+"""Ids: what may name a folder, a key and a channel, and what is derived from a place."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.ids import call_id_at, check_item_id, check_task_id, step_id_at
+from roboco.domain.paths import (
+    artifact_path,
+    events_path,
+    history_path,
+    intent_path,
+    item_path,
+    open_path,
+    outcome_path,
+    segments_path,
+    summary_path,
+    team_path,
+)
+from roboco.errors import UsageError
+
+PIECES = st.sampled_from(["a", "Z", "0", "_", "-", ".", "..", "/", "\\", "{", "}", ":", "\n", "\0", " ", "ü", "_open"])
+
+
+@pytest.mark.parametrize("task_id", ["a", "task_1", "Task-1.2", "0", "x" * 128])
+def test_task_ids(task_id: str) -> None:
+    assert check_task_id(task_id) == task_id
+
+
+@pytest.mark.parametrize(
+    "task_id", ["", "_open", "-a", ".a", "a..b", "a/b", "a b", "a\n", "ü", "x" * 129, "{a}", "a:b", "a*", None, 5, b"a"]
+)
+def test_what_is_no_task_id(task_id: object) -> None:
+    with pytest.raises(UsageError, match="is not allowed: use 1 to 128"):
+        check_task_id(task_id)
+
+
+@pytest.mark.parametrize("item_id", ["", "_a", "a.b", "a/b", "a\n", "x" * 65, None, 5])
+def test_what_is_no_item_id(item_id: object) -> None:
+    with pytest.raises(UsageError, match="is not allowed: use 1 to 64"):
+        check_item_id(item_id)
+    assert check_item_id("a-B_9") == "a-B_9"
+
+
+def test_a_long_wrong_id_is_told_in_short() -> None:
+    with pytest.raises(UsageError) as raised:
+        check_task_id("/" * 10_000)
+    assert len(str(raised.value)) < 300
+
+
+def test_derived_ids_are_stable_and_differ_by_place() -> None:
+    ids = [step_id_at(task, seq) for task in ("a", "b") for seq in (0, 1, 10)]
+    ids += [call_id_at(task, seq, index) for task in ("a", "b") for seq in (0, 1, 10) for index in (0, 1)]
+    assert len(set(ids)) == len(ids)
+    assert re.fullmatch(r"step_[0-9a-f]{32}", step_id_at("a", 0))
+    assert re.fullmatch(r"tc_[0-9a-f]{32}", call_id_at("a", 0, 0))
+    assert step_id_at("a", 0) == step_id_at("a", 0)
+    assert check_item_id(call_id_at("a", 0, 0))
+
+
+@given(st.lists(PIECES, max_size=5).map("".join))
+def test_no_path_leaves_the_tasks_folder(name: str) -> None:
+    for of_task in (team_path, summary_path, history_path, segments_path, events_path):
+        try:
+            path = of_task(name)
+        except UsageError:
+            continue
+        assert path.startswith(f"{name}/")
+        assert ".." not in path.split("/")
+        assert not path.startswith(("/", "_open"))
+        assert open_path(name) == f"_open/{name}"
+    for below in (artifact_path, item_path, intent_path, outcome_path):
+        try:
+            path = below("task", name)
+        except (UsageError, ValueError):
+            continue
+        assert path.startswith("task/")
+        assert path.count("/") == 2
+        assert not {"", ".", ".."} & set(path.split("/"))
+
+
+def test_where_things_stand() -> None:
+    assert team_path("t") == "t/team.json"
+    assert summary_path("t") == "t/task.json"
+    assert history_path("t") == "t/history.jsonl"
+    assert segments_path("t") == "t/history/"
+    assert events_path("t") == "t/events.jsonl"
+    assert artifact_path("t", "a.md") == "t/artifacts/a.md"
+    assert item_path("t", "i") == "t/inbox/i.json"
+    assert intent_path("t", "tc_1") == "t/effects/tc_1.json"
+    assert outcome_path("t", "tc_1") == "t/effects/tc_1.outcome.json"

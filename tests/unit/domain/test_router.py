@@ -1,0 +1,156 @@
+"""Routers as tables: who acts next after which history."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.router import Route, route
+from roboco.domain.team import Team
+from roboco.domain.team_check import read_team
+from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
+
+GO: Line = ("user", "go")
+
+
+def team(model: dict[str, Any], agents: str = "a b c") -> Team:
+    members = [{"name": name, "prompt": "hi"} for name in agents.split()]
+    return read_team({"name": "desk", "agents": members, "collaboration_model": model})
+
+
+def next_of(model: dict[str, Any], *lines: Line, agents: str = "a b c") -> Route:
+    return route(team(model, agents), history_of(steps_of(*lines)))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "agents", "spoken", "to", "rule"),
+    [
+        (1, "a b c", "", "a", "next"),
+        (1, "a b c", "a", "b", "next"),
+        (1, "a b c", "a b", "c", "next"),
+        (1, "a b c", "a b c", "END", "rounds done"),
+        (2, "a b", "a b", "a", "next round"),
+        (2, "a b", "a b a", "b", "next"),
+        (2, "a b", "a b a b", "END", "rounds done"),
+        (3, "a", "a a", "a", "next round"),
+        (3, "a", "a a a", "END", "rounds done"),
+        (1, "a b c", "c", "END", "rounds done"),
+        (1, "a b c", "b", "c", "next"),
+    ],
+)
+def test_sequential(rounds: int, agents: str, spoken: str, to: str, rule: str) -> None:
+    lines: list[Line] = [(name, "text") for name in spoken.split()]
+    chosen = next_of({"type": "sequential", "rounds": rounds}, GO, *lines, agents=agents)
+    assert (chosen.to, chosen.router, chosen.rule) == (to, "sequential", rule)
+    assert chosen.candidates == tuple(agents.split())
+
+
+def test_sequential_counts_no_turn_that_only_called_tools() -> None:
+    calls: list[Line] = [("a", [call("tc_1")]), ("tool_executor", [result("tc_1")])]
+    model = {"type": "sequential", "rounds": 2}
+    assert next_of(model, GO, *calls, ("a", "done"), agents="a").rule == "next round"
+    assert next_of(model, GO, *calls, ("a", "done"), *calls, ("a", "done"), agents="a").to == "END"
+
+
+def test_sequential_goes_on_after_a_message_in_between() -> None:
+    assert next_of({"type": "sequential"}, GO, ("a", "text"), ("user", "hurry")).to == "b"
+
+
+@pytest.mark.parametrize(
+    ("model", "lines", "to", "rule"),
+    [
+        ({"type": "manual"}, [GO], "a", "initial"),
+        ({"type": "manual", "initial_agent": "b"}, [GO], "b", "initial"),
+        ({"type": "manual"}, [GO, ("a", "x")], "USER", "user"),
+        ({"type": "manual"}, [GO, ("a", "x"), ("user", "more")], "a", "answers"),
+        ({"type": "manual"}, [GO, ("a", "x"), ("user", "more", {"agent": "c"})], "c", "named"),
+        ({"type": "manual"}, [("user", "go", {"agent": "b"})], "b", "named"),
+        ({"type": "manual"}, [GO, ("a", "x"), ("user", "more", {"agent": "c"}), ("c", "y")], "USER", "user"),
+    ],
+)
+def test_manual(model: dict[str, Any], lines: list[Line], to: str, rule: str) -> None:
+    chosen = next_of(model, *lines)
+    assert (chosen.to, chosen.rule) == (to, rule)
+
+
+GRAPH: dict[str, Any] = {
+    "type": "graph",
+    "initial_agent": "b",
+    "routing_graph": {
+        "a": ["b"],
+        "b": [
+            {"to": "END", "when": {"contains": "APPROVED"}},
+            {"to": "a", "max_times": 2, "when": {"contains": "again"}},
+            {"to": "a", "when": {"tool_called": "memory_search"}},
+        ],
+        "c": [],
+    },
+}
+TOOLED: list[Line] = [
+    ("b", [call("t", "memory_search")]),
+    ("tool_executor", [result("t")]),
+    ("b", "again", routed("b", "results")),
+]
+BACK: Line = ("a", "x", routed("a", "b[1] -> a"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "to", "rule"),
+    [
+        ([GO], "b", "initial"),
+        ([GO, ("a", "x")], "b", "a[0] -> b"),
+        ([GO, ("b", "APPROVED")], "END", "b[0] -> END"),
+        ([GO, ("b", "APPROVED again")], "END", "b[0] -> END"),
+        ([GO, ("b", "again")], "a", "b[1] -> a"),
+        ([GO, ("b", "hm")], "USER", "b: no edge"),
+        ([GO, BACK, ("b", "again")], "a", "b[1] -> a"),
+        ([GO, BACK, BACK, ("b", "again")], "USER", "b: no edge"),
+        (
+            [GO, BACK, BACK, *TOOLED],
+            "a",
+            "b[2] -> a",
+        ),
+        ([GO, ("c", "x")], "USER", "c: no edge"),
+        ([GO, ("b", "hm"), ("user", "more")], "b", "answers"),
+        ([GO, ("b", "hm"), ("user", "more", {"agent": "c"})], "c", "named"),
+        ([("user", "go", {"agent": "a"})], "a", "named"),
+        ([("user", "go", {"agent": "a"}), ("a", "x")], "b", "a[0] -> b"),
+    ],
+)
+def test_graph(lines: list[Line], to: str, rule: str) -> None:
+    chosen = next_of(GRAPH, *lines)
+    assert (chosen.to, chosen.rule) == (to, rule)
+
+
+def test_an_agent_that_is_no_node_hands_to_the_user() -> None:
+    chosen = next_of({"type": "graph", "routing_graph": {"a": ["b"]}}, GO, ("b", "x"))
+    assert (chosen.to, chosen.rule, chosen.candidates) == ("USER", "b: no edge", ())
+
+
+def test_a_route_says_why_and_among_which_candidates() -> None:
+    chosen = next_of(GRAPH, GO, ("b", "again"))
+    assert chosen.record() == {
+        "to": "a",
+        "router": "graph",
+        "rule": "b[1] -> a",
+        "reason": 'b: contains "again"',
+        "candidates": ["b[0] -> END", "b[1] -> a", "b[2] -> a"],
+    }
+    assert next_of(GRAPH, GO, ("a", "x")).reason == "after a always"
+
+
+@pytest.mark.parametrize("model", [{"type": "sequential"}, {"type": "manual"}, GRAPH])
+def test_who_is_named_by_the_user_acts_whatever_the_router(model: dict[str, Any]) -> None:
+    chosen = next_of(model, GO, ("a", "x"), ("user", "more", {"agent": "c"}))
+    assert (chosen.to, chosen.rule, chosen.candidates) == ("c", "named", ("a", "b", "c"))
+
+
+def test_a_router_of_the_users_own_is_not_called_here() -> None:
+    with pytest.raises(TypeError, match="must be imported"):
+        next_of({"type": "custom", "router": "shop.routers:mine"}, GO)
+
+
+def test_a_long_history_is_not_needed() -> None:
+    lines: list[Line] = [GO, *[("a", "x"), ("b", "again", routed("b", "a[0] -> b")), BACK] * 30]
+    steps = steps_of(*lines, ("b", "again"))
+    short, long = history_of(steps, tail=1), history_of(steps, tail=1000)
+    assert route(team(GRAPH), short) == route(team(GRAPH), long)

@@ -1,0 +1,71 @@
+"""TaskState: the same steps give the same state, however they are put together."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.state import KEPT_ITEMS, TaskState, fold
+from roboco.domain.step import TaskStep
+from tests.unit.domain.steps import START, call, failed, histories, result, routed, steps_of
+
+
+@given(histories(closed=False), st.integers(0, 30))
+def test_a_state_kept_up_step_by_step_is_the_fold(steps: list[TaskStep], cut: int) -> None:
+    state = fold(steps[:cut])
+    for step in steps[cut:]:
+        state = TaskState.model_validate_json(state.model_dump_json()).after(step)
+    assert state == fold(steps)
+    assert state.steps == len(steps)
+    assert state.last_digest == steps[-1].digest
+    assert state.started_at == START
+
+
+def test_what_a_state_counts() -> None:
+    steps = steps_of(
+        ("user", "go", {"item_id": "i1", "agent": "a"}),
+        ("a", [call("1")], routed("a", "named") | {"usage": {"tokens_in": 3, "tokens_out": 4}}),
+        ("tool_executor", [result("1")]),
+        ("a", "x", routed("a", "results") | {"usage": {"tokens_in": 5}}),
+        ("user", "more", {"item_id": "i2"} | routed("USER", "a: no edge")),
+        ("b", "y", routed("b", "a[0] -> b")),
+        ("b", "y", routed("b", "a[0] -> b")),
+    )
+    state = fold(steps)
+    assert state.model_dump() == {
+        "steps": 7,
+        "last_digest": steps[-1].digest,
+        "last_agent": "b",
+        "turns": {"a": 1, "b": 2},
+        "rules": {"named": 1, "results": 1, "a: no edge": 1, "a[0] -> b": 2},
+        "tokens_in": 8,
+        "tokens_out": 4,
+        "items": ("i1", "i2"),
+        "started_at": START,
+    }
+    assert state.tokens == 12
+
+
+def test_others_than_agents_are_not_the_last_agent() -> None:
+    steps = steps_of(("user", "go"), ("a", "x"), ("user", "more"), ("orchestrator", [failed("limit")]))
+    assert fold(steps).last_agent == "a"
+    assert fold(steps[:1]).last_agent is None
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"usage": None}, {"usage": {"tokens_in": "many"}}, {"routing": None}, {"item_id": 5}]
+)
+def test_strange_metadata_does_no_harm(metadata: dict[str, Any]) -> None:
+    state = fold(steps_of(("user", "go"), ("a", "x", metadata)))
+    assert (state.tokens, state.rules, state.items) == (0, {}, ())
+
+
+def test_the_newest_items_are_remembered() -> None:
+    steps = steps_of(*[("user", "go", {"item_id": f"i{n}"}) for n in range(KEPT_ITEMS + 10)])
+    assert fold(steps).items == tuple(f"i{n}" for n in range(10, KEPT_ITEMS + 10))
+
+
+def test_a_state_of_a_newer_release_is_read() -> None:
+    state = TaskState.model_validate_json('{"steps": 2, "of_tomorrow": [1]}')
+    assert state.steps == 2

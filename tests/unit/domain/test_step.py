@@ -1,0 +1,175 @@
+"""Steps: their digest, their chain, and what is kept of what another release wrote."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from roboco.domain.step import TaskStep, digest_of, read_step, verify_chain
+from roboco.errors import CorruptHistory
+from tests.unit.domain.steps import START, artifact, call, failed, histories, result, steps_of, text
+
+CHAIN = steps_of(
+    ("user", 'Grüße, 世界 😀 \u2028 "quoted" \\ \x00'),
+    ("one", [text(""), call("tc_1", args={"ü": [1.5, None, True, 1e22]})], {"usage": {"tokens_in": 3}}),
+    ("tool_executor", [result("tc_1", {"b": 1, "a": [{}]}), artifact("a.txt")]),
+    ("orchestrator", [failed("limit")]),
+)
+LINES = [step.line() for step in CHAIN]
+
+
+def verify_as_the_readme_says(lines: list[str]) -> None:
+    previous = ""
+    for line in lines:
+        step = json.loads(line)
+        digest = step.pop("digest")
+        body = json.dumps(step, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert step["prev_digest"] == previous
+        assert hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest() == digest
+        previous = digest
+
+
+def test_anyone_can_verify_a_history_with_ten_lines() -> None:
+    verify_as_the_readme_says(LINES)
+    assert verify_chain(LINES) == len(LINES)
+    assert verify_chain([line.encode() for line in LINES]) == len(LINES)
+    assert verify_chain([]) == 0
+
+
+@given(histories())
+def test_every_history_can_be_verified_and_read_back(steps: list[TaskStep]) -> None:
+    lines = [step.line() for step in steps]
+    assert all("\n" not in line for line in lines)
+    verify_as_the_readme_says(lines)
+    assert verify_chain(lines) == len(steps)
+    assert [read_step(line) for line in lines] == steps
+    assert [read_step(line).line() for line in lines] == lines
+
+
+@pytest.mark.parametrize("seq", range(len(LINES)))
+@pytest.mark.parametrize("new", [("e", "f"), ("1", "2"), ("a", "b")])
+def test_a_changed_byte_is_found_and_the_step_named(seq: int, new: tuple[str, str]) -> None:
+    line = LINES[seq]
+    for place in range(0, len(line), 7):
+        if line[place] != new[0]:
+            continue
+        changed = [*LINES]
+        changed[seq] = line[:place] + new[1] + line[place + 1 :]
+        with pytest.raises(CorruptHistory, match=f"step {seq} "):
+            verify_chain(changed)
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda line: line + " ", lambda line: line.replace('":', '": ', 1)])
+def test_another_spelling_of_the_same_step_is_found(change: Any) -> None:
+    with pytest.raises(CorruptHistory, match="step 1 "):
+        verify_chain([LINES[0], change(LINES[1]), *LINES[2:]])
+
+
+@pytest.mark.parametrize("seq", range(len(LINES) - 1))
+def test_a_removed_line_is_found(seq: int) -> None:
+    with pytest.raises(CorruptHistory, match=f"step {seq} .*position is {seq + 1}"):
+        verify_chain(LINES[:seq] + LINES[seq + 1 :])
+
+
+@pytest.mark.parametrize("seq", range(len(LINES) - 1))
+def test_a_swapped_pair_is_found(seq: int) -> None:
+    swapped = [*LINES]
+    swapped[seq : seq + 2] = reversed(LINES[seq : seq + 2])
+    with pytest.raises(CorruptHistory, match=f"step {seq} .*position is {seq + 1}"):
+        verify_chain(swapped)
+
+
+def test_a_step_of_another_history_is_found() -> None:
+    other = steps_of(("user", "other"), ("one", "text"), ("two", "text"))
+    with pytest.raises(CorruptHistory, match=r"step 2 .*does not follow"):
+        verify_chain([*LINES[:2], other[2].line()])
+
+
+def test_a_step_that_was_sealed_anew_is_found_by_the_next_one() -> None:
+    forged = CHAIN[1].model_copy(update={"agent_name": "two"}).sealed(CHAIN[0].digest)
+    with pytest.raises(CorruptHistory, match=r"step 2 .*does not follow"):
+        verify_chain([LINES[0], forged.line(), *LINES[2:]])
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "1", "null", '"text"'])
+def test_what_is_no_step_is_named(line: str) -> None:
+    with pytest.raises(CorruptHistory, match="step 1 is not"):
+        verify_chain([LINES[0], line])
+    with pytest.raises(CorruptHistory):
+        read_step(line)
+
+
+def test_a_field_that_is_missing_is_found() -> None:
+    record = json.loads(LINES[0])
+    for field in ("digest", "prev_digest", "seq", "parts"):
+        with pytest.raises(CorruptHistory, match="step 0 "):
+            verify_chain([json.dumps({key: value for key, value in record.items() if key != field})])
+
+
+SEED = {"agent_name": "one", "parts": [text("hi")]}
+
+
+@pytest.mark.parametrize("step_id", ["id", "step_id"])
+@pytest.mark.parametrize("created_at", ["created_at", "timestamp"])
+def test_both_spellings_are_read(step_id: str, created_at: str) -> None:
+    record = SEED | {step_id: "step_1", created_at: "2026-01-02T03:04:05Z"}
+    step = TaskStep.model_validate(record)
+    assert (step.step_id, step.created_at) == ("step_1", START)
+    assert read_step(json.dumps(record)) == step
+    written = json.loads(step.line())
+    assert (written["step_id"], written["created_at"]) == ("step_1", "2026-01-02T03:04:05Z")
+    assert not {"id", "timestamp"} & set(written)
+
+
+def test_unknown_fields_are_kept_and_sealed() -> None:
+    part = text("hi") | {"colour": "red"}
+    tool = call("tc_1") | {"later": 1}
+    tool["tool_call"]["newer"] = {"a": [1]}
+    record = {
+        "step_id": "s",
+        "created_at": "2026-01-02T03:04:05Z",
+        "agent_name": "one",
+        "parts": [part, tool],
+        "branch": {"of": "x"},
+    }
+    step = TaskStep.model_validate(record).sealed("")
+    written = json.loads(step.line())
+    assert written["branch"] == {"of": "x"}
+    assert written["parts"][0]["colour"] == "red"
+    assert (written["parts"][1]["later"], written["parts"][1]["tool_call"]["newer"]) == (1, {"a": [1]})
+    assert read_step(step.line()) == step
+    assert verify_chain([step.line()]) == 1
+    changed = json.loads(step.line())
+    changed["parts"][0]["colour"] = "blue"
+    assert digest_of(changed) != step.digest
+
+
+def test_the_digest_covers_all_but_itself() -> None:
+    record = CHAIN[1].model_dump(mode="json")
+    assert digest_of(record) == CHAIN[1].digest == digest_of(record | {"digest": "other"})
+    for field in set(record) - {"digest"}:
+        assert digest_of(record | {field: "other"}) != CHAIN[1].digest
+
+
+def test_a_step_has_parts() -> None:
+    with pytest.raises(ValueError, match="parts"):
+        TaskStep.model_validate(SEED | {"id": "s", "timestamp": START, "parts": []})
+
+
+def test_a_step_shows_what_it_holds() -> None:
+    user, agent, tools, orchestrator = CHAIN
+    assert [step.by_agent for step in CHAIN] == [False, True, False, False]
+    assert user.text.startswith("Grüße")
+    assert [one.id for one in agent.calls] == ["tc_1"]
+    assert [one.tool_call_id for one in tools.results] == ["tc_1"]
+    assert [one.name for one in tools.artifacts] == ["a.txt"]
+    assert orchestrator.error is not None
+    assert orchestrator.error.code == "limit"
+    assert user.error is None
+
+
+def test_a_step_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        CHAIN[0].seq = 7  # type: ignore[misc]

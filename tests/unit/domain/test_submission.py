@@ -1,0 +1,97 @@
+"""Submissions and messages: whatever is sent is accepted whole, or refused with what is wrong."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.submission import MAX_CONTEXT, read_message, read_submission
+from roboco.domain.team import MAX_PROMPT
+from roboco.errors import UsageError
+
+GOOD: dict[str, Any] = {"task_id": "t1", "team": "desk", "prompt": "go"}
+
+
+def test_a_submission_is_read() -> None:
+    submission = read_submission(GOOD | {"context": {"a": [1, None]}, "agent": "one", "team": {"name": "x"}})
+    assert submission.model_dump() == {
+        "task_id": "t1",
+        "team": {"name": "x"},
+        "prompt": "go",
+        "context": {"a": [1, None]},
+        "agent": "one",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"task_id": ...}, "task_id: is missing"),
+        ({"team": ...}, "team: is missing"),
+        ({"prompt": ...}, "prompt: is missing"),
+        ({"prompt": 5}, r"prompt: .* \(found 5\)"),
+        ({"prompt": ""}, "prompt: "),
+        ({"prompt": " \n"}, "prompt: is empty"),
+        ({"prompt": "x" * (MAX_PROMPT + 1)}, f"prompt: has {MAX_PROMPT + 1} characters, at most {MAX_PROMPT}"),
+        ({"context": []}, r"context: .* \(found \[\]\)"),
+        ({"context": {"a": "x" * MAX_CONTEXT}}, f"context: has .* at most {MAX_CONTEXT}"),
+        ({"team": 5}, r"team: .* \(found 5\)"),
+        ({"agent": 5}, r"agent: .* \(found 5\)"),
+        ({"promt": "x"}, "promt: no such argument, possible are task_id, team, prompt, context, agent"),
+        ({"task_id": ..., "promt": "x"}, "task_id: is missing; promt: no such argument"),
+    ],
+)
+def test_what_is_wrong_is_told(changes: dict[str, Any], told: str) -> None:
+    arguments = {key: value for key, value in (GOOD | changes).items() if value is not ...}
+    with pytest.raises(UsageError, match=told):
+        read_submission(arguments)
+
+
+def test_halves_of_emoji_are_mended() -> None:
+    submission = read_submission(GOOD | {"prompt": "\ud83d\ude00 \ud83d", "context": {"\ud800": "\ud800"}})
+    assert submission.prompt == "\U0001f600 \ufffd"
+    assert submission.context == {"\ufffd": "\ufffd"}
+
+
+def test_the_digest_tells_what_the_task_is_to_do() -> None:
+    submission = read_submission(GOOD)
+    assert submission.digest() == read_submission(dict(reversed(GOOD.items()))).digest()
+    for changes in ({"prompt": "stop"}, {"context": {"a": 1}}, {"agent": "one"}):
+        assert read_submission(GOOD | changes).digest() != submission.digest()
+    for changes in ({"task_id": "t2"}, {"team": "other"}):
+        assert read_submission(GOOD | changes).digest() == submission.digest()
+
+
+LEAVES = st.sampled_from(
+    [None, True, 0, 2.5, float("nan"), float("inf"), "", " ", "x", "\ud800", b"x", (1,), {1: 2}, {None: 1}, object]
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "\ud800"]), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["task_id", "team", "prompt", "context", "agent", "x", "\ud800"]), VALUES))
+def test_arbitrary_arguments_raise_nothing_but_a_usage_error(arguments: dict[str, Any]) -> None:
+    try:
+        read_submission(GOOD | arguments).digest()
+    except UsageError as error:
+        str(error)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_context_that_is_no_json_is_refused(number: float) -> None:
+    with pytest.raises(UsageError, match="context"):
+        read_submission(GOOD | {"context": {"a": [number]}})
+
+
+def test_messages() -> None:
+    assert read_message("hi \ud83d\ude00") == "hi \U0001f600"
+    assert read_message("x" * MAX_PROMPT)
+    for wrong in (None, 5, "", "  \n", b"hi", ["hi"]):
+        with pytest.raises(UsageError, match="message: must be a text that is not empty"):
+            read_message(wrong)
+    with pytest.raises(UsageError, match=f"at most {MAX_PROMPT}"):
+        read_message("x" * (MAX_PROMPT + 1))

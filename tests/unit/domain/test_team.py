@@ -1,0 +1,167 @@
+"""Teams: every field that a file may have, and what stands where it says nothing."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.team import Agent, BudgetContext, Graph, ModelProfile, RecentContext, Team
+from roboco.domain.team_check import read_team
+
+DESIGN: dict[str, Any] = {
+    "name": "writer-critic",
+    "description": "drafts a text and reviews it",
+    "models": {
+        "standard": {"model": "gpt-4o-mini", "temperature": 0.4, "default": True},
+        "local": {"model": "gemma", "base_url": "http://127.0.0.1:8080/v1", "api_key_env": "LOCAL_KEY"},
+    },
+    "collaboration_model": {
+        "type": "graph",
+        "initial_agent": "writer",
+        "routing_graph": {
+            "writer": [{"to": "critic"}],
+            "critic": [
+                {"to": "END", "when": {"contains": "APPROVED"}},
+                {"to": "writer", "max_times": 3},
+                {"to": "USER"},
+            ],
+        },
+    },
+    "agents": [
+        {
+            "name": "writer",
+            "description": "writes",
+            "prompt": "You write.",
+            "model": "standard",
+            "tools": ["memory_search", "artifact_write", "web_search"],
+            "handoffs": ["critic"],
+        },
+        {"name": "critic", "prompt": "You review.", "context": {"strategy": "recent", "steps": 12}},
+    ],
+    "tools": [{"name": "web_search", "function": "shop.search:web_search", "effect": "pure", "timeout": 20}],
+    "limits": {"max_steps": 60, "max_tokens": 200000, "max_seconds": 1800},
+}
+
+
+def test_the_example_of_the_design_is_a_team() -> None:
+    team = read_team(DESIGN)
+    writer, critic = team.agents
+    assert (team.name, team.description) == ("writer-critic", "drafts a text and reviews it")
+    assert (writer.tools, writer.handoffs) == (("memory_search", "artifact_write", "web_search"), ("critic",))
+    assert critic.context == RecentContext(steps=12)
+    assert team.tools[0].model_dump() == {
+        "name": "web_search",
+        "function": "shop.search:web_search",
+        "description": None,
+        "effect": "pure",
+        "timeout": 20,
+    }
+    assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (60, 200000, 1800)
+    assert team.profile(writer).temperature == 0.4
+    assert team.models["local"].api_key_env == "LOCAL_KEY"
+    assert isinstance(team.collaboration_model, Graph)
+    assert [edge.to for edge in team.collaboration_model.routing_graph["critic"]] == ["END", "writer", "USER"]
+
+
+def test_the_least_team() -> None:
+    team = read_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi"}]})
+    assert team.collaboration_model.type == "sequential"
+    assert team.initial_agent == "one"
+    assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (100, None, None)
+    assert team.agents[0] == Agent(name="one", prompt="hi")
+    assert team.profile(team.agents[0]) == ModelProfile(model="gpt-4o-mini")
+
+
+@pytest.mark.parametrize(
+    ("edges", "targets"),
+    [
+        ("critic", ["critic"]),
+        (["critic", "END"], ["critic", "END"]),
+        ({"to": "critic"}, ["critic"]),
+        ([{"to": "critic"}, "USER"], ["critic", "USER"]),
+        ([], []),
+    ],
+)
+def test_an_edge_may_be_just_a_name(edges: Any, targets: list[str]) -> None:
+    model = {"type": "graph", "routing_graph": {"writer": edges}}
+    team = read_team(DESIGN | {"collaboration_model": model})
+    assert isinstance(team.collaboration_model, Graph)
+    assert [edge.to for edge in team.collaboration_model.routing_graph["writer"]] == targets
+
+
+@pytest.mark.parametrize(
+    ("model", "first"),
+    [
+        ({"type": "sequential"}, "writer"),
+        ({"type": "sequential", "rounds": 3}, "writer"),
+        ({"type": "manual"}, "writer"),
+        ({"type": "manual", "initial_agent": "critic"}, "critic"),
+        ({"type": "graph", "routing_graph": {}, "initial_agent": "critic"}, "critic"),
+        ({"type": "custom", "router": "shop.routers:mine"}, "writer"),
+        ({"type": "custom", "router": "shop.routers:mine", "initial_agent": "critic"}, "critic"),
+    ],
+)
+def test_who_acts_first(model: dict[str, Any], first: str) -> None:
+    assert read_team(DESIGN | {"collaboration_model": model}).initial_agent == first
+
+
+@pytest.mark.parametrize(
+    ("context", "policy"),
+    [
+        ({}, RecentContext(steps=20)),
+        ({"steps": 5}, RecentContext(steps=5)),
+        ({"strategy": "recent", "steps": 500}, RecentContext(steps=500)),
+        ({"strategy": "budget"}, BudgetContext(strategy="budget", tokens=8000)),
+        ({"strategy": "budget", "tokens": 100}, BudgetContext(strategy="budget", tokens=100)),
+    ],
+)
+def test_contexts(context: dict[str, Any], policy: object) -> None:
+    team = read_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi", "context": context}]})
+    assert team.agents[0].context == policy
+
+
+@pytest.mark.parametrize(
+    ("contexts", "tail"), [([{}], 20), ([{"steps": 5}], 20), ([{"steps": 90}, {}], 90), ([{"strategy": "budget"}], 200)]
+)
+def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]], tail: int) -> None:
+    agents = [{"name": f"a{n}", "prompt": "hi", "context": context} for n, context in enumerate(contexts)]
+    assert read_team({"name": "solo", "agents": agents}).tail == tail
+
+
+@pytest.mark.parametrize(
+    ("models", "model", "expected"),
+    [
+        ({}, None, "gpt-4o-mini"),
+        ({"a": {"model": "m"}}, None, "m"),
+        ({"a": {"model": "m"}, "b": {"model": "n", "default": True}}, None, "n"),
+        ({"a": {"model": "m"}, "b": {"model": "n", "default": True}}, "a", "m"),
+    ],
+)
+def test_which_profile_an_agent_has(models: dict[str, Any], model: str | None, expected: str) -> None:
+    team = read_team({"name": "solo", "models": models, "agents": [{"name": "one", "prompt": "hi", "model": model}]})
+    assert team.profile(team.agents[0]).model == expected
+
+
+def test_a_team_finds_its_members_and_tools() -> None:
+    team = read_team(DESIGN)
+    assert team.agent("critic") is team.agents[1]
+    with pytest.raises(KeyError):
+        team.agent("nobody")
+    assert team.tool("web_search") is team.tools[0]
+    assert team.tool("memory_search") is None
+
+
+def test_a_frozen_team_is_read_back_the_same() -> None:
+    whole = DESIGN | {
+        "collaboration_model": {
+            "type": "graph",
+            "routing_graph": {
+                "writer": [
+                    {"to": "critic", "when": {"not": {"any": [{"contains": "a"}, {"matches": "b+"}]}}},
+                    {"to": "END", "when": {"all": [{"tool_called": "web_search"}, {"metadata": {"a.b": 1}}]}},
+                    {"to": "USER", "when": {"tool_failed": "web_search", "artifact": "*.md"}, "max_times": 2},
+                ]
+            },
+        }
+    }
+    team = read_team(whole)
+    assert Team.model_validate_json(team.model_dump_json(by_alias=True, exclude_none=True)) == team

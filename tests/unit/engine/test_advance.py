@@ -1,0 +1,214 @@
+"""advance: one decision after the other, written down before it is handed out."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.history import History
+from roboco.domain.paths import events_path, open_path
+from roboco.domain.router import Route, Router
+from roboco.domain.status import TaskStatus
+from roboco.domain.team import Team
+from roboco.engine.advance import advance
+from tests.memory.dispatcher import Turn
+from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
+from tests.memory.model import said
+from tests.memory.world import TASK, World, given, team_of
+
+
+def told(world: World, *kinds: str) -> list[dict[str, Any]]:
+    return [record for record in world.published() if record["type"] in kinds]
+
+
+def test_the_choice_is_told_before_the_turn_begins() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    [turn] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+    assert (turn.agent, turn.order.seq, turn.order.attempt) == ("writer", 1, 1)
+    assert world.status() is TaskStatus.RUNNING
+    status, selected = told(world, "event_status", "event_agent_select")
+    assert status["status"] == "running"
+    assert selected["agent_name"] == "writer"
+    assert selected["routing"]["rule"] == "initial"
+    world.settle()
+    assert selected["step_id"] == world.history()[1].step_id
+    assert world.history()[1].metadata["routing"] == selected["routing"]
+
+
+def test_looking_at_it_again_hands_nothing_out() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    for _ in range(5):
+        advance(world.engine, TASK)
+    assert len([message for message in world.dispatcher.queue if isinstance(message, Turn)]) == 1
+
+
+def test_a_hand_off_is_told_with_its_reason() -> None:
+    world = TOOLS.travel(TOOLS.world())
+    [event] = told(world, "event_agent_handoff")
+    assert (event["from_agent"], event["to_agent"], event["reason"]) == ("lead", "closer", "done")
+    closer = world.history()[-1]
+    assert closer.metadata["routing"]["rule"] == "handoff"
+    assert closer.metadata["routing"]["candidates"] == ["closer"]
+
+
+def test_a_waiting_task_holds_no_worker() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    assert told(world, "event_status")[-1]["status"] == "user_turn"
+    assert world.summary().status is TaskStatus.USER_TURN
+    assert world.summary().steps == 2
+    sent = len(world.dispatcher.sent)
+    for _ in range(50):
+        world.clock.move(10)
+        world.sweep()
+    assert len(world.dispatcher.sent) == sent
+    assert open_path(TASK) in world.files.held
+
+
+def test_an_ended_task_is_closed() -> None:
+    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    [ended] = told(world, "event_task_end")
+    assert (ended["status"], ended["reason"]) == ("completed", "2 round(s) are done")
+    assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5}
+    assert (ended["seq"], ended["chunks"]) == (len(world.events()), len(world.server.held.tasks[TASK].chunks))
+    summary = world.summary()
+    assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 round(s) are done", 5)
+    assert (summary.tokens_in, summary.tokens_out) == (40, 20)
+    assert summary.created_at == world.history()[0].created_at
+    assert open_path(TASK) not in world.files.held
+    assert TASK not in world.server.held.agenda
+    lines = world.files.held[events_path(TASK)].decode().splitlines()
+    assert lines == world.server.held.tasks[TASK].events
+
+
+def test_an_ended_task_leaves_redis_after_a_while_and_stays_ended() -> None:
+    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    history, files = world.history(), dict(world.files.held)
+    world.clock.move(world.given.policy.keep + 1)
+    advance(world.engine, TASK)
+    world.sweep()
+    world.drain()
+    assert TASK not in world.server.held.tasks
+    assert (world.history(), world.files.held) == (history, files)
+
+
+def test_advance_of_an_ended_task_tells_nothing_more() -> None:
+    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    before = world.published()
+    for _ in range(3):
+        advance(world.engine, TASK)
+    world.drain()
+    assert world.published() == before
+
+
+def test_advance_of_an_unknown_task_does_nothing() -> None:
+    world = SEQUENTIAL.world()
+    world.server.held.agenda["nothing"] = 0.0
+    advance(world.engine, "nothing")
+    assert not world.server.held.agenda
+    assert not world.files.held
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"max_steps": 3}, "the task has 3 steps, max_steps is 3"),
+        ({"max_tokens": 40}, "the task has used 45 tokens, max_tokens is 40"),
+    ],
+)
+def test_a_limit_ends_the_task(limits: dict[str, Any], told: str) -> None:
+    team = team_of(agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 100}, limits=limits)
+    world = World(given(lambda request: said("on and on")))
+    world.submit(team)
+    world.settle()
+    assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, told)
+
+
+def test_the_time_limit_counts_from_the_submission() -> None:
+    worlds: list[World] = []
+
+    def script(request: Any) -> Any:
+        worlds[0].clock.move(50)
+        return said("text")
+
+    team = team_of(
+        agents=[member("one")],
+        collaboration_model={"type": "sequential", "rounds": 100},
+        limits={"max_seconds": 120},
+    )
+    worlds.append(World(given(script)))
+    worlds[0].submit(team)
+    worlds[0].settle()
+    assert [step.agent_name for step in worlds[0].history()] == ["user", "one", "one", "one", "orchestrator"]
+    assert worlds[0].summary().reason == "the task has run for 150 s, max_seconds is 120"
+
+
+def backwards(team: Team, history: History) -> Route:
+    names = [agent.name for agent in reversed(team.agents)]
+    turns = sum(history.state.turns.values())
+    return Route("END" if turns == len(names) else names[turns], "backwards", "next", "because", tuple(names))
+
+
+CUSTOM = team_of(
+    agents=[member("first"), member("second")], collaboration_model={"type": "custom", "router": "shop.routers:mine"}
+)
+
+
+def test_a_router_of_the_users_own_decides() -> None:
+    world = World(given(lambda request: said("text"), routers={"shop.routers:mine": backwards}))
+    world.submit(CUSTOM)
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user", "second", "first"]
+    assert (
+        world.history()[1].metadata["routing"]
+        == Route("second", "backwards", "next", "because", ("second", "first")).record()
+    )
+
+
+def fails(team: Team, history: History) -> Route:
+    raise ZeroDivisionError("division by zero")
+
+
+def strays(team: Team, history: History) -> Route:
+    return Route("nobody", "mine", "stray", "why not")
+
+
+@pytest.mark.parametrize(
+    ("routers", "reason"),
+    [
+        ({}, "shop.routers:mine"),
+        ({"shop.routers:mine": fails}, "division by zero"),
+        ({"shop.routers:mine": strays}, "chose 'nobody', possible are first, second, END and USER"),
+    ],
+    ids=["cannot be had", "raises", "names nobody"],
+)
+def test_a_router_that_cannot_decide_ends_the_task_as_failed(routers: dict[str, Router], reason: str) -> None:
+    world = World(given(lambda request: said("text"), routers=routers))
+    world.submit(CUSTOM)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert reason in world.summary().reason
+
+
+def test_two_coordinators_at_once_hand_out_once() -> None:
+    """Each port call of one coordinator is followed by all the work of another."""
+    for name, expected in (("graph", GRAPH), ("tools", TOOLS), ("manual", MANUAL)):
+        world = expected.world()
+        depth: list[int] = []
+
+        def watch(name: str, call: Any, world: World = world, depth: list[int] = depth) -> Any:
+            answer = call()
+            if name in ("board.load", "board.choose", "histories.append", "board.commit") and not depth:
+                depth.append(1)
+                advance(world.engine, TASK)
+                depth.pop()
+            return answer
+
+        world.watch = watch
+        expected.travel(world)
+        undisturbed = expected.travel(expected.world())
+        assert [step.text for step in world.history()] == [step.text for step in undisturbed.history()], name
+        assert len(world.given.model.requests) >= len(undisturbed.given.model.requests)

@@ -1,0 +1,64 @@
+"""archive: what is kept of a task, and how much is written for it."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.paths import events_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.archive import fold_due
+from tests.memory.journeys import MANUAL, SEQUENTIAL, member
+from tests.memory.model import said
+from tests.memory.world import TASK, World, team_of
+from tests.memory.world import given as parts
+
+
+@given(st.integers(17, 2_000))
+def test_all_folds_together_write_in_proportion_to_the_history(steps: int) -> None:
+    points = [seq + 1 for seq in range(steps) if fold_due(seq)]
+    assert sum(points) <= 6 * steps
+    assert steps - points[-1] <= max(16, steps // 4)
+
+
+def test_the_first_fold_is_after_sixteen_steps() -> None:
+    assert [seq for seq in range(50) if fold_due(seq)] == [15, 31, 47]
+
+
+def test_a_long_run_is_folded_on_its_way() -> None:
+    team = team_of(agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 40})
+    world = World(parts(lambda request: said("text")))
+    world.submit(team)
+    world.settle()
+    assert 3 <= world.histories.folds[TASK] <= 4
+
+
+def test_the_events_of_an_ended_task_stand_in_its_workspace() -> None:
+    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert events[0]["type"] == "event_task_start"
+    assert events[-1]["type"] == "event_task_end"
+
+
+def test_the_events_of_a_waiting_task_stand_in_its_workspace() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
+    assert events == world.events()
+    assert world.summary().status is TaskStatus.USER_TURN
+
+
+def test_events_from_before_a_loss_of_redis_are_kept() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    before = world.files.held[events_path(TASK)].splitlines()
+    world.server.wipe()
+    world.settle()
+    world.stop()
+    world.settle()
+    after = world.files.held[events_path(TASK)].splitlines()
+    assert [line for line in before if line not in after] == []
+    assert json.loads(after[-1])["type"] == "event_task_end"

@@ -1,0 +1,271 @@
+"""sweep: what nobody does is done again, a bounded number of times, and nothing is forgotten."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import team_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.advance import advance
+from roboco.engine.engine import Policy
+from roboco.engine.pending import pause
+from roboco.engine.sweep import BATCH, REFILL, sweep
+from roboco.errors import TransientError
+from tests.memory.dispatcher import Message, Turn
+from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
+from tests.memory.reader import items_of, read
+from tests.memory.watch import Crash, make
+from tests.memory.world import TASK, World
+
+
+def pending(world: World) -> World:
+    """The world with the first turn handed out, and its message lost."""
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.dispatcher.queue.clear()
+    return world
+
+
+def restarts(world: World) -> list[dict[str, Any]]:
+    return [record for record in world.published() if record["type"] == "event_turn_restart"]
+
+
+def test_a_choice_that_nobody_took_is_handed_out_again_with_growing_pauses() -> None:
+    world = pending(GRAPH.world())
+    start = world.clock.now()
+    rang: list[float] = []
+    while world.clock.now() < start + 3600:
+        world.sweep()
+        rang += [world.clock.now() - start for _ in world.dispatcher.queue]
+        world.dispatcher.queue.clear()
+    gaps = [after - before for before, after in pairwise(rang)]
+    assert 9 <= rang[0] <= 13
+    assert all(after >= before - 2 for before, after in pairwise(gaps))
+    assert max(gaps) <= world.given.policy.longest_pause + 5
+    assert len(rang) < 20
+    assert not restarts(world)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 6
+
+
+@pytest.mark.parametrize(("rings", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
+def test_pauses_double_up_to_the_longest(rings: int, seconds: float) -> None:
+    assert pause(Policy(), rings) == seconds
+
+
+def test_a_task_is_not_looked_at_before_its_time() -> None:
+    world = pending(GRAPH.world())
+    for _ in range(5):
+        world.sweep()
+    assert not world.dispatcher.queue
+
+
+def test_a_turn_whose_worker_died_is_tried_again_when_its_lease_has_ended() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.watch = _die_at("model.stream")
+    died_at = world.clock.now()
+    world.drain()
+    world.watch = make
+    while not restarts(world):
+        world.sweep()
+    assert world.clock.now() - died_at < world.given.policy.lease + 3
+    assert restarts(world)[0]["attempt"] == 2
+    assert "lost" in restarts(world)[0]["reason"]
+    world.settle()
+    assert world.history()[1].metadata["attempt"] == 2
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_live_lease_is_left_alone() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.watch = _die_at("model.stream")
+    world.drain()
+    for _ in range(8):
+        world.sweep()
+        advance(world.engine, TASK)
+    assert not restarts(world)
+
+
+@pytest.mark.parametrize("where", ["turns.claim", "model.stream", "turns.emit", "histories.append"])
+def test_a_turn_that_kills_every_worker_fails_the_task_after_so_many_attempts(where: str) -> None:
+    world = GRAPH.world(_die_at(where, before=True) if where == "histories.append" else _die_at(where))
+    world.watch = _die_in_turns(world, where)
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert "writer's turn was lost 3 times" in world.summary().reason
+    assert [record["attempt"] for record in restarts(world)] == [2, 3]
+    assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
+    assert read(items_of(world.published(), lambda start: world.histories.read(TASK, start))).steps == world.history()
+
+
+def test_a_turn_that_always_raises_fails_the_task_after_so_many_attempts() -> None:
+    def fails(request: Any) -> Any:
+        raise ZeroDivisionError("division by zero")
+
+    world = GRAPH.world()
+    world.given.model.script = fails
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert len(world.given.model.requests) == world.given.policy.attempts
+
+
+def _die_at(where: str, before: bool = False) -> Any:
+    def watch(name: str, call: Any) -> Any:
+        if name == where and before:
+            raise Crash
+        answer = call()
+        if name == where:
+            raise Crash
+        return answer
+
+    return watch
+
+
+def _die_in_turns(world: World, where: str) -> Any:
+    """Dies at the call, or before a step of an agent is stored."""
+
+    def watch(name: str, call: Any) -> Any:
+        if name == where == "histories.append":
+            step = call.args[1]
+            if step.by_agent:
+                raise Crash
+            return call()
+        return _die_at(where)(name, call)
+
+    return watch
+
+
+def test_one_sweeper_sweeps_at_a_time() -> None:
+    world = pending(GRAPH.world())
+    world.clock.move(20)
+    assert sweep(world.engine, 5.0) == 1
+    world.clock.move(3)
+    assert sweep(world.engine, 5.0) == 0
+    world.clock.move(60)
+    assert sweep(world.engine, 5.0) == 1
+
+
+def test_a_task_that_cannot_be_looked_at_holds_up_no_other() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, task_id="a")
+    world.submit(GRAPH.team, task_id="b")
+    world.dispatcher.queue.clear()
+    world.engine = world.process()
+    del world.files.held[team_path("a")]
+    for _ in range(40):
+        world.clock.move(5)
+        world.sweep()
+        world.drain()
+    assert world.summary("b").status is TaskStatus.COMPLETED
+    assert world.summary("a").status is TaskStatus.QUEUED
+
+
+def test_a_server_that_does_not_answer_holds_nothing_up_for_long() -> None:
+    world = pending(GRAPH.world())
+
+    def watch(name: str, call: Any) -> Any:
+        if name.startswith("board"):
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    for _ in range(10):
+        world.clock.move(5)
+        world.sweep()
+    world.watch = make
+    world.clock.move(10)
+    world.sweep()
+    assert [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+
+
+def test_after_a_wipe_open_tasks_are_found_and_ended_ones_are_not() -> None:
+    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    for number in range(3):
+        world.submit(SEQUENTIAL.team, task_id=f"open{number}")
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    world.sweep()
+    assert sorted(world.server.held.tasks) == ["open0", "open1", "open2"]
+    for number in range(3):
+        world.settle(f"open{number}")
+        assert world.summary(f"open{number}").status is TaskStatus.COMPLETED
+
+
+def test_more_tasks_than_one_sweep_looks_at_are_all_looked_at() -> None:
+    world = MANUAL.world()
+    for number in range(BATCH + 20):
+        world.submit(MANUAL.team, task_id=f"task{number}")
+    world.dispatcher.queue.clear()
+    world.server.wipe()
+    world.sweep()
+    world.sweep()
+    assert len(world.server.held.tasks) == BATCH + 20
+
+
+@pytest.mark.parametrize("fate", ["killed", "wiped"])
+def test_the_agenda_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str) -> None:
+    for where in ("files.names", "agenda.add", "agenda.begin"):
+        world = GRAPH.world()
+        world.submit(GRAPH.team)
+        world.dispatcher.queue.clear()
+        world.server.wipe()
+        struck: list[str] = []
+
+        def watch(name: str, call: Any, where: str = where, struck: list[str] = struck, world: World = world) -> Any:
+            answer = call()
+            if name == where and not struck:
+                struck.append(name)
+                world.server.wipe()
+                if fate == "killed":
+                    raise Crash
+            return answer
+
+        world.watch = watch
+        world.settle()
+        assert struck
+        assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_the_agenda_is_filled_from_time_to_time() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    world.dispatcher.queue.clear()
+    del world.server.held.agenda[TASK]
+    world.clock.move(REFILL)
+    world.sweep()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_filling_the_agenda_puts_no_look_off() -> None:
+    world = pending(GRAPH.world())
+    before = dict(world.server.held.agenda)
+    world.server.held.fresh_until = 0.0
+    world.sweep()
+    assert world.server.held.agenda == before
+
+
+def test_a_backlog_is_not_multiplied() -> None:
+    """Workers take nothing for ten minutes: few messages come on top, and each piece of work is done once."""
+    world = TOOLS.world()
+    world.submit(TOOLS.team)
+    kept: list[Message] = []
+    for _ in range(600):
+        world.sweep()
+        kept += world.dispatcher.queue
+        world.dispatcher.queue.clear()
+    assert len(kept) < 12
+    for message in kept:
+        world.deliver(message)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 3
+    assert len(world.given.toolbox.runs) == 3

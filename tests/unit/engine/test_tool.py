@@ -1,0 +1,271 @@
+"""tool: a call has one result, and an irreversible one is run at most once."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.outcome import Outcome
+from roboco.domain.paths import intent_path, outcome_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.engine.tool import UNKNOWN_OUTCOME, overdue
+from roboco.errors import TransientError
+from roboco.ports import CallContext
+from tests.memory.dispatcher import Tool
+from tests.memory.journeys import member, own_turns
+from tests.memory.model import said
+from tests.memory.watch import Crash, Fault, make
+from tests.memory.world import TASK, World, given, team_of
+
+
+def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[CallContext]]:
+    """A world whose agent pays once; the list holds the runs that began."""
+    runs: list[CallContext] = []
+
+    def pay(args: dict[str, Any], context: CallContext) -> str:
+        runs.append(context)
+        return f"paid {args['to']}"
+
+    def script(request: Any) -> Any:
+        asked = [("pay", {"to": number}) for number in range(calls)]
+        return said("done") if own_turns(request) else said("paying", *asked)
+
+    parts = given(script, {"pay": pay})
+    world = World(parts)
+    team = team_of(
+        agents=[member("clerk", tools=["pay"])],
+        tools=[{"name": "pay", "function": "shop.bank:pay", "effect": effect, "timeout": 30}],
+    )
+    world.submit(team)
+    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+        world.deliver(world.dispatcher.queue.popleft())
+    return world, runs
+
+
+def results(world: World) -> TaskStep:
+    """The step with the results; the history goes on after it, and the task has ended well."""
+    assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
+    assert world.summary().status is TaskStatus.COMPLETED
+    step = world.history()[2]
+    assert [result.tool_call_id for result in step.results] == [call.id for call in world.history()[1].calls]
+    return step
+
+
+def next_tool(world: World) -> Tool:
+    """The next message to the tools pool, taken out of the queue."""
+    message = next(message for message in world.dispatcher.queue if isinstance(message, Tool))
+    world.dispatcher.queue.remove(message)
+    return message
+
+
+@pytest.mark.parametrize("effect", ["pure", "idempotent", "irreversible"])
+def test_a_call_is_run_with_its_context_and_timeout(effect: str) -> None:
+    world, runs = paying(effect)
+    message = next_tool(world)
+    assert (message.name, message.timeout) == ("pay", 30)
+    world.deliver(message)
+    world.settle()
+    [result] = results(world).results
+    call = world.history()[1].calls[0]
+    assert (result.result, result.is_error) == ("paid 0", False)
+    assert runs == [CallContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1)]
+
+
+def test_calls_of_a_step_run_apart_and_their_results_stand_in_order() -> None:
+    world, runs = paying("irreversible", calls=4)
+    for message in [next_tool(world) for _ in range(4)][::-1]:
+        world.deliver(message)
+    world.settle()
+    assert [result.result for result in results(world).results] == ["paid 0", "paid 1", "paid 2", "paid 3"]
+    assert [context.call_id for context in runs] == [call.id for call in world.history()[1].calls][::-1]
+
+
+def test_a_call_that_is_delivered_twice_runs_once() -> None:
+    world, runs = paying("pure")
+    message = next_tool(world)
+    world.deliver(message)
+    world.deliver(message)
+    world.settle()
+    world.deliver(message)
+    results(world)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("effect", ["pure", "idempotent"])
+def test_a_call_that_may_be_repeated_is_run_again_with_the_same_key(effect: str) -> None:
+    world, runs = paying(effect)
+    message = next_tool(world)
+    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.deliver(message)
+    world.watch = make
+    world.settle()
+    assert results(world).results[0].result == "paid 0"
+    assert [context.attempt for context in runs] == [1, 2]
+    assert len({context.idempotency_key for context in runs}) == 1
+
+
+def _die_after(name: str, call: Any, where: str) -> Any:
+    answer = call()
+    if name == where:
+        raise Crash
+    return answer
+
+
+@pytest.mark.parametrize("fate", ["killed", "wiped", "killed and wiped", "no answer"])
+def test_an_irreversible_call_is_never_run_twice(fate: str) -> None:
+    told: set[str] = set()
+    n = 0
+    struck = True
+    while struck:
+        n += 1
+        world, runs = paying("irreversible")
+
+        def act(world: World = world) -> None:
+            if "wiped" in fate:
+                world.server.wipe()
+            if "killed" in fate:
+                raise Crash
+            if fate == "no answer":
+                raise TransientError("no answer")
+
+        world.watch = fault = Fault(n, act, after=True)
+        world.settle()
+        struck = fault.struck
+        [result] = results(world).results
+        assert len(runs) <= 1, f"{fate} after {fault.seen[:n]}"
+        assert (result.result, result.error) in (("paid 0", None), (None, UNKNOWN_OUTCOME))
+        assert runs or result.is_error
+        told.add(str(result.error))
+    assert n > 15
+    assert told == {"None"} if fate == "wiped" else told == {"None", UNKNOWN_OUTCOME} or fate == "no answer"
+
+
+def test_an_intent_without_an_outcome_is_an_unknown_outcome() -> None:
+    world, runs = paying("irreversible")
+    call = world.history()[1].calls[0]
+    world.files.put(intent_path(TASK, call.id), b"{}")
+    world.settle()
+    assert not runs
+    assert results(world).results[0].error == UNKNOWN_OUTCOME
+
+
+def test_an_outcome_that_was_stored_is_told() -> None:
+    world, runs = paying("irreversible")
+    world.watch = lambda name, call: _die_after(name, call, "files.put")
+    world.deliver(next_tool(world))
+    assert outcome_path(TASK, world.history()[1].calls[0].id) in world.files.held
+    world.watch = make
+    world.settle()
+    assert len(runs) == 1
+    assert results(world).results[0].result == "paid 0"
+
+
+def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
+    world, runs = paying("irreversible")
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.put":
+            raise TransientError("the store refuses")
+        return call()
+
+    world.watch = watch
+    world.deliver(next_tool(world))
+    world.watch = make
+    world.settle()
+    assert len(runs) == 1
+    assert results(world).results[0].result == "paid 0"
+
+
+def test_only_irreversible_calls_leave_an_intent() -> None:
+    for effect, intents in (("pure", 0), ("idempotent", 0), ("irreversible", 1)):
+        world, _ = paying(effect)
+        world.settle()
+        assert len([path for path in world.files.held if path.endswith(".outcome.json")]) == intents
+
+
+def test_a_tool_that_raises_is_an_error_result() -> None:
+    world, _ = paying("pure")
+    world.given.toolbox.functions = {"pay": lambda args, context: 1 // 0}
+    world.settle()
+    [result] = results(world).results
+    assert result.is_error
+    assert "ZeroDivisionError" in str(result.error)
+
+
+def test_a_call_that_is_always_lost_is_an_error_result_after_so_many_attempts() -> None:
+    world, runs = paying("pure")
+    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.settle()
+    [result] = results(world).results
+    assert result.is_error
+    assert "lost 3 times" in str(result.error)
+    assert len(runs) == 3
+
+
+def test_a_call_whose_worker_was_killed_in_time_is_closed() -> None:
+    world, runs = paying("pure", calls=2)
+    first, second = next_tool(world), next_tool(world)
+    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.deliver(first)
+    world.watch = make
+    overdue(world.engine, first.order, 30.0)
+    overdue(world.engine, first.order, 30.0)
+    world.deliver(second)
+    world.settle()
+    killed, paid = results(world).results
+    assert "killed after 30 s" in str(killed.error)
+    assert paid.result == "paid 1"
+    assert len(runs) == 2
+
+
+def test_a_result_that_comes_after_the_call_was_closed_is_dropped() -> None:
+    world, runs = paying("pure")
+    message = next_tool(world)
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "toolbox.run":
+            overdue(world.engine, message.order, 30.0)
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    world.watch = make
+    world.settle()
+    assert len(runs) == 1
+    assert "killed after 30 s" in str(results(world).results[0].error)
+    told = [record for record in world.published() if record["type"] == "event_tool_result"]
+    assert len(told) == 1
+
+
+def test_the_heartbeat_keeps_a_long_call() -> None:
+    world, _ = paying("pure")
+    runs: list[int] = []
+
+    def pay(args: dict[str, Any], context: CallContext) -> str:
+        runs.append(context.attempt)
+        for _ in range(10):
+            world.clock.move(10)
+            world.keeper.beat()
+            world.sweep()
+        return "slowly"
+
+    world.given.toolbox.functions = {"pay": pay}
+    world.settle()
+    assert results(world).results[0].result == "slowly"
+    assert runs == [1]
+
+
+def test_artifacts_stand_beside_the_result() -> None:
+    world, _ = paying("pure", calls=2)
+    record = {"artifact_id": "a.txt", "uri": "file://artifacts/a.txt", "mime_type": "text/plain"}
+
+    def pay(args: dict[str, Any], context: CallContext) -> Outcome:
+        return Outcome.model_validate(
+            {"result": {"tool_call_id": context.call_id, "result": "ok"}, "artifacts": [record]}
+        )
+
+    world.given.toolbox.functions = {"pay": pay}
+    world.settle()
+    assert [part.type for part in results(world).parts] == ["tool_result", "artifact"] * 2
+    assert [artifact.name for artifact in results(world).artifacts] == ["a.txt"] * 2

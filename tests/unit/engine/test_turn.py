@@ -1,0 +1,322 @@
+"""turn: a model call becomes one step, or is tried again, or fails; it never stands twice."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.advance import advance
+from roboco.engine.turn import turn
+from roboco.errors import ModelError
+from roboco.ports import Request
+from tests.memory.dispatcher import Turn
+from tests.memory.journeys import SEQUENTIAL, member, own_turns
+from tests.memory.model import Said, said
+from tests.memory.reader import Reader, items_of, read
+from tests.memory.watch import Crash
+from tests.memory.world import TASK, World, given, team_of
+
+ONE = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
+
+
+def world_of(script: Callable[[Request], Said]) -> World:
+    """A world with one agent and a tool."""
+    return World(given(script, {"add": lambda args, context: 3}))
+
+
+def pending(world: World) -> Turn:
+    """The turn that waits in the queue."""
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+    world.dispatcher.queue.remove(message)
+    return message
+
+
+def read_all(world: World) -> Reader:
+    """What a follower holds that was there from the beginning."""
+    return read(items_of(world.published(), lambda start: world.histories.read(TASK, start)))
+
+
+def kinds(world: World) -> list[str]:
+    return [record["type"] for record in world.published()]
+
+
+def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
+    world = world_of(lambda request: said("one two  three"))
+    world.submit(ONE)
+    world.settle()
+    step = world.history()[1]
+    chunks = [record for record in world.published() if record["type"] == "content_chunk"]
+    assert "".join(chunk["text"] for chunk in chunks) == step.text == "one two  three"
+    assert {(chunk["step_id"], chunk["agent_name"], chunk["attempt"]) for chunk in chunks} == {(step.step_id, "one", 1)}
+    assert step.metadata["model"] == "scripted"
+    assert step.metadata["finish_reason"] == "stop"
+    assert step.metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
+    assert step.metadata["timings"] == {"first_token_ms": 0, "duration_ms": 0}
+    assert step.metadata["attempt"] == 1
+    assert step.metadata["context"]["included"] == [[0, 0]]
+    assert step.metadata["routing"]["to"] == "one"
+    assert world.given.model.streams[0].closed
+
+
+def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:
+    world = world_of(lambda request: Said())
+    world.submit(ONE)
+    world.settle()
+    assert world.history()[1].text == ""
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("pieces", [("\ud83d\ude00",), ("\ud83d", "\ude00"), ("a\ud83d", "\ude00b")])
+def test_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> None:
+    world = world_of(lambda request: Said(pieces))
+    world.submit(ONE)
+    world.settle()
+    assert world.history()[1].text.strip("ab") == "\U0001f600"
+    assert read_all(world).steps == world.history()
+
+
+@pytest.mark.parametrize("piece", ["\ud83d", "a\udc00b"])
+def test_lone_halves_are_replaced(piece: str) -> None:
+    world = world_of(
+        lambda request: Said((piece, "c"), calls=(("add", '{"a": "\\ud800"}'),) if not own(request) else ())
+    )
+    world.submit(ONE)
+    world.settle()
+    assert "\ufffd" in world.history()[1].text
+    assert world.history()[1].calls[0].args == {"a": "\ufffd"}
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+own = own_turns
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["{no json", "", "[1]", "null", '"text"', '{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', "[" * 50_000, "{" * 9],
+)
+def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -> None:
+    world = world_of(
+        lambda request: said("again" if own(request) else "", *([] if own(request) else [("add", arguments)]))
+    )
+    world.submit(ONE)
+    world.settle()
+    assert not world.failures
+    assert [step.agent_name for step in world.history()] == ["user", "one", "tool_executor", "one"]
+    [result] = world.history()[2].results
+    if arguments:
+        assert result.is_error
+        assert "call 'add' again" in str(result.error)
+        assert not world.given.toolbox.runs
+    else:
+        assert result.result == 3
+
+
+def test_call_ids_do_not_come_from_the_model() -> None:
+    calls = [("add", {"a": 1}), ("add", {"a": 1})]
+    world = world_of(lambda request: said("", *([] if own(request) else calls)))
+    world.submit(ONE)
+    world.settle()
+    ids = [call.id for call in world.history()[1].calls]
+    assert len(set(ids)) == 2
+    again = world_of(lambda request: said("", *([] if own(request) else calls)))
+    again.submit(ONE)
+    again.settle()
+    assert [call.id for call in again.history()[1].calls] == ids
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_a_call_that_fails_before_its_first_token_fails_the_task(retryable: bool) -> None:
+    """The model's port has tried again by then."""
+    error = ModelError("http_401", "the key is wrong", retryable)
+    world = world_of(lambda request: Said(error=error))
+    world.submit(ONE)
+    world.settle()
+    step = world.history()[1]
+    assert step.error is not None
+    assert (step.agent_name, step.error.code) == ("one", "http_401")
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.summary().reason == "one: the key is wrong"
+    assert len(world.given.model.requests) == 1
+
+
+def test_a_call_that_breaks_in_the_middle_is_made_again() -> None:
+    broken = ModelError("connection", "the connection broke", True)
+    answers = iter([Said(("one ", "tw"), error=broken), said("one two")])
+    world = world_of(lambda request: next(answers))
+    world.submit(ONE)
+    world.settle()
+    assert world.history()[1].text == "one two"
+    assert world.history()[1].metadata["attempt"] == 2
+    [restart] = [record for record in world.published() if record["type"] == "event_turn_restart"]
+    assert (restart["attempt"], restart["reason"]) == (2, "the connection broke")
+    assert restart["step_id"] == world.history()[1].step_id
+    assert read_all(world).steps == world.history()
+    assert all(stream.closed for stream in world.given.model.streams)
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_a_call_that_always_breaks_in_the_middle_fails_the_task(retryable: bool) -> None:
+    broken = ModelError("connection", "the connection broke", retryable)
+    world = world_of(lambda request: Said(("one",), error=broken))
+    world.submit(ONE)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert len(world.given.model.requests) == (world.given.policy.attempts if retryable else 1)
+    assert read_all(world).steps == world.history()
+
+
+def test_a_tool_that_cannot_be_had_fails_the_task() -> None:
+    world = World(given(lambda request: said("never")))
+    world.submit(ONE)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert "no tool 'add'" in world.summary().reason
+
+
+def test_a_turn_is_made_by_one_worker() -> None:
+    world = world_of(lambda request: said("text"))
+    world.submit(ONE)
+    advance(world.engine, TASK)
+    message = pending(world)
+    inside: list[int] = []
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "turns.emit" and not inside:
+            inside.append(1)
+            turn(world.engine, message.order)
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    world.deliver(message)
+    world.settle()
+    assert len(world.given.model.requests) == 1
+    assert [step.agent_name for step in world.history()] == ["user", "one"]
+
+
+@pytest.mark.parametrize("port_call", ["histories.append", "board.commit", "dispatcher.advance"])
+def test_a_step_that_was_stored_is_taken_over_and_not_generated_again(port_call: str) -> None:
+    world = world_of(lambda request: said("text"))
+    world.submit(ONE)
+    advance(world.engine, TASK)
+    message = pending(world)
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == port_call:
+            raise Crash
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    world.watch = lambda name, call: call()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 1
+    assert "event_turn_restart" not in kinds(world)
+
+
+def test_a_worker_that_comes_back_late_wins_no_second_step() -> None:
+    """Its lease ended in its silence, the next attempt is under way, and it appends first after all."""
+    world = world_of(lambda request: said("text"))
+    world.submit(ONE)
+    advance(world.engine, TASK)
+    message = pending(world)
+    done: list[int] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and not done:
+            done.append(1)
+            world.clock.move(world.given.policy.lease + 1)
+            world.sweep()
+            again = pending(world)
+            assert again.order.attempt == 2
+            world.dispatcher.queue.append(again)
+        return call()
+
+    world.watch = watch
+    world.deliver(message)
+    world.settle()
+    assert [step.text for step in world.history()] == ["go", "text"]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert read_all(world).steps == world.history()
+
+
+def test_a_late_worker_stops_at_its_next_token() -> None:
+    world = world_of(lambda request: said("one two three"))
+    world.submit(ONE)
+    advance(world.engine, TASK)
+    message = pending(world)
+    emits: list[str] = []
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "turns.emit":
+            emits.append(name)
+            if len(emits) == 1:
+                world.clock.move(world.given.policy.lease + 1)
+                world.sweep()
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    assert len(emits) == 2
+    assert world.given.model.streams[0].closed
+    assert len(world.history()) == 1
+    world.settle()
+    assert world.history()[1].metadata["attempt"] == 2
+    assert read_all(world).steps == world.history()
+
+
+def test_the_heartbeat_keeps_a_silent_turn() -> None:
+    worlds: list[World] = []
+
+    def think() -> None:
+        for _ in range(10):
+            worlds[0].clock.move(worlds[0].given.policy.lease - 5)
+            worlds[0].keeper.beat()
+            worlds[0].sweep()
+        assert not worlds[0].dispatcher.queue
+
+    worlds.append(world_of(lambda request: Said(("at last",), meanwhile=think)))
+    worlds[0].submit(ONE)
+    worlds[0].settle()
+    assert worlds[0].history()[1].metadata["attempt"] == 1
+    assert len(worlds[0].given.model.requests) == 1
+
+
+def test_the_request_holds_profile_messages_and_tools() -> None:
+    team = team_of(
+        models={"small": {"model": "m1", "temperature": 0.5}, "big": {"model": "m2", "default": True}},
+        agents=[member("one", model="small", tools=["add"]), member("two")],
+        tools=[{"name": "add", "function": "shop.sums:add"}],
+    )
+    world = world_of(lambda request: said("text"))
+    world.submit(team)
+    world.settle()
+    first, second = world.given.model.requests
+    assert (first.profile.model, second.profile.model) == ("m1", "m2")
+    assert [tool["function"]["name"] for tool in first.tools] == ["add"]
+    assert second.tools == ()
+    assert list(first.messages) == [
+        {"role": "system", "content": "You are one."},
+        {"role": "user", "content": "go"},
+    ]
+    assert list(second.messages)[2:] == [{"role": "user", "content": "[one] text"}]
+
+
+def test_what_a_turn_sends_does_not_grow_with_the_history() -> None:
+    team = team_of(
+        agents=[member("one", context={"steps": 5}), member("two", context={"strategy": "budget", "tokens": 200})],
+        collaboration_model={"type": "sequential", "rounds": 40},
+    )
+    world = world_of(lambda request: said("some words that are always the same"))
+    world.submit(team)
+    world.settle()
+    sizes = [len(json.dumps(request.messages)) for request in world.given.model.requests]
+    assert max(sizes[40:]) == max(sizes[10:40])
+    assert len(world.history()) == 81
+    assert SEQUENTIAL.team.tail == 20

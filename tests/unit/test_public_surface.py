@@ -1,0 +1,56 @@
+"""The public surface: what stands in `roboco`, and that errors survive pickling."""
+
+import copy
+import pickle
+
+import pytest
+
+import roboco
+from roboco import errors
+
+
+def test_all_is_sorted_and_complete() -> None:
+    assert roboco.__all__ == sorted(roboco.__all__)
+    assert len(roboco.__all__) == len(set(roboco.__all__))
+
+
+@pytest.mark.parametrize("name", roboco.__all__)
+def test_each_name_can_be_imported(name: str) -> None:
+    assert getattr(roboco, name) is not None
+
+
+def test_it_holds_what_the_design_names() -> None:
+    named = {"Orchestrator", "Task", "Team", "tool", "TaskStep", "StreamChunk", "ExecutionEvent", "Settings"}
+    assert named <= set(roboco.__all__)
+
+
+def test_every_error_is_public() -> None:
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert kinds <= set(roboco.__all__)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UsageError("wrong"),
+        errors.TeamError("team.yaml", ("name: is missing", "agents: is missing")),
+        errors.TransientError("no answer"),
+        errors.ModelError("http_500", "the model is away", True),
+        errors.CorruptHistory("step 3"),
+        errors.Conflict("taken"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_pickling(error: errors.RobocoError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def test_errors_say_what_they_know() -> None:
+    team = errors.TeamError("team.yaml", ("a: x", "b: y"))
+    assert str(team) == "team.yaml: a: x\nteam.yaml: b: y"
+    assert str(errors.ModelError("http_500", "the model is away", True)) == "the model is away"
+    assert issubclass(errors.TeamError, errors.UsageError)
+    assert issubclass(errors.ModelError, errors.TransientError)

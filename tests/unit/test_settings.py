@@ -1,0 +1,86 @@
+"""Settings: read from the environment, all mistakes at once, and handed on to other processes."""
+
+import pytest
+
+from roboco.errors import UsageError
+from roboco.settings import Settings, read_settings
+
+
+def test_nothing_has_to_be_set() -> None:
+    settings = read_settings({})
+    assert settings == Settings()
+    assert settings.broker == settings.redis_url == "redis://127.0.0.1:6379/0"
+    assert settings.workspace.startswith("file:///")
+
+
+def test_each_setting_is_a_variable() -> None:
+    environment = {
+        "ROBOCO_REDIS_URL": "redis://r:1/2",
+        "ROBOCO_BROKER_URL": "redis://b:1/2",
+        "ROBOCO_WORKSPACE": "s3://bucket/prefix",
+        "ROBOCO_S3_ENDPOINT_URL": "http://127.0.0.1:9000",
+        "ROBOCO_TEAMS": "/teams",
+        "ROBOCO_TOOLS": "shop.search, shop.mail,",
+        "ROBOCO_PREFIX": "my-shop",
+        "ROBOCO_TURN_LEASE": "2.5",
+        "ROBOCO_RING_PAUSE": "3",
+        "ROBOCO_SWEEP_INTERVAL": "0.5",
+        "ROBOCO_ATTEMPTS": "7",
+        "ROBOCO_KEEP": "60",
+        "ROBOCO_AGENTS_CONCURRENCY": "20",
+        "PATH": "/bin",
+        "OPENAI_API_KEY": "secret",
+    }
+    settings = read_settings(environment)
+    assert settings.broker == "redis://b:1/2"
+    assert settings.tools == ("shop.search", "shop.mail")
+    assert str(settings.teams) == "/teams"
+    assert (settings.turn_lease, settings.attempts, settings.keep) == (2.5, 7, 60)
+    assert set(type(settings).model_fields) == {
+        name.removeprefix("ROBOCO_").lower() for name in environment if name.startswith("ROBOCO_")
+    }
+    assert read_settings(settings.environment()) == settings
+    assert "secret" not in str(settings.environment())
+
+
+def test_the_environment_of_the_defaults_gives_the_defaults() -> None:
+    assert read_settings(Settings().environment()) == Settings()
+
+
+def test_an_empty_variable_is_none() -> None:
+    assert read_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOLS": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("ROBOCO_TURN_LEASE", "soon", "ROBOCO_TURN_LEASE='soon': "),
+        ("ROBOCO_TURN_LEASE", "0", "ROBOCO_TURN_LEASE='0': "),
+        ("ROBOCO_TURN_LEASE", "nan", "ROBOCO_TURN_LEASE='nan': "),
+        ("ROBOCO_TURN_LEASE", "inf", "ROBOCO_TURN_LEASE='inf': "),
+        ("ROBOCO_RING_PAUSE", "0", "ROBOCO_RING_PAUSE='0': "),
+        ("ROBOCO_SWEEP_INTERVAL", "1000", "ROBOCO_SWEEP_INTERVAL='1000': "),
+        ("ROBOCO_ATTEMPTS", "0", "ROBOCO_ATTEMPTS='0': "),
+        ("ROBOCO_ATTEMPTS", "1.5", "ROBOCO_ATTEMPTS='1.5': "),
+        ("ROBOCO_KEEP", "-1", "ROBOCO_KEEP='-1': "),
+        ("ROBOCO_PREFIX", "a{b}", "ROBOCO_PREFIX='a{b}': "),
+        ("ROBOCO_PREFIX", "a b", "ROBOCO_PREFIX='a b': "),
+        ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is no setting, possible are ROBOCO_REDIS_URL, ROBOCO_BROKER_URL"),
+    ],
+)
+def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_settings({name: value})
+    assert str(raised.value).startswith(told)
+
+
+def test_all_wrong_variables_are_told_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        read_settings({"ROBOCO_ATTEMPTS": "many", "ROBOCO_KEEP": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
+    for name in ("ROBOCO_ATTEMPTS", "ROBOCO_KEEP", "ROBOCO_NOTHING"):
+        assert name in str(raised.value)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().attempts = 7  # type: ignore[misc]
