@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import PurePosixPath
 
-from roboco.domain.part import Artifact, artifact_name, artifact_uri
+from roboco.domain.part import MAX_NAME, Artifact, artifact_name, artifact_uri
 from roboco.domain.paths import artifact_path, artifacts_path
 from roboco.errors import UsageError
 from roboco.ports import Files
@@ -51,4 +51,5 @@ def _version(name: str, version: int) -> str:
     if version == 1:
         return name
     path = PurePosixPath(name)
-    return _checked(f"{path.stem[:100]}-{version}{path.suffix}")
+    ending = f"-{version}{path.suffix[: MAX_NAME // 2]}"
+    return _checked(f"{path.stem[: MAX_NAME - len(ending)]}{ending}")

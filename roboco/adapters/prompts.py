@@ -22,8 +22,8 @@ class JinjaPrompts:
         """The rendered prompt; UsageError if it names what is not there."""
         try:
             return _compiled(template).render(variables)
-        except (TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
-            raise UsageError(f"the template fails: {error}") from error
+        except Exception as error:  # a template computes, so it may fail in any way that Python has
+            raise UsageError(f"the template fails: {type(error).__name__}: {error}") from error
 
 
 def check_template(template: str) -> list[str]:

@@ -56,7 +56,7 @@ def _teams(folder: Path) -> dict[str, Path]:
 def _parse(path: Path, text: str) -> Any:
     try:
         return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         told = " ".join(str(error).split())
         raise TeamError(str(path), (f"the file: is not {path.suffix[1:].upper()}: {told}",)) from error
 
@@ -73,6 +73,7 @@ def _with_prompts(agents: Any, folder: Path | None) -> tuple[Any, list[str]]:
 
 def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: list[str]) -> dict[str, Any]:
     agent = dict(agent)
+    field = "prompt_file" if "prompt_file" in agent and "prompt" not in agent else "prompt"
     named = agent.pop("prompt_file", None)
     if named is not None and "prompt" in agent:
         mistakes.append(f"{at}: has both 'prompt' and 'prompt_file', keep one of them")
@@ -83,7 +84,6 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
         except (OSError, ValueError) as error:
             mistakes.append(f"{at}.prompt_file: {named!r} cannot be read: {_reason(error)}")
     if isinstance(prompt := agent.get("prompt"), str):
-        field = "prompt" if named is None else "prompt_file"
         mistakes.extend(f"{at}.{field}: {mistake}" for mistake in check_template(prompt))
     return agent
 

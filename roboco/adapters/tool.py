@@ -58,7 +58,8 @@ class FunctionTool:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
             raise UsageError(_told(error, self.arguments)) from error
-        keywords = {name: getattr(checked, name) for name in type(checked).model_fields}
+        fields = type(checked).model_fields
+        keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
         result = self.function(**keywords)
@@ -80,20 +81,30 @@ def describe_function(function: Callable[..., Any]) -> FunctionTool:
         if hints[name] is CallContext:
             context = name
         else:
-            default = ... if parameter.default is parameter.empty else Field(parameter.default)
-            fields[name] = (hints[name], default)
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
     arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
     return FunctionTool(function, inspect.getdoc(function) or "", arguments, context)
 
 
 def as_json(result: Any) -> Any:
-    """The result as JSON; models become objects. TypeError for anything that is no JSON."""
-    if isinstance(result, BaseModel):
-        return result.model_dump(mode="json")
+    """The result as JSON; models become objects. TypeError for what is no JSON."""
     try:
-        return checked_json(result)
+        return checked_json(_plain(result))
     except (ValueError, RecursionError) as error:
         raise TypeError(f"returned a {type(result).__name__} that is not JSON: {error}") from error
+
+
+def _plain(result: Any) -> Any:
+    match result:
+        case BaseModel():
+            return result.model_dump(mode="json")
+        case list() | tuple():
+            return [_plain(item) for item in result]
+        case dict():
+            return {key: _plain(item) for key, item in result.items()}
+        case _:
+            return result
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -101,7 +112,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _told(error: ValidationError, arguments: type[BaseModel]) -> str:
-    possible = ", ".join(arguments.model_fields) or "none"
+    possible = ", ".join(str(field.alias) for field in arguments.model_fields.values()) or "none"
     lines = [
         f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']} (found {detail['input']!r:.80})"
         for detail in error.errors()

@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from roboco.domain.canonical import well_formed_json
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+MAX_NAME = 128
+"""The longest name of an artifact, in characters."""
+NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
 _URI = re.compile(r"file://(?:\./)?artifacts/(.+)")
 
 
@@ -34,10 +36,10 @@ class ToolResult(Recorded):
     error: str | None = None
     runtime_ms: int = 0
 
-    @field_validator("result")
+    @field_validator("result", "error")
     @classmethod
-    def _clean(cls, result: Any) -> Any:
-        return well_formed_json(result)
+    def _clean(cls, value: Any) -> Any:
+        return well_formed_json(value)
 
 
 class Artifact(Recorded):

@@ -30,10 +30,7 @@ class Submission(Declared):
 
 def read_submission(arguments: dict[str, Any]) -> Submission:
     """The submission that the arguments make; UsageError names everything that is wrong."""
-    try:
-        clean = checked_json(arguments)
-    except ValueError as error:
-        raise UsageError(f"the arguments are not JSON: {error}") from error
+    clean = {name: _json(name, value) for name, value in arguments.items()}
     try:
         submission = Submission.model_validate(clean)
     except ValidationError as error:
@@ -57,6 +54,13 @@ def read_message(text: object) -> str:
     if len(text) > MAX_PROMPT:
         raise UsageError(f"message: has {len(text)} characters, at most {MAX_PROMPT} are possible")
     return well_formed(text)
+
+
+def _json(name: str, value: object) -> Any:
+    try:
+        return checked_json(value)
+    except ValueError as error:
+        raise UsageError(f"{name}: is not JSON: {error}") from error
 
 
 def _told(detail: dict[str, Any]) -> str:

@@ -25,12 +25,17 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
-        found += [_line(detail) for detail in error.errors()]
+        found += [_line(detail) for detail in error.errors() if not _follows(detail)]
     if isinstance(data, dict):
         found += _Names(data).mistakes()
     if team is None or found:
         raise TeamError(source, tuple(dict.fromkeys(found)))
     return team
+
+
+def _follows(detail: ErrorDetails) -> bool:
+    """Whether a list counts as too short only because its items are wrong, which is told of them."""
+    return detail["type"] == "too_short" and len(detail["input"]) > 0
 
 
 def _line(detail: ErrorDetails) -> str:

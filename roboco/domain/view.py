@@ -14,7 +14,6 @@ from roboco.domain.event import (
     StepEnded,
     StreamChunk,
     StreamReset,
-    TaskStarted,
     ToolCalled,
     ToolReturned,
     TurnRestarted,
@@ -24,14 +23,15 @@ from roboco.domain.part import Recorded, ToolCallPart, ToolResultPart
 from roboco.domain.step import TaskStep
 from roboco.errors import UsageError
 
-_CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)(g?)")
+_CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)([gt]?)")
 
 
 @dataclass(frozen=True)
 class Cursor:
     """Where a follower is: the last numbers of both channels, and the number of steps that it has.
 
-    `attempt` is the one whose text it holds for the step to come; `gap` says that some of it is missing.
+    `attempt` is the one whose text it holds for the step to come; `gap` says that some of it is missing, and
+    `whole` that all of it came at once.
     """
 
     generation: str = ""
@@ -40,10 +40,11 @@ class Cursor:
     steps: int = 0
     attempt: int = 1
     gap: bool = False
+    whole: bool = False
 
     def __str__(self) -> str:
         numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}"
-        return f"{self.generation}.{numbers}{'g' if self.gap else ''}"
+        return f"{self.generation}.{numbers}{'t' if self.whole else 'g' if self.gap else ''}"
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
@@ -51,8 +52,8 @@ class Cursor:
         match = _CURSOR.fullmatch(text)
         if match is None:
             raise UsageError(f"cursor {text[:80]!r} is none that an item of a stream carried")
-        generation, events, chunks, steps, attempt, gap = match.groups()
-        return cls(generation, int(events), int(chunks), int(steps), int(attempt), gap == "g")
+        generation, events, chunks, steps, attempt, held = match.groups()
+        return cls(generation, int(events), int(chunks), int(steps), int(attempt), held == "g", held == "t")
 
 
 class TextPartDelta(Recorded):
@@ -121,7 +122,7 @@ class View:
         """The items of one message, which was not taken before."""
         message = read_message(record)
         if message.generation != self.cursor.generation:
-            self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, gap=True)
+            self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, whole=self.cursor.whole)
         if isinstance(message, StreamChunk):
             yield self._chunk(message)
         else:
@@ -133,12 +134,12 @@ class View:
             if until is not None and step.seq >= until:
                 return
             yield from self._text(step)
-            self._move(steps=step.seq + 1, attempt=1, gap=True)
+            self._move(steps=step.seq + 1, attempt=1, gap=False, whole=False)
             yield self._item(StepFinal(step=step))
 
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
         gap = self.cursor.gap or chunk.seq > self.cursor.chunks + 1
-        self._move(chunks=chunk.seq, attempt=chunk.attempt, gap=gap)
+        self._move(chunks=chunk.seq, attempt=chunk.attempt, gap=gap, whole=False)
         delta = TextPartDelta(
             text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt
         )
@@ -150,28 +151,28 @@ class View:
         match event:
             case StreamReset():
                 yield from self.from_history(event.steps)
-                self._move(attempt=1, gap=False)
-            case TaskStarted():
-                self._move(gap=False)
+                self._move(attempt=1, gap=False, whole=False)
             case StepEnded() if event.step.seq < self.cursor.steps:
                 self._move(events=event.seq)
                 return
             case StepEnded():
                 yield from self.from_history(event.step.seq)
-                yield from self._text(event.step)
-                self._move(steps=event.step.seq + 1, attempt=1, gap=False)
+                if self.cursor.gap or _attempt(event.step) not in (None, self.cursor.attempt):
+                    yield from self._text(event.step)
+                self._move(steps=event.step.seq + 1, attempt=1, gap=False, whole=False)
             case TurnRestarted():
-                self._move(attempt=event.attempt, gap=False)
+                self._move(attempt=event.attempt, gap=False, whole=False)
             case _:
                 pass
         self._move(events=event.seq)
         yield self._item(_shown(event))
 
     def _text(self, step: TaskStep) -> Iterator[StreamItem]:
-        attempt = step.metadata.get("attempt", self.cursor.attempt)
-        if not step.by_agent or (not self.cursor.gap and attempt == self.cursor.attempt):
+        """The whole text of the step, unless that was what came last."""
+        if not step.by_agent or self.cursor.whole:
             return
-        self._move(attempt=attempt, gap=False)
+        attempt = _attempt(step) or 1
+        self._move(attempt=attempt, gap=False, whole=True)
         delta = TextPartDelta(
             text=step.text, step_id=step.step_id, agent_name=step.agent_name, attempt=attempt, replace=True
         )
@@ -182,6 +183,11 @@ class View:
 
     def _item(self, shown: Shown) -> StreamItem:
         return StreamItem(shown, str(self.cursor))
+
+
+def _attempt(step: TaskStep) -> int | None:
+    attempt = step.metadata.get("attempt")
+    return attempt if isinstance(attempt, int) else None
 
 
 def _shown(event: AnyEvent) -> Shown:

@@ -147,10 +147,12 @@ class World:
 
     def settled(self, task_id: str = TASK) -> bool:
         """Whether the task has ended and is closed, or waits and has taken all that came for it."""
+        if self.summary(task_id).status.ended and open_path(task_id) not in self.files.held:
+            return True
         task = self.server.held.tasks.get(task_id)
-        if task is not None and task.phase is Phase.WAIT:
-            return not self.untaken(task_id) and task.seq == len(self.history(task_id))
-        return self.summary(task_id).status.ended and open_path(task_id) not in self.files.held
+        if task is None or task.phase is not Phase.WAIT:
+            return False
+        return not self.untaken(task_id) and task.seq == len(self.history(task_id))
 
     def untaken(self, task_id: str = TASK) -> list[str]:
         """The ids of the items that were accepted and are no step yet, as the workspace has them."""

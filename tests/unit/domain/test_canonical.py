@@ -11,7 +11,7 @@ from roboco.domain.canonical import canonical, sha256, well_formed, well_formed_
 from tests.unit.domain.steps import JSON
 
 PIECES = st.sampled_from(["a", "ü", "\U0001f600", "\ud83d", "\ude00", "\udfff", "\0", "\ufffd"])
-ANY_TEXT = st.lists(PIECES, max_size=8).map("".join)
+ANY_TEXT = st.lists(PIECES, max_size=5).map("".join)
 
 
 @given(JSON)
@@ -60,7 +60,9 @@ def test_every_text_becomes_one_that_utf_8_can_carry(text: str) -> None:
 
 @given(
     st.recursive(
-        ANY_TEXT | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner), max_leaves=5
+        ANY_TEXT | st.integers(),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(ANY_TEXT, inner, max_size=2),
+        max_leaves=4,
     )
 )
 def test_every_json_becomes_one_that_utf_8_can_carry(value: object) -> None:

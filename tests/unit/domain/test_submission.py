@@ -83,7 +83,7 @@ def test_arbitrary_arguments_raise_nothing_but_a_usage_error(arguments: dict[str
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_context_that_is_no_json_is_refused(number: float) -> None:
-    with pytest.raises(UsageError, match="context"):
+    with pytest.raises(UsageError, match="JSON"):
         read_submission(GOOD | {"context": {"a": [number]}})
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.event import (
@@ -225,7 +225,6 @@ def test_texts_that_left_the_log_come_from_the_history(run: list[tuple[str, str]
     assert read(resumed(server, str(Cursor()))).steps == server.steps
 
 
-@settings(max_examples=150)
 @given(runs(ALL))
 def test_whatever_was_lost_every_step_is_seen_once_and_with_its_text(run: list[tuple[str, str]]) -> None:
     server = played(run)
@@ -239,7 +238,6 @@ def test_whatever_was_lost_every_step_is_seen_once_and_with_its_text(run: list[t
     assert read(resumed(server, str(Cursor()))).steps == server.steps
 
 
-@settings(max_examples=100)
 @given(runs(ALL))
 def test_a_follower_that_is_always_cut_off_sees_every_step_once(run: list[tuple[str, str]]) -> None:
     """It takes one item, and comes back with its cursor."""

@@ -212,7 +212,7 @@ def test_more_tasks_than_one_sweep_looks_at_are_all_looked_at() -> None:
 
 @pytest.mark.parametrize("fate", ["killed", "wiped"])
 def test_the_agenda_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str) -> None:
-    for where in ("files.names", "agenda.add", "agenda.begin"):
+    for where in ("files.names", "agenda.put", "agenda.begin"):
         world = GRAPH.world()
         world.submit(GRAPH.team)
         world.dispatcher.queue.clear()

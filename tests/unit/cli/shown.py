@@ -1,0 +1,60 @@
+"""What the live view prints of items, without a terminal."""
+
+import io
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from roboco.cli.live import LiveView
+from roboco.cli.screen import Screen
+from roboco.domain.event import AnyEvent, StreamChunk, read_message
+from roboco.domain.part import Part, ToolCall, ToolCallPart, ToolResult, ToolResultPart
+from roboco.domain.step import TaskStep
+from roboco.domain.view import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+
+BEGAN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def event(kind: str, seconds: float = 0, **fields: Any) -> AnyEvent:
+    """The event of this kind that happened so long after the beginning."""
+    message = read_message(
+        {"type": f"event_{kind}", "task_id": "t", "timestamp": BEGAN + timedelta(seconds=seconds)} | fields
+    )
+    assert not isinstance(message, StreamChunk)
+    return message
+
+
+def delta(text: str, attempt: int = 1, replace: bool = False) -> TextPartDelta:
+    """A piece of the writer's text."""
+    return TextPartDelta(text=text, step_id="step_1", agent_name="writer", attempt=attempt, replace=replace)
+
+
+def called(name: str, **args: Any) -> ToolCallItem:
+    """A tool call of the writer."""
+    part = ToolCallPart(tool_call=ToolCall(id="tc_1", tool_name=name, args=args))
+    return ToolCallItem(step_id="step_1", agent_name="writer", part=part)
+
+
+def returned(result: Any = None, error: str | None = None, runtime_ms: int = 5) -> ToolResultItem:
+    """The result of that call."""
+    told = ToolResult(
+        tool_call_id="tc_1", result=result, is_error=error is not None, error=error, runtime_ms=runtime_ms
+    )
+    return ToolResultItem(tool_name="add", part=ToolResultPart(tool_result=told))
+
+
+def final(agent: str, *parts: Part, **metadata: Any) -> StepFinal:
+    """A committed step of this agent."""
+    step = TaskStep(step_id="step_1", agent_name=agent, parts=parts, created_at=BEGAN, metadata=metadata)
+    return StepFinal(step=step)
+
+
+def shown(*items: Shown, typed: Iterable[str] = ()) -> str:
+    """What is printed for the items."""
+    file = io.StringIO()
+    view = LiveView(Screen(file))
+    for message in typed:
+        view.typed(message)
+    for item in items:
+        view.show(StreamItem(item, "0.0.0.0.1"))
+    return file.getvalue()

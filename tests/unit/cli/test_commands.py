@@ -1,0 +1,158 @@
+"""The commands that need no server, called as click calls them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from roboco import TeamError, UsageError, team_from
+from roboco.cli.check_machine import check_model
+from roboco.cli.demo import TEAM
+from roboco.cli.main import commands
+from roboco.cli.schema import team_file_schema
+from roboco.domain.part import TextPart
+from roboco.domain.step import TaskStep
+from tests.unit.cli.shown import BEGAN
+
+BAD = """
+name: bad team
+agents:
+  - {name: a, prompt: "{{ nope }}", tools: [unheard_of]}
+  - {name: a, prompt: x, wrong: 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("ROBOCO_TOOLS", "ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, arguments, standalone_mode=False)
+
+
+def test_help() -> None:
+    result = call()
+    assert result.return_value is None
+    for name in commands.commands:
+        assert f"\n  {name}" in result.output
+        assert "..." not in call(name, "--help").output.partition("Options:")[0].replace("[ARGS]...", "")
+
+
+def test_demo_always_ends() -> None:
+    team = team_from(yaml.safe_load(TEAM.read_text()), "demo.yaml")
+    assert [agent.name for agent in team.agents] == ["writer", "critic"]
+    assert sum(len(agent.prompt) for agent in team.agents) < 4 * 500
+
+
+def test_validate(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(BAD)
+    error = call("validate", "bad.yaml").exception
+    assert isinstance(error, TeamError)
+    said = call("validate", "bad.yaml", "--json")
+    assert said.return_value == 2
+    assert json.loads(said.output) == {"valid": False, "mistakes": list(error.mistakes)}
+    assert len(error.mistakes) == 5
+    good = tmp_path / "good.yaml"
+    good.write_text("name: good\nagents: [{name: a, prompt: x}]")
+    assert "team 'good' is valid: sequential, agents a" in call("validate", "good.yaml").output
+    assert json.loads(call("validate", "good.yaml", "--json").output) == {"valid": True, "mistakes": []}
+    assert isinstance(call("validate", "none.yaml").exception, UsageError)
+
+
+def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop_of_test_cli.py").write_text(
+        "from roboco import tool\n"
+        "@tool\n"
+        "def search(query: str) -> str:\n"
+        "    'Search.'\n"
+        "    return query\n"
+        "unmarked = len\n"
+    )
+    (tmp_path / "broken_of_test_cli.py").write_text("1/0")
+    functions = ["shop_of_test_cli:search", "shop_of_test_cli:unmarked", "shop_of_test_cli:none"]
+    functions += ["broken_of_test_cli:x", "os:system"]
+    declared = [{"name": f"tool{index}", "function": name} for index, name in enumerate(functions)]
+    team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    assert call("validate", "team.json").exception is None  # without ROBOCO_TOOLS nothing is imported
+    monkeypatch.setenv("ROBOCO_TOOLS", "shop_of_test_cli,broken_of_test_cli")
+    error = call("validate", "team.json").exception
+    assert isinstance(error, TeamError)
+    at = [mistake.partition(":")[0] for mistake in error.mistakes]
+    assert at == ["tools[1].function", "tools[2].function", "tools[3].function", "tools[4].function"]
+    assert "ZeroDivisionError" in error.mistakes[2]
+
+
+def test_schema_knows_what_only_files_have() -> None:
+    printed = json.loads(call("schema").output)
+    assert printed == team_file_schema()
+    definitions: dict[str, Any] = printed["$defs"]
+    assert "prompt_file" in definitions["Agent"]["properties"]
+    assert definitions["Agent"]["required"] == ["name"]
+    assert "not" in definitions["Condition"]["properties"]  # by alias
+
+
+def history(tmp_path: Path, count: int = 3) -> Path:
+    lines, digest = [], ""
+    for seq in range(count):
+        step = TaskStep(
+            step_id=f"step_{seq}", seq=seq, agent_name="user", parts=(TextPart(text=f"text {seq}"),), created_at=BEGAN
+        ).sealed(digest)
+        lines.append(step.line() + "\n")
+        digest = step.digest
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(lines))
+    return path
+
+
+def test_verify_a_file(tmp_path: Path) -> None:
+    path = history(tmp_path)
+    assert call("verify", str(path)).output == "3 steps are intact\n"
+    path.write_text(path.read_text() + '{"half')
+    assert "a last line without its end" in call("verify", str(path)).output
+    path.write_text(path.read_text().replace("text 1", "text one"))
+    result = call("verify", str(path), "--json")
+    assert result.return_value == 1
+    assert "step 1" in json.loads(result.output)["error"]
+
+
+def test_verify_a_task_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    folder = tmp_path / "task_1"
+    folder.mkdir()
+    history(folder)
+    times = {"created_at": BEGAN.isoformat(), "updated_at": BEGAN.isoformat()}
+    summary = {"task_id": "task_1", "team": "t", "status": "completed", "steps": 3} | times
+    (folder / "task.json").write_text(json.dumps(summary))
+    assert json.loads(call("verify", "task_1", "--json").output)["steps"] == 3
+    history(folder, 2)
+    assert "ended with 3 steps, but its history has 2" in json.loads(call("verify", "task_1", "--json").output)["error"]
+    assert isinstance(call("verify", "task_2").exception, UsageError)
+
+
+def test_tasks_passes_over_what_is_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    (tmp_path / "_doctor").mkdir()
+    (tmp_path / "lost+found").mkdir()
+    assert json.loads(call("tasks", "--json").output) == []
+
+
+def test_context_is_pairs() -> None:
+    for wrong in ("tone", "=x"):
+        result = CliRunner().invoke(commands, ["run", "team.yaml", "hi", "--context", wrong])
+        assert result.exit_code == 2
+        assert "must be KEY=VALUE" in result.output
+
+
+def test_model_check() -> None:
+    assert check_model({}).state == "warn"
+    assert check_model({"OPENAI_BASE_URL": "http://x"}).state == "ok"

@@ -1,0 +1,132 @@
+"""The live view, item by item, as it reads without a terminal."""
+
+import io
+import json
+
+from roboco.cli.json_lines import JsonLines
+from roboco.cli.live import LiveView
+from roboco.cli.screen import Screen
+from roboco.domain.part import Artifact, ArtifactPart, ErrorPart, TextPart
+from roboco.domain.view import StreamItem
+from tests.unit.cli.shown import called, delta, event, final, returned, shown
+
+SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="is the first")
+LABEL = "\n── writer · is the first\n"
+
+
+def test_a_whole_task() -> None:
+    call, result = called("add", a=1, b="two"), returned("x" * 999, runtime_ms=1234)
+    text = shown(
+        event("task_start", team="desk"),
+        event("user_message", step_id="step_0", text="write"),
+        event("status", status="running", reason=""),
+        SELECTED,
+        delta("Once upon "),
+        delta("a time"),
+        call,
+        final("writer", TextPart(text="Once upon a time"), call.part),
+        result,
+        final("tool_executor", result.part),
+        event("task_end", 2.5, status="completed", reason="done", usage={"steps": 3, "tokens_in": 10, "tokens_out": 5}),
+    )
+    assert text == (
+        "task t · team desk\n"
+        "\n── you\nwrite\n   running\n"
+        f'{LABEL}Once upon a time\n   → add(a=1, b="two")\n'
+        f'   ← add 1.2 s "{"x" * 238}…\n'
+        "\n── completed · done\n   3 steps · 10 tokens in, 5 out · 2.5 s\n"
+    )
+
+
+def test_what_the_user_typed_is_not_repeated() -> None:
+    spoke = event("user_message", step_id="step_3", text="go on")
+    assert shown(spoke, typed=["go on"]) == ""
+    assert shown(spoke, final("user", TextPart(text="go on")), typed=["else"]).count("go on") == 2  # another step
+
+
+def test_restarts_and_replacements() -> None:
+    again = event("turn_restart", step_id="step_1", attempt=2, reason="the worker was lost")
+    told = "\n   starts again (attempt 2, discard the text above): the worker was lost\n"
+    assert shown(SELECTED, delta("half"), again, delta("whole", 2)) == f"{LABEL}half{told}whole"
+    assert "attempt 2, discard" in shown(SELECTED, delta("half"), delta("whole", 2))
+    # the rest of what stands there is not printed twice
+    assert shown(SELECTED, delta("half"), delta("half and half", replace=True)) == f"{LABEL}half and half"
+    other = shown(SELECTED, delta("half"), delta("other", replace=True))
+    assert other == f"{LABEL}half\n   once more, whole (discard the text above)\nother"
+    assert shown(delta("all at once", replace=True)) == "\n── writer\nall at once"
+
+
+def test_mishaps() -> None:
+    text = shown(
+        event("user_interrupt", reason="enough"),
+        event("stream_reset", steps=4),
+        event("error", code="refused", message="no\nsuch agent"),
+        event("agent_handoff", from_agent="writer", to_agent="critic", reason="ready"),
+        event("from_a_newer_release"),
+        returned(error="division by zero"),
+        final("orchestrator", ErrorPart(code="limit", message="max_steps is 3")),
+        final("orchestrator", ErrorPart(code="stopped", message="told already by the interrupt")),
+    )
+    assert text.splitlines() == [
+        "   interrupted: enough",
+        "   the stream begins again after a loss in Redis; 4 steps are kept",
+        "   error refused: no such agent",
+        "   writer hands off to critic: ready",
+        "   event_from_a_newer_release",
+        "   ← 5 ms division by zero",
+        "   error limit: max_steps is 3",
+    ]
+
+
+def test_what_only_the_step_tells() -> None:
+    artifact = Artifact(artifact_id="a", uri="file://artifacts/poem.md", mime_type="text/markdown", size=12)
+    call = called("add", a=1)
+    text = shown(final("writer", call.part, ArtifactPart(artifact=artifact), finish_reason="length"))
+    assert text.splitlines() == [
+        "   → add(a=1)",
+        "   file poem.md · text/markdown · 12 bytes",
+        "   cut off here: the answer has reached its max_tokens",
+    ]
+
+
+def test_nothing_that_is_told_controls_the_terminal() -> None:
+    evil = "\x1b]0;title\x07[bold]\x1b[2Jx"
+    items = [
+        event("agent_select", agent_name="writer", step_id="step_1", reason=evil),
+        delta(evil),
+        delta("\x1b"),
+        delta("[2J"),
+        called(evil, a=evil),
+        returned(evil),
+        returned(error=evil),
+        event("agent_handoff", from_agent="writer", to_agent="critic", reason=evil),
+        event("turn_restart", step_id="step_1", attempt=2, reason=evil),
+        event("error", code=evil, message=evil),
+        event("user_message", step_id="step_0", text=evil),
+        event("task_end", status="failed", reason=evil),
+    ]
+    text = shown(*items)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]x" in text  # and markup is text
+
+
+def test_a_step_of_a_history() -> None:
+    file = io.StringIO()
+    LiveView(Screen(file)).step(final("writer", TextPart(text="poem"), routing={"reason": "is the first"}).step)
+    assert file.getvalue() == f"{LABEL}poem"
+
+
+def test_json_lines() -> None:
+    file = io.StringIO()
+    JsonLines(file).show(StreamItem(delta("\x1b[2J ü"), "g.1.2.3.1"))
+    assert "\x1b" not in file.getvalue()
+    assert json.loads(file.getvalue()) == {
+        "type": "text_part_delta",
+        "cursor": "g.1.2.3.1",
+        "text": "\x1b[2J ü",
+        "step_id": "step_1",
+        "agent_name": "writer",
+        "attempt": 1,
+        "replace": False,
+    }
