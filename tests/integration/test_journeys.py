@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.event import read_message
 from roboco.domain.step import verify_chain
 from tests.journeys import JOURNEYS, Journey, shape
-from tests.stack import Stack
+from tests.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -26,10 +26,10 @@ def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -
     task = stack.orchestrator.run(journey.team, journey.prompt)
     journey.run_to_end(task)
     files = stack.orchestrator.engine.files
-    names = set(files.names(f"{task.task_id}/"))
-    unfolded = {"history.jsonl"} if journey.ends == "user_turn" else set()
-    assert {"team.json", "task.json", "history.jsonl", "events.jsonl"} - names <= unfolded
-    assert (files.get(f"_open/{task.task_id}") is None) == (journey.ends == "completed")
+    completed = journey.ends == "completed"
+    expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
+    until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are there")
+    until(lambda: (files.get(f"_open/{task.task_id}") is None) == completed, 10, "the marker is as it should be")
     events = [
         read_message(json.loads(line)) for line in (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
     ]

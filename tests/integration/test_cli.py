@@ -1,0 +1,251 @@
+"""The command line as its users run it: real processes, nothing but a scripted model beside them."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.local.valkey import find_server
+from tests.integration.cli_process import COMMAND, Process, assert_nothing_left, environment, processes_in
+from tests.integration.test_local_parts import installed
+from tests.servers.model_server import ModelServer, Reply, Request
+
+pytestmark = [pytest.mark.workers, pytest.mark.redis]
+
+TEAM = """
+name: pair
+collaboration_model: {type: sequential}
+agents:
+  - {name: writer, prompt: "You write, {{ context.tone }}.", tools: [add]}
+  - {name: critic, prompt: You criticise.}
+tools: [{name: add, function: "shop_tools:add", effect: pure}]
+"""
+TALK = """
+name: talk
+collaboration_model: {type: manual}
+agents: [{name: host, prompt: You host.}]
+"""
+TOOLS = '''
+from roboco import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+EVIL = "\x1b]0;owned\x07\x1b[2Jbright\x9b31m"
+
+
+def answer(request: Request) -> Reply:
+    """The writer adds and then writes; the critic judges; the host echoes. A prompt of "for ever" never ends."""
+    if request.last_user == "for ever":
+        return Reply(chunks=["on and "] * 5000, interval=0.02)
+    if "host" in request.system:
+        return Reply(text=f"you said {request.last_user}")
+    if "criticise" in request.system:
+        return Reply(text="a fine text", usage=(20, 3))
+    if request.tool_results:
+        return Reply(text=f"{EVIL} the sum is {request.tool_results[0][1]}", usage=(10, 5))
+    return Reply(tool_calls=[("add", {"a": 19, "b": 23})], usage=(10, 5))
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A user's folder with teams and tools, and the environment of their commands."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def start(self, *arguments: str) -> Process:
+        """The command, running."""
+        return Process(arguments, self.folder, self.env)
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """What the command prints, once it has ended with this code."""
+        with self.start(*arguments) as process:
+            assert process.end() == code, process.output + process.errors
+            return process.output
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """What the command prints with --json."""
+        return json.loads(self.run(*arguments, "--json", code=code))
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        server.script(answer)
+        yield server
+
+
+def shell_in(folder: Path, model: ModelServer) -> Shell:
+    (folder / "team.yaml").write_text(TEAM)
+    (folder / "talk.yaml").write_text(TALK)
+    (folder / "shop_tools.py").write_text(TOOLS)
+    (folder / "workers").mkdir()  # a shop's own package of this name
+    (folder / "workers" / "__init__.py").write_text("raise ImportError('the wrong workers')")
+    return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOLS="shop_tools"))
+
+
+@pytest.fixture
+def shell(tmp_path: Path, model: ModelServer) -> Shell:
+    installed(find_server)
+    return shell_in(tmp_path, model)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, model: ModelServer) -> tuple[Shell, str]:
+    """A folder in which the pair has run, and what that printed."""
+    installed(find_server)
+    shell = shell_in(tmp_path_factory.mktemp("done"), model)
+    output = shell.run("run", "team.yaml", "write a poem", "--context", "tone=kindly", "--id", "poem")
+    assert_nothing_left(shell.folder)
+    return shell, output
+
+
+def test_run(done: tuple[Shell, str], model: ModelServer) -> None:
+    shell, output = done
+    assert "\x1b" not in output
+    assert "\x07" not in output
+    assert output.splitlines()[0] == "task poem · team pair"
+    for line in (
+        "── writer · writer is number 1 in the order",
+        "   → add(a=19, b=23)",
+        "bright31m the sum is 42",
+        "── critic · critic is number 2 in the order",
+        "a fine text",
+        "── completed · 1 round(s) are done",
+        "files: .roboco/workspace/poem",
+    ):
+        assert line in output.splitlines()
+    assert "← add " in output
+    assert "5 steps · 40 tokens in, 13 out" in output
+    assert (shell.folder / ".roboco/workspace/poem/history.jsonl").is_file()
+    assert any("You write, kindly." in record.request.system for record in model.requests)
+
+
+def test_what_is_left_can_be_looked_at_without_servers(done: tuple[Shell, str]) -> None:
+    shell, _ = done
+    (summary,) = shell.json("tasks")
+    assert (summary["task_id"], summary["status"], summary["steps"]) == ("poem", "completed", 5)
+    whole = shell.json("show", "poem")
+    assert whole["summary"] == summary
+    assert [step["agent_name"] for step in whole["steps"]] == ["user", "writer", "tool_executor", "writer", "critic"]
+    assert shell.json("verify", "poem") == {"intact": True, "steps": 5, "unfinished_line": False}
+    shown = shell.run("show", "poem")
+    assert "\x1b" not in shown
+    for said in ("write a poem", "→ add(a=19, b=23)", "← add", "bright31m the sum is 42", "a fine text", "completed"):
+        assert said in shown
+    assert "poem" in shell.run("tasks")
+
+
+def test_mistakes_are_told_at_once(done: tuple[Shell, str]) -> None:
+    shell, _ = done
+    (shell.folder / "bad.yaml").write_text(
+        "name: bad\nagents:\n  - {name: a, tools: [none]}\n  - {name: a, prompt: x}\n"
+    )
+    for command in (["run", "bad.yaml", "hi"], ["validate", "bad.yaml"]):
+        with shell.start(*command) as process:
+            assert process.end() == 2
+            lines = process.errors.splitlines()
+            assert lines[0].startswith("error: bad.yaml: ")
+            assert len(lines) == 3
+            assert process.output == ""
+    with shell.start("run", "none.yaml", "hi") as process:
+        assert process.end() == 2
+        assert process.errors == "error: team file 'none.yaml' cannot be read: No such file or directory\n"
+    with shell.start("run", "team.yaml", "hi", "--agent", "nobody") as process:
+        assert process.end() == 2
+        assert "no agent 'nobody' in team 'pair', possible are writer, critic" in process.errors
+    assert_nothing_left(shell.folder)
+
+
+def test_ctrl_c_stops_the_task(shell: Shell) -> None:
+    with shell.start("run", "team.yaml", "for ever", "--context", "tone=kindly", "--id", "endless") as process:
+        process.says("on and ")
+        assert processes_in(shell.folder)
+        process.signal(signal.SIGINT)
+        assert process.end() == 130
+        assert "── cancelled · stopped by the user" in process.output
+        assert "2 steps · " in process.output
+    assert_nothing_left(shell.folder)
+    assert shell.json("show", "endless")["summary"]["status"] == "cancelled"
+
+
+def test_a_second_ctrl_c_leaves_at_once(shell: Shell) -> None:
+    with shell.start("run", "talk.yaml", "for ever") as process:
+        process.says("on and ")
+        frozen = [pid for pid, command in processes_in(shell.folder).items() if "workers.app" in command]
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        process.signal(signal.SIGINT)
+        process.says("stopping the task")
+        process.signal(signal.SIGINT)
+        assert process.end(5) == 130
+    assert_nothing_left(shell.folder)
+
+
+def test_sigterm_with_json(shell: Shell) -> None:
+    with shell.start("run", "talk.yaml", "for ever", "--json") as process:
+        process.says("on and ")
+        process.signal(signal.SIGTERM)
+        assert process.end() == 143
+        items = [json.loads(line) for line in process.output.splitlines()]
+    assert all({"type", "cursor"} <= set(item) for item in items)
+    assert (items[0]["type"], items[-1]["type"]) == ("event_task_start", "event_task_end")
+    assert items[-1]["status"] == "cancelled"
+    assert_nothing_left(shell.folder)
+
+
+def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
+    with shell.start("run", "talk.yaml", "for ever", "--id", "again") as process:
+        process.says("on and ")
+        for pid, command in processes_in(shell.folder).items():
+            if "workers.app" in command:
+                os.kill(pid, signal.SIGKILL)
+        assert process.end() == 1
+        assert "error: server 'run' ended with code -9; the end of '" in process.errors
+        assert "Traceback" not in process.errors
+    assert_nothing_left(shell.folder)
+
+
+def test_a_terminal_is_asked(shell: Shell) -> None:
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "run", "talk.yaml", "hello"]
+    with subprocess.Popen(command, cwd=shell.folder, env=shell.env, stdin=theirs, stdout=theirs, stderr=theirs) as run:
+        os.close(theirs)
+        said = _read_until(ours, b"", "you said hello")
+        said = _read_until(ours, said, "> ")
+        os.write(ours, b"two\nlines\n\n")
+        said = _read_until(ours, said, "you said two\r\nlines")
+        said = _read_until(ours, said, "> ", after="you said two")
+        os.write(ours, b"\n")
+        said = _read_until(ours, said, "files: ")
+        assert run.wait(10) == 0
+    os.close(ours)
+    assert said.count(b"two") == 2  # typed, and quoted by the host: not repeated
+    assert b"--id task_" in said
+    assert_nothing_left(shell.folder)
+
+
+def _read_until(terminal: int, said: bytes, text: str, after: str = "") -> bytes:
+    deadline = time.monotonic() + 30
+    while text.encode() not in said.partition(after.encode())[2] if after else text.encode() not in said:
+        assert time.monotonic() < deadline, said.decode(errors="replace")
+        said += os.read(terminal, 4096)
+    return said
+
+
+def test_demo(shell: Shell) -> None:
+    output = shell.run("demo", "a walk in the rain")
+    assert "Write a short paragraph about a walk in the rain." in output
+    assert output.index("── writer") < output.index("── critic") < output.index("── completed")
+    assert_nothing_left(shell.folder)
