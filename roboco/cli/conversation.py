@@ -1,13 +1,13 @@
 """Conversation: a task followed to its end, with the user's answers where the team asks for them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from roboco.cli.feed import Feed
-from roboco.client.task import Task
 from roboco.domain.event import StatusChanged, TaskEnded, UserSpoke
 from roboco.domain.status import TaskStatus
+from roboco.domain.summary import TaskSummary
 from roboco.domain.view import StreamItem
 
 PAUSE = 0.25
@@ -21,6 +21,24 @@ class Display(Protocol):
         """Show the item."""
 
 
+class Followed(Protocol):
+    """What a conversation needs of a task."""
+
+    task_id: str
+
+    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
+        """Everything after the cursor."""
+
+    def summary(self) -> TaskSummary:
+        """The task at a glance."""
+
+    def send(self, message: str) -> None:
+        """Add a message of the user."""
+
+    def stop(self, reason: str) -> None:
+        """End the task now."""
+
+
 class Conversation:
     """Shows a task's stream from `cursor` on.
 
@@ -30,7 +48,7 @@ class Conversation:
 
     def __init__(
         self,
-        task: Task,
+        task: Followed,
         display: Display,
         *,
         cursor: str | None = None,

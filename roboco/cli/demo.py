@@ -9,16 +9,16 @@ from roboco.adapters.team_file import team_from
 from roboco.cli import options
 from roboco.cli.session import Wish, run_team
 
-_TEAM = resources.files("roboco.cli") / "teams" / "demo.yaml"
+TEAM = resources.files("roboco.cli") / "teams" / "demo.yaml"
 
 
 @click.command()
 @click.argument("topic", default="the sea at night")
 @options.as_json
 def demo(topic: str, as_json: bool) -> int:
-    """Let two agents write about TOPIC: a writer drafts, a critic answers.
+    """Let a writer and a critic work on TOPIC.
 
     It needs no server and no key; with OPENAI_API_KEY it uses that.
     """
-    team = team_from(yaml.safe_load(_TEAM.read_text(encoding="utf-8")), "demo.yaml")
+    team = team_from(yaml.safe_load(TEAM.read_text(encoding="utf-8")), "demo.yaml")
     return run_team(team, Wish(f"Write a short paragraph about {topic}.", as_json=as_json))

@@ -31,13 +31,12 @@ class DevStack:
     """
 
     def __init__(self, folder: Path, base: int | None, tell: Tell) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder = folder.absolute()
-        (self.folder / ".gitignore").write_text("*\n")
+        self.folder = _made(folder.absolute())
         self.supervisor = Supervisor(tell)
         self.exports: dict[str, str] = {}
         self.password = secrets.token_urlsafe(12)
-        self._base = _port_base(self.folder / "port-base", base)
+        self._kept_base = self.folder / "port-base"
+        self._base = _port_base(self._kept_base, base)
         self._tell = tell
 
     @property
@@ -50,6 +49,7 @@ class DevStack:
         folder = self.folder / "valkey"
         valkey = Part("valkey", folder / "valkey.log", partial(start_valkey, folder, self._base))
         self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
+        self._kept_base.write_text(f"{self._base}\n")  # now that the folder is ours
         self._start_workspace()
         env = self._environment(self._start_model())
         for pool in POOLS:
@@ -121,17 +121,23 @@ class DevStack:
         )
 
 
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n")
+    except OSError as error:
+        raise UsageError(f"folder {str(folder)!r} cannot be used: {error.strerror}; choose another --folder") from error
+    return folder
+
+
 def _port_base(kept: Path, wanted: int | None) -> int:
     """The first of the stack's ports: the wanted one, else that of the last time if all are free, else any."""
     if wanted is not None:
-        base = chosen_port(wanted, _PORTS)
-    else:
-        try:
-            base = chosen_port(int(kept.read_text()), _PORTS)
-        except (OSError, ValueError, UsageError):
-            base = free_port(_PORTS)
-    kept.write_text(f"{base}\n")
-    return base
+        return chosen_port(wanted, _PORTS)
+    try:
+        return chosen_port(int(kept.read_text()), _PORTS)
+    except (OSError, ValueError, UsageError):
+        return free_port(_PORTS)
 
 
 def _write_private(path: Path, text: str) -> None:

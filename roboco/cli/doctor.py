@@ -21,7 +21,10 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @click.command()
 @options.as_json
 def doctor(as_json: bool) -> int:
-    """Check the installation, the settings and the servers: exit code 1 if something fails."""
+    """Check settings and servers, and say what to do.
+
+    The exit code is 1 if something fails.
+    """
     screen = Screen(sys.stdout)
     checks: list[Check] = []
     for check in _checks():

@@ -1,11 +1,11 @@
 """How a command that fails says so: one message on stderr, and an exit code."""
 
-import os
 import sys
 
 import click
 
 from roboco.cli.printable import printable
+from roboco.cli.signals import Interrupted
 from roboco.errors import RobocoError, UsageError
 
 USAGE = 2
@@ -24,7 +24,6 @@ def report_usage(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def unread() -> int:
-    """Nobody reads the output any more: keep Python from saying so when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED
+def interrupted(error: click.Abort) -> int:
+    """The exit code of a command that a signal ended, which click tells as its own error."""
+    return error.__cause__.exit_code if isinstance(error.__cause__, Interrupted) else FAILED

@@ -140,7 +140,7 @@ class LiveView:
         if text in self._typed:
             self._typed.remove(text)
             return
-        self._title("you", "", "white")
+        self._title("you", "", "default")
         self._screen.say(text)
 
     def _call(self, call: ToolCall) -> None:

@@ -64,6 +64,11 @@ class LocalStack:
     ) -> None:
         self._end()
 
+    @property
+    def has_worker(self) -> bool:
+        """Whether a worker of our own runs."""
+        return self._lacking.worker
+
     def check(self) -> None:
         """TransientError, with the end of its log, if something that we started has died."""
         for server in self._servers:
@@ -71,7 +76,9 @@ class LocalStack:
                 wait_ready(server, lambda: False, 0)
 
     def _start(self) -> None:
-        folder = Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-")))
+        folder = Path(
+            self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
+        )
         settings = self._settings
         if self._lacking.redis:
             valkey = start_valkey(folder / "valkey")

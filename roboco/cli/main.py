@@ -9,11 +9,11 @@ import click
 from roboco.cli.demo import demo
 from roboco.cli.dev import dev
 from roboco.cli.doctor import doctor
-from roboco.cli.failure import report, report_usage, unread
+from roboco.cli.failure import interrupted, report, report_usage
 from roboco.cli.run import run
 from roboco.cli.schema import schema
 from roboco.cli.show import show
-from roboco.cli.signals import Interrupted, interruptible
+from roboco.cli.signals import interruptible
 from roboco.cli.submit import send, stop, submit
 from roboco.cli.tasks import tasks
 from roboco.cli.validate import validate
@@ -51,10 +51,8 @@ def _code() -> int:
         return report_usage(error)
     except RobocoError as error:
         return report(error)
-    except Interrupted as signal:
-        return signal.exit_code
-    except BrokenPipeError:
-        return unread()
+    except click.Abort as error:
+        return interrupted(error)
     return code if isinstance(code, int) else 0
 
 

@@ -19,7 +19,7 @@ from roboco.cli.session import Wish, run_team
 @options.as_json
 @click.option("--worker", is_flag=True, help="Start a worker although ROBOCO_REDIS_URL is set.")
 def run(file: Path, prompt: str, **wished: Any) -> int:
-    """Run the team of FILE on PROMPT and show it live.
+    """Run a team here and show it live.
 
     Without ROBOCO_REDIS_URL it brings a Redis and a worker of its own, and without OPENAI_API_KEY and
     OPENAI_BASE_URL a small local model. Ctrl-C stops the task.

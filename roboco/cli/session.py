@@ -26,6 +26,9 @@ _STOPPING = 15.0
 _CLOSING = 10.0
 """Seconds that an ended task has until its workspace is complete."""
 
+_LONELY = 5.0
+"""Seconds after which a task that nobody takes seems to have no worker."""
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -49,7 +52,8 @@ def run_team(team: Team, wish: Wish) -> int:
         task = stack.orchestrator.run(
             team, wish.prompt, task_id=wish.task_id, context=dict(wish.context), agent=wish.agent
         )
-        conversation = _conversation(task, screen, wish, stack.check)
+        look = stack.check if stack.has_worker else _Lookout(task, tell)
+        conversation = _conversation(task, screen, wish, look)
         try:
             code = _exit_code(conversation.follow(), task, tell)
         except Interrupted as signal:
@@ -61,6 +65,22 @@ def run_team(team: Team, wish: Wish) -> int:
         _close(task)
         tell(f"files: {_place(settings.workspace, task.task_id)}")
         return code
+
+
+class _Lookout:
+    """Says once that no worker seems to be there, if none takes the task."""
+
+    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
+        self._task = task
+        self._tell = tell
+        self._due: float | None = time.monotonic() + _LONELY
+
+    def __call__(self) -> None:
+        if self._due is None or time.monotonic() < self._due:
+            return
+        self._due = None
+        if self._task.summary().status is TaskStatus.QUEUED:
+            self._tell("no worker has taken the task yet; start one (celery -A workers.app worker), or use --worker")
 
 
 def _tell(notes: Screen, text: str) -> None:

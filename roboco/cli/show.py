@@ -22,7 +22,10 @@ from roboco.settings import read_settings
 @click.argument("task_id")
 @options.as_json
 def show(task_id: str, as_json: bool) -> None:
-    """Show a task: its steps with texts, tool calls and results, its files, and what it used."""
+    """Show everything that a task has come to.
+
+    Its steps with texts, tool calls and results, its files, and what it used.
+    """
     with closing(Orchestrator(read_settings())) as orchestrator:
         overview = Overview(orchestrator)
         summary = overview.of(task_id)

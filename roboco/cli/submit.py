@@ -33,7 +33,10 @@ def submit(team: str, prompt: str, as_json: bool, **wished: Any) -> None:
 @click.argument("message")
 @click.option("--agent", metavar="NAME", help="Who answers.")
 def send(task_id: str, message: str, agent: str | None) -> None:
-    """Send a message to a task; one that waits for its user goes on."""
+    """Send a message to a task.
+
+    A task that waits for its user goes on.
+    """
     with closing(Orchestrator(read_settings())) as orchestrator:
         orchestrator.task(task_id).send(message, agent)
     click.echo(f"sent to {task_id}")

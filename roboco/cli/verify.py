@@ -18,7 +18,10 @@ from roboco.settings import read_settings
 @click.argument("task_or_file")
 @options.as_json
 def verify(task_or_file: str, as_json: bool) -> int:
-    """Check the digests of a task's history, or of a history.jsonl: exit code 1 if a step was changed."""
+    """Check that no step of a history was changed.
+
+    It is that of a task, or a history.jsonl. The exit code is 1 if a step was changed.
+    """
     path = Path(task_or_file)
     try:
         steps, unfinished = _verify_file(path) if path.is_file() else (_verify_task(task_or_file), False)

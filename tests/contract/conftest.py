@@ -1,5 +1,6 @@
 """The adapters of each port, on real servers, each test under names of its own."""
 
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer
@@ -17,9 +20,12 @@ from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.adapters.workspace.s3 import S3Files, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.ports import Files, Histories
+from tests.contract.a_task import ATask
 from tests.contract.s3_watched import WatchedObjects
 from tests.contract.sent_twice import SentTwice
+from tests.contract.task_in_memory import TaskInMemory
 from tests.contract.task_on_redis import TaskOnRedis
+from tests.memory.workspace import MemoryFiles, MemoryHistories
 from tests.stack import s3_environment
 
 STORES = ["folder", pytest.param("s3", marks=pytest.mark.s3)]
@@ -46,19 +52,23 @@ def objects(s3: S3Server, s3_client: Any, prefix: str) -> WatchedObjects:
     return WatchedObjects(s3_client, s3.bucket, prefix)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[*STORES, "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     """An empty workspace."""
     if request.param == "folder":
         return FolderFiles(tmp_path / "workspace")
+    if request.param == "memory":
+        return MemoryFiles()
     return S3Files(request.getfixturevalue("objects"))
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[*STORES, "memory"])
 def histories(request: pytest.FixtureRequest, tmp_path: Path) -> Histories:
     """Histories of an empty workspace."""
     if request.param == "folder":
         return FolderHistories(FolderFiles(tmp_path / "workspace"))
+    if request.param == "memory":
+        return MemoryHistories()
     return S3Histories(request.getfixturevalue("objects"))
 
 
@@ -75,7 +85,13 @@ def redis_task(client: redis.Redis, prefix: str) -> TaskOnRedis:
     return TaskOnRedis(client, Keys(prefix))
 
 
-@pytest.fixture(params=["redis", "redis, all sent twice", "memory"])
+@pytest.fixture(
+    params=[
+        pytest.param("redis", marks=pytest.mark.redis),
+        pytest.param("redis, all sent twice", marks=pytest.mark.redis),
+        "memory",
+    ]
+)
 def task(request: pytest.FixtureRequest, prefix: str) -> Iterator[ATask]:
     """A task that is not there yet. No test may notice that every command is sent twice."""
     if request.param == "memory":
@@ -91,8 +107,10 @@ def task(request: pytest.FixtureRequest, prefix: str) -> Iterator[ATask]:
 @pytest.fixture(params=["silent", "gone"])
 def unreachable_task(request: pytest.FixtureRequest, prefix: str) -> Iterator[TaskOnRedis]:
     """A task on a Redis that never answers, or is not there any more."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    if request.param == "gone":
-        listener.close()
-    with listener:
-        port = request.param
+    limits: dict[str, Any] = {"socket_timeout": 0.03, "socket_connect_timeout": 0.03, "retry": Retry(NoBackoff(), 0)}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        if request.param == "gone":
+            listener.close()
+        with redis.Redis(port=port, decode_responses=True, **limits) as client:
+            yield TaskOnRedis(client, Keys(prefix))

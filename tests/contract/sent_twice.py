@@ -10,5 +10,6 @@ class SentTwice(redis.Redis):
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send the command, and send it again."""
-        super().execute_command(*args, **options)
-        return super().execute_command(*args, **options)
+        execute: Any = super().execute_command
+        execute(*args, **options)
+        return execute(*args, **options)

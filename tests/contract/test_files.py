@@ -78,6 +78,7 @@ def test_names_of_all_kinds(files: Files, name: str) -> None:
     assert files.names("f/") == []
 
 
+@pytest.mark.parametrize("files", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
 def test_paths_do_not_leave_the_workspace(files: Files) -> None:
     uses: list[Callable[[str], object]] = [
         lambda path: files.create(path, b"1"),
@@ -116,13 +117,14 @@ def test_a_big_file_is_read_whole_or_not_at_all(files: Files) -> None:
     versions = [bytes([letter]) * BIG for letter in b"abcd"]
     assert files.create("big", versions[0])
     with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(lambda: [files.put("big", version) for version in versions[1:]])
-        while not writing.done():
+        writing = [pool.submit(files.put, "big", version) for version in versions[1:]]
+        while not writing[-1].done():
             data = files.get("big")
             assert data is not None
             assert len(data) == BIG
             assert data.count(data[:1]) == BIG
-        writing.result()
+        for written in writing:
+            written.result()
     assert files.get("big") == versions[-1]
     assert not files.create("big", versions[0])
 
@@ -231,7 +233,7 @@ def test_wrong_credentials_are_told_without_the_secret(s3: S3Server) -> None:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "a wrong secret")
         client = connect_s3(s3.endpoint_url)
     try:
-        with pytest.raises(UsageError, match="SignatureDoesNotMatch.*AWS_SECRET_ACCESS_KEY") as refused:
+        with pytest.raises(UsageError, match=r"SignatureDoesNotMatch.*AWS_SECRET_ACCESS_KEY") as refused:
             S3Files(S3Objects(client, s3.bucket)).get("a")
     finally:
         client.close()
@@ -242,7 +244,7 @@ class Failing:
     """An S3 client whose server is there, but answers every call with this error."""
 
     def __init__(self, status: int, code: str) -> None:
-        self._answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        self._answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
 
     def __getattr__(self, name: str) -> Any:
         def fail(*_: Any, **__: Any) -> Any:

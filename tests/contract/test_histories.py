@@ -1,5 +1,6 @@
 """Histories of tasks: in a folder and in S3."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -111,45 +112,51 @@ def test_each_position_has_one_winner(histories: Histories, writers: int, abreas
     assert_holds(histories, seen[0])
 
 
-def test_readers_beside_a_writer_see_every_step_once(histories: Histories) -> None:
-    """Two workers fold all the time. A reader sees at least what was committed before it began."""
-    steps = chain(30)
-    committed = 0
-    done = threading.Event()
+class Writer:
+    """Writes a history in a thread of its own; `committed` steps of it stand for sure."""
 
-    def write() -> None:
-        nonlocal committed
+    def __init__(self, histories: Histories) -> None:
+        self.steps = chain(30)
+        self.committed = 0
+        self.done = threading.Event()
+        self._histories = histories
+
+    def write(self) -> None:
+        """Write all steps."""
         try:
-            for step in steps:
-                histories.append(TASK, step)
-                committed = step.seq + 1
+            for step in self.steps:
+                self._histories.append(TASK, step)
+                self.committed = step.seq + 1
         finally:
-            done.set()
+            self.done.set()
 
-    def fold() -> None:
-        while not done.is_set():
-            histories.fold(TASK)
+    def fold(self) -> None:
+        """Fold all the time."""
+        while not self.done.is_set():
+            self._histories.fold(TASK)
 
-    def read(seed: int) -> int:
-        reads = 0
-        while not done.is_set():
-            before = committed
-            start = max(0, before - (0, 1, 3, 100)[(reads + seed) % 4])
-            found = list(histories.read(TASK, start))
-            assert found == steps[start : start + len(found)]
+    def read(self) -> None:
+        """Read all the time: what is read is exact, and holds at least what was committed before."""
+        for back in itertools.cycle((0, 1, 3, 100)):
+            over, before = self.done.is_set(), self.committed
+            start = max(0, before - back)
+            found = list(self._histories.read(TASK, start))
+            assert found == self.steps[start : start + len(found)]
             assert len(found) >= before - start
-            reads += 1
-        return reads
+            if over:
+                return
 
+
+def test_readers_beside_a_writer_see_every_step_once(histories: Histories) -> None:
+    """Two workers fold, three read."""
+    writer = Writer(histories)
     with ThreadPoolExecutor(6) as pool:
-        tasks = [pool.submit(write), *(pool.submit(fold) for _ in range(2))]
-        readers = [pool.submit(read, seed) for seed in range(3)]
-        for task in tasks:
+        work = (writer.write, *[writer.fold] * 2, *[writer.read] * 3)
+        for task in [pool.submit(one) for one in work]:
             task.result()
-        assert all(reader.result() for reader in readers)
-    assert_holds(histories, steps)
+    assert_holds(histories, writer.steps)
     histories.fold(TASK)
-    assert_holds(histories, steps)
+    assert_holds(histories, writer.steps)
 
 
 def test_a_changed_line_is_not_read(histories: Histories) -> None:

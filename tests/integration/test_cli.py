@@ -7,76 +7,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from roboco.adapters.local.valkey import find_server
-from tests.integration.cli_process import COMMAND, Process, assert_nothing_left, environment, processes_in
+from tests.integration.cli_process import COMMAND, assert_nothing_left, processes_in
+from tests.integration.cli_shell import Shell, answer, shell_in
 from tests.integration.test_local_parts import installed
-from tests.servers.model_server import ModelServer, Reply, Request
+from tests.servers.model_server import ModelServer
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
-
-TEAM = """
-name: pair
-collaboration_model: {type: sequential}
-agents:
-  - {name: writer, prompt: "You write, {{ context.tone }}.", tools: [add]}
-  - {name: critic, prompt: You criticise.}
-tools: [{name: add, function: "shop_tools:add", effect: pure}]
-"""
-TALK = """
-name: talk
-collaboration_model: {type: manual}
-agents: [{name: host, prompt: You host.}]
-"""
-TOOLS = '''
-from roboco import tool
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-'''
-EVIL = "\x1b]0;owned\x07\x1b[2Jbright\x9b31m"
-
-
-def answer(request: Request) -> Reply:
-    """The writer adds and then writes; the critic judges; the host echoes. A prompt of "for ever" never ends."""
-    if request.last_user == "for ever":
-        return Reply(chunks=["on and "] * 5000, interval=0.02)
-    if "host" in request.system:
-        return Reply(text=f"you said {request.last_user}")
-    if "criticise" in request.system:
-        return Reply(text="a fine text", usage=(20, 3))
-    if request.tool_results:
-        return Reply(text=f"{EVIL} the sum is {request.tool_results[0][1]}", usage=(10, 5))
-    return Reply(tool_calls=[("add", {"a": 19, "b": 23})], usage=(10, 5))
-
-
-@dataclass(frozen=True)
-class Shell:
-    """A user's folder with teams and tools, and the environment of their commands."""
-
-    folder: Path
-    env: dict[str, str]
-
-    def start(self, *arguments: str) -> Process:
-        """The command, running."""
-        return Process(arguments, self.folder, self.env)
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        """What the command prints, once it has ended with this code."""
-        with self.start(*arguments) as process:
-            assert process.end() == code, process.output + process.errors
-            return process.output
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        """What the command prints with --json."""
-        return json.loads(self.run(*arguments, "--json", code=code))
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +26,6 @@ def model() -> Iterator[ModelServer]:
     with ModelServer() as server:
         server.script(answer)
         yield server
-
-
-def shell_in(folder: Path, model: ModelServer) -> Shell:
-    (folder / "team.yaml").write_text(TEAM)
-    (folder / "talk.yaml").write_text(TALK)
-    (folder / "shop_tools.py").write_text(TOOLS)
-    (folder / "workers").mkdir()  # a shop's own package of this name
-    (folder / "workers" / "__init__.py").write_text("raise ImportError('the wrong workers')")
-    return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOLS="shop_tools"))
 
 
 @pytest.fixture
@@ -132,33 +65,41 @@ def test_run(done: tuple[Shell, str], model: ModelServer) -> None:
     assert any("You write, kindly." in record.request.system for record in model.requests)
 
 
-def test_what_is_left_can_be_looked_at_without_servers(done: tuple[Shell, str]) -> None:
+def test_what_is_left_can_be_looked_at_without_servers(
+    done: tuple[Shell, str],
+) -> None:
     shell, _ = done
-    (summary,) = shell.json("tasks")
+    workspace = {"ROBOCO_WORKSPACE": (shell.folder / ".roboco/workspace").as_uri()}
+    shell = replace(shell, env=shell.env | workspace)
+    (summary,) = json.loads(shell.call("tasks", "--json"))
     assert (summary["task_id"], summary["status"], summary["steps"]) == ("poem", "completed", 5)
-    whole = shell.json("show", "poem")
+    whole = json.loads(shell.call("show", "poem", "--json"))
     assert whole["summary"] == summary
     assert [step["agent_name"] for step in whole["steps"]] == ["user", "writer", "tool_executor", "writer", "critic"]
-    assert shell.json("verify", "poem") == {"intact": True, "steps": 5, "unfinished_line": False}
+    assert json.loads(shell.call("verify", "poem", "--json")) == {"intact": True, "steps": 5, "unfinished_line": False}
     shown = shell.run("show", "poem")
     assert "\x1b" not in shown
     for said in ("write a poem", "→ add(a=19, b=23)", "← add", "bright31m the sum is 42", "a fine text", "completed"):
         assert said in shown
-    assert "poem" in shell.run("tasks")
+
+
+BAD = """
+name: bad
+agents:
+  - {name: a, tools: [none]}
+  - {name: a, prompt: x}
+"""
 
 
 def test_mistakes_are_told_at_once(done: tuple[Shell, str]) -> None:
     shell, _ = done
-    (shell.folder / "bad.yaml").write_text(
-        "name: bad\nagents:\n  - {name: a, tools: [none]}\n  - {name: a, prompt: x}\n"
-    )
-    for command in (["run", "bad.yaml", "hi"], ["validate", "bad.yaml"]):
-        with shell.start(*command) as process:
-            assert process.end() == 2
-            lines = process.errors.splitlines()
-            assert lines[0].startswith("error: bad.yaml: ")
-            assert len(lines) == 3
-            assert process.output == ""
+    (shell.folder / "bad.yaml").write_text(BAD)
+    with shell.start("run", "bad.yaml", "hi") as process:
+        assert process.end() == 2
+        lines = process.errors.splitlines()
+        assert lines[0].startswith("error: bad.yaml: ")
+        assert len(lines) == 3
+        assert process.output == ""
     with shell.start("run", "none.yaml", "hi") as process:
         assert process.end() == 2
         assert process.errors == "error: team file 'none.yaml' cannot be read: No such file or directory\n"
@@ -177,7 +118,8 @@ def test_ctrl_c_stops_the_task(shell: Shell) -> None:
         assert "── cancelled · stopped by the user" in process.output
         assert "2 steps · " in process.output
     assert_nothing_left(shell.folder)
-    assert shell.json("show", "endless")["summary"]["status"] == "cancelled"
+    summary = json.loads((shell.folder / ".roboco/workspace/endless/task.json").read_text())
+    assert summary["status"] == "cancelled"
 
 
 def test_a_second_ctrl_c_leaves_at_once(shell: Shell) -> None:

@@ -3,17 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
-from roboco.domain.event import StreamReset, TurnRestarted
+from roboco.domain.event import StreamReset, TaskEnded, TurnRestarted
 from roboco.domain.step import TaskStep
 from roboco.domain.view import Cursor, ReadSteps, Shown, StepFinal, StreamItem, TextPartDelta, View
 
 
 class Reader:
-    """Holds the steps it was shown, and the text so far of the step to come."""
+    """Holds the steps it was shown, the text so far of the step to come, and whether it saw the end."""
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []
         self.texts: dict[str, str] = {}
+        self.ended = False
 
     def show(self, item: Shown) -> None:
         """Take one item in; AssertionError if a step is missing, comes twice or has another text."""
@@ -27,6 +28,8 @@ class Reader:
                 self.texts = {}
             case StepFinal():
                 self._final(item.step)
+            case TaskEnded():
+                self.ended = True
             case _:
                 pass
 

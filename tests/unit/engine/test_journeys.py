@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def assert_same(world: World, expected: World, where: str) -> None:
         numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
     for channel in numbers.values():
         assert channel == list(range(1, len(channel) + 1)), where
-    reader = read(items_of(world.published(), lambda start: world.histories.read(TASK, start)))
+    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
     assert reader.steps == world.history(), where
 
 
@@ -173,28 +174,55 @@ def test_redis_may_be_wiped_after_every_port_call(name: str, act: Callable[[Worl
         assert_same(struck(JOURNEYS[name], n, True, act), expected, f"wiped after port call {n}")
 
 
+def set_back(journey: Journey, n: int, lost: int) -> World:
+    """The run in which Redis loses, after its n-th port call, what the last ones wrote: as after a failover."""
+    kept: list[Any] = []
+    worlds: list[World] = []
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        kept.append(worlds[0].server.kept() if len(kept) < n else None)
+        if len(kept) == n:
+            worlds[0].server.set_back(kept[n - 1 - lost])
+        return answer
+
+    worlds.append(journey.world(watch))
+    return journey.travel(worlds[0])
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lost", [2, 9])
 def test_redis_may_lose_the_newest_of_what_it_held(name: str, lost: int) -> None:
-    """As after a failover: the sentinel is there, but what the last port calls wrote is not."""
     journey = JOURNEYS[name]
     expected, calls = undisturbed(journey)
     for n in range(lost + 1, calls + 1, 5):
-        kept: list[Any] = []
-        worlds: list[World] = []
-
-        def watch(name: str, call: Any, n: int = n, kept: list[Any] = kept, worlds: list[World] = worlds) -> Any:
-            answer = call()
-            kept.append(worlds[0].server.kept() if len(kept) < n else None)
-            if len(kept) == n:
-                worlds[0].server.set_back(kept[n - 1 - lost])
-            return answer
-
-        worlds.append(journey.world(watch))
-        journey.travel(worlds[0])
-        assert [retold(step) for step in worlds[0].history()] == [retold(step) for step in expected.history()], (
+        world = set_back(journey, n, lost)
+        assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], (
             f"set back by {lost} after port call {n}"
         )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_follower_misses_no_step_and_no_end_when_redis_lost_the_newest(name: str) -> None:
+    """What has a number that it had is dropped: so after the loss numbers must not come twice."""
+    journey = JOURNEYS[name]
+    _, calls = undisturbed(journey)
+    for n in range(10, calls + 1, 5):
+        world = set_back(journey, n, 9)
+        reader = read(items_of(_as_followed(world), partial(world.histories.read, TASK)))
+        assert reader.steps == world.history(), f"set back after port call {n}"
+        assert reader.ended, f"set back after port call {n}"
+
+
+def _as_followed(world: World) -> list[dict[str, Any]]:
+    followed: list[dict[str, Any]] = []
+    had: dict[tuple[str, bool], int] = {}
+    for record in world.published():
+        channel = (record["generation"], "chunks" in record)
+        if record["seq"] > had.get(channel, 0):
+            had[channel] = record["seq"]
+            followed.append(record)
+    return followed
 
 
 def test_whatever_happens_is_told_once() -> None:

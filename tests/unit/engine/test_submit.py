@@ -1,6 +1,7 @@
 """submit: a task is accepted once, whole or not at all."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member
 from tests.memory.model import said
+from tests.memory.reader import items_of, read
 from tests.memory.watch import Crash, Fault, make
 from tests.memory.world import TASK, World, given, team_of
 
@@ -127,6 +129,29 @@ def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last(
         if open_path(TASK) in world.files.held:
             world.settle()
             assert world.summary().status is TaskStatus.COMPLETED, f"the client died after {fault.seen}"
+
+
+def test_the_same_submission_after_a_loss_of_redis_begins_the_stream_anew() -> None:
+    """In the first turn, so that followers hold text of it that is void now."""
+    world = GRAPH.world()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and len(world.published()) > 5:
+            raise Crash
+        return call()
+
+    world.watch = watch
+    world.submit(GRAPH.team)
+    world.drain()
+    assert world.published()[-1]["type"] == "content_chunk"
+    world.watch = make
+    world.server.wipe()
+    world.submit(GRAPH.team)
+    world.settle()
+    generations = [record["generation"] for record in world.published()]
+    anew = world.published()[generations.index(generations[-1])]
+    assert anew["type"] == "event_stream_reset"
+    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
 def test_a_stop_that_came_first_is_honoured() -> None:

@@ -1,5 +1,6 @@
 """sweep: what nobody does is done again, a bounded number of times, and nothing is forgotten."""
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_a_turn_that_kills_every_worker_fails_the_task_after_so_many_attempts(wh
     assert "writer's turn was lost 3 times" in world.summary().reason
     assert [record["attempt"] for record in restarts(world)] == [2, 3]
     assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
-    assert read(items_of(world.published(), lambda start: world.histories.read(TASK, start))).steps == world.history()
+    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
 def test_a_turn_that_always_raises_fails_the_task_after_so_many_attempts() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def pending(world: World) -> Turn:
 
 def read_all(world: World) -> Reader:
     """What a follower holds that was there from the beginning."""
-    return read(items_of(world.published(), lambda start: world.histories.read(TASK, start)))
+    return read(items_of(world.published(), partial(world.histories.read, TASK)))
 
 
 def kinds(world: World) -> list[str]:

@@ -1,0 +1,62 @@
+"""The bare model call: what the same answer costs with the openai package alone, and nothing around it."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from openai import AsyncOpenAI, OpenAI
+
+MODEL = "gpt-4o-mini"
+
+
+class BareModel:
+    """Calls the model from this thread, with one connection that is kept."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._client = OpenAI(base_url=base_url, api_key="any", max_retries=0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def call(self, messages: Sequence[Any]) -> tuple[float, float]:
+        """Seconds from the call to the first text, and to the end of the answer."""
+        began = time.perf_counter()
+        first = 0.0
+        with self._client.chat.completions.create(**_arguments(messages)) as chunks:
+            for chunk in chunks:
+                if not first and chunk.choices and chunk.choices[0].delta.content:
+                    first = time.perf_counter() - began
+        return first, time.perf_counter() - began
+
+    def relay(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
+        """Seconds from sending to receiving of each stamped chunk, by stream; all begin within `spread` seconds."""
+        return asyncio.run(self._relay(prompt, streams, spread))
+
+    async def _relay(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
+        async with AsyncOpenAI(base_url=self._base_url, api_key="any", max_retries=0) as client:
+            calls = [_follow(client, prompt, spread * number / streams) for number in range(streams)]
+            return await asyncio.gather(*calls)
+
+
+async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]:
+    await asyncio.sleep(delay)
+    found: list[float] = []
+    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
+    async with await client.chat.completions.create(**_arguments(messages)) as chunks:
+        async for chunk in chunks:
+            if chunk.choices and (text := chunk.choices[0].delta.content):
+                found += lags(text, time.time_ns())
+    return found
+
+
+def lags(text: str, now: int) -> list[float]:
+    """Seconds since each of the stamps in the text was sent."""
+    return [(now - int(stamp)) / 1e9 for stamp in text.split()]
+
+
+def _arguments(messages: Sequence[Any]) -> dict[str, Any]:
+    usage = {"include_usage": True}
+    return {"model": MODEL, "messages": list(messages), "stream": True, "stream_options": usage}

@@ -1,0 +1,37 @@
+"""first_token: from `run` to the first text at a connected follower, against the model's own first token."""
+
+import time
+from collections.abc import Iterator
+
+from roboco import Team
+from tests.bench.figures import Lane, Result, difference, ratio
+from tests.bench.listener import Listener
+from tests.bench.stage import Size, Stage, team_of
+
+SUBMISSIONS = 25
+MESSAGES = ({"role": "system", "content": "short"}, {"role": "user", "content": "Go."})
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """Submissions and bare calls by turns, one after the other."""
+    team = team_of("writer", prompt="short")
+    rounds = [_round(stage, team, size.of(SUBMISSIONS, 3)) for _ in range(size.rounds + 1)][1:]
+    names = ("run to first text", "run returns", "model's first token")
+    lanes = [Lane(name, tuple(tuple(row[n] for row in rows) for rows in rounds)) for n, name in enumerate(names)]
+    first, _, bare = lanes
+    added = difference("added to the model's", first, bare)
+    yield Result("first_token", (*lanes, added), (ratio(first, bare),))
+
+
+def _round(stage: Stage, team: Team, submissions: int) -> list[tuple[float, float, float]]:
+    return [(*_submission(stage, team), stage.bare.call(MESSAGES)[0]) for _ in range(submissions)]
+
+
+def _submission(stage: Stage, team: Team) -> tuple[float, float]:
+    """Seconds to the first text, and to the return of `run`; the task has ended after it."""
+    listener = Listener(stage).connected()
+    began = time.perf_counter()
+    stage.orchestrator.run(team, "Go.", task_id=listener.task_id)
+    returned = time.perf_counter()
+    listener.join()
+    return listener.first_text_at - began, returned - began

@@ -1,0 +1,43 @@
+"""A follower that is connected before its task is submitted, and notes when each text came."""
+
+import threading
+import time
+
+from roboco import Task
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis.keys import Keys
+from roboco.domain.view import TextPartDelta
+from tests.bench.stage import Stage, fresh
+from tests.stack import until
+
+
+class Listener:
+    """Follows a task, in a thread, as `Task.stream` does for everybody; `texts` are (ns since the epoch, text)."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.task_id = fresh("task")
+        self.texts: list[tuple[int, str]] = []
+        self.first_text_at = 0.0
+        keys = Keys(stage.settings.prefix)
+        follower = RedisFollower(stage.redis, stage.settings.redis_url, keys)
+        self._task = Task(self.task_id, stage.orchestrator.engine, follower)
+        self._channels = (keys.content(self.task_id), keys.events(self.task_id))
+        self._stage = stage
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def connected(self) -> "Listener":
+        """The listener, as soon as Redis knows it."""
+        until(lambda: all(n for _, n in self._stage.redis.pubsub_numsub(*self._channels)), 30, "the follower listens")
+        return self
+
+    def join(self) -> None:
+        """Wait until the task has ended."""
+        self._thread.join(60)
+        assert not self._thread.is_alive(), f"{self._task} has not ended"
+
+    def _follow(self) -> None:
+        for item in self._task.stream():
+            if isinstance(item.item, TextPartDelta):
+                self.first_text_at = self.first_text_at or time.perf_counter()
+                self.texts.append((time.time_ns(), item.item.text))

@@ -1,0 +1,62 @@
+"""The model of the benches, a process of its own: `python -m tests.bench.model --port 8080`.
+
+What it answers is asked for by the agent's prompt: `stream 40 0.05` is 40 chunks that say when they were sent, 0.05 s
+apart; `count` counts the last number that was said down by one; anything else is three words. It never waits of itself.
+"""
+
+import argparse
+import contextlib
+import re
+import signal
+import socket
+import sys
+import time
+
+from tests.servers.http_connection import Connection
+from tests.servers.model_server import ModelServer, Reply, Request
+
+SENT = "@sent@"
+"""What the time of sending, in ns since the epoch, takes the place of."""
+
+
+class _Stamping(Connection):
+    async def send_chunk(self, data: bytes, *, last: bool = False) -> None:
+        await super().send_chunk(data.replace(SENT.encode(), b"%d" % time.time_ns()), last=last)
+
+
+class StampingServer(ModelServer):
+    """A scripted model server whose chunks say when they were sent, and are sent at once.
+
+    asyncio sets TCP_NODELAY only where a socket names its protocol, which accepted ones do not: without it the second
+    chunk waits up to 40 ms for the client's delayed acknowledgement of the first.
+    """
+
+    async def _converse(self, client: Connection) -> None:
+        client._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await super()._converse(_Stamping(client._inbox, client._writer))
+
+
+def answer(request: Request) -> Reply:
+    """What the model says."""
+    match request.system.split():
+        case ["stream", chunks, interval]:
+            return Reply(chunks=[f"{SENT} "] * int(chunks), interval=float(interval))
+        case ["count"]:
+            return Reply(text=str(int(re.findall(r"\d+", request.last_user)[-1]) - 1))
+        case _:
+            return Reply(text="All is well.")
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(description="The model of the benches.")
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with contextlib.suppress(KeyboardInterrupt), StampingServer(options.port, keep=0) as server:
+        server.script(answer)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

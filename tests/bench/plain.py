@@ -1,0 +1,64 @@
+"""Two plain Celery tasks that send each other: the limit of a turn.
+
+    celery -A tests.bench.plain.plain_coordinator worker      prefork, as Roboco's coordinator
+    celery -A tests.bench.plain.plain_agents worker           threads, as Roboco's agents
+
+Broker, settings, consumer, pools and acknowledgement are Roboco's; the queues are their own, and the tasks do nothing.
+"""
+
+import json
+import time
+from collections import defaultdict
+from typing import Any
+
+import redis
+from celery import Celery
+from kombu import Queue
+
+from roboco.adapters.celery.config import application, configuration
+from roboco.settings import read_settings
+
+COORDINATOR_QUEUE, AGENTS_QUEUE = "bench.coordinator", "bench.agents"
+ADVANCE, TURN = "bench.advance", "bench.turn"
+POOLS = ("plain_coordinator", "plain_agents")
+
+
+def application_on(broker: str, queues: tuple[str, ...] = (), **changes: Any) -> Celery:
+    """An application on Roboco's settings that sends to the queues of the bench and consumes some of them."""
+    own = {
+        "task_default_queue": COORDINATOR_QUEUE,
+        "task_queues": [Queue(name, routing_key=name) for name in (COORDINATOR_QUEUE, AGENTS_QUEUE)],
+        "task_routes": {ADVANCE: {"queue": COORDINATOR_QUEUE}, TURN: {"queue": AGENTS_QUEUE}},
+    }
+    return application(configuration(broker) | own | changes, queues)
+
+
+def send(app: Celery, name: str, chain: str, left: int) -> None:
+    """Send as Roboco's dispatcher does."""
+    arguments = {"chain": chain, "left": left}
+    app.send_task(name, kwargs=arguments, kwargsrepr=repr(arguments), ignore_result=True)
+
+
+_settings = read_settings()
+plain_coordinator = application_on(
+    _settings.broker, (COORDINATOR_QUEUE,), worker_pool="prefork", worker_concurrency=4, worker_prefetch_multiplier=4
+)
+plain_agents = application_on(
+    _settings.broker, (AGENTS_QUEUE,), worker_pool="threads", worker_concurrency=_settings.agents_concurrency
+)
+_times: defaultdict[str, list[float]] = defaultdict(list)
+
+
+@plain_coordinator.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False)
+def advance(chain: str, left: int) -> None:
+    send(plain_coordinator, TURN, chain, left)
+
+
+@plain_agents.task(name=TURN)
+def turn(chain: str, left: int) -> None:
+    _times[chain].append(time.time())
+    if left:
+        send(plain_agents, ADVANCE, chain, left - 1)
+        return
+    with redis.Redis.from_url(_settings.redis_url) as client:
+        client.rpush(chain, json.dumps(_times.pop(chain)))

@@ -1,0 +1,121 @@
+"""Where the benches play: Valkey, Roboco's three pools as in production, and the model, each a process of its own."""
+
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.error import URLError
+
+from roboco import Orchestrator, Settings, Task, Team, team_from
+from roboco.adapters.local.process import Server, free_port, start, wait_ready
+from roboco.adapters.local.valkey import start_valkey
+from roboco.adapters.redis.client import connect
+from tests.bench.bare import BareModel
+from tests.stack import ROOT, Stack, until
+
+PATIENCE = 600.0
+"""Seconds for a task of a bench to end."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured: the rounds, and the part of the full size that each has."""
+
+    rounds: int = 5
+    part: float = 1.0
+
+    def of(self, full: int, least: int = 1) -> int:
+        """So much of the full number, but not less than the least."""
+        return max(least, round(full * self.part))
+
+
+class Stage(Stack):
+    """A stack that differs from that of the tests in two ways: default settings, and a model in its own process."""
+
+    def __enter__(self) -> Self:
+        self.valkey = start_valkey(self.folder / "valkey")
+        self._exits.callback(lambda: self.valkey.stop())
+        self._exits.callback(self._start_model().stop)
+        self.settings = Settings(redis_url=self.valkey.url, workspace=f"file://{self.folder}/workspace")
+        self.redis = connect(self.settings.redis_url)
+        self._exits.callback(self.redis.close)
+        self._exits.enter_context(self.running(self._pools))
+        self.orchestrator = Orchestrator(self.settings)
+        self._exits.callback(self.orchestrator.close)
+        self.bare = BareModel(self.model.base_url)
+        self._exits.callback(self.bare.close)
+        return self
+
+    @contextmanager
+    def running(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
+        """Workers that consume, for as long as the block lasts."""
+        servers = [self.start(pool, modules) for pool in pools]
+        try:
+            for pool in pools:
+                self.wait_ready(pool)
+            yield
+        finally:
+            for server in servers:
+                server.process.terminate()
+            for server in servers:
+                server.stop()
+
+    @contextmanager
+    def process(self, module: str, **options: object) -> Iterator[Server]:
+        """`python -m MODULE --option value ...`, for as long as the block lasts."""
+        server = self._start_module(module, **options)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+    def finished(self, team: Team, prompt: str = "Go.") -> Task:
+        """A task of the team that has run to its end."""
+        task = self.orchestrator.run(team, prompt)
+        result = task.result(PATIENCE)
+        assert result.status == "completed", result
+        return task
+
+    def _start_model(self) -> Server:
+        port = free_port()
+        self.model.base_url = f"http://127.0.0.1:{port}/v1"
+        server = self._start_module("tests.bench.model", port=port)
+        wait_ready(server, lambda: _answers(f"{self.model.base_url}/models"), 60)
+        return server
+
+    def _start_module(self, module: str, **options: object) -> Server:
+        arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        command = [sys.executable, "-m", module, *arguments]
+        return start(module, command, log=self.folder / f"{module}.log", cwd=ROOT)
+
+
+def team_of(*agents: str, prompt: str, **more: Any) -> Team:
+    """A team of these agents, who all have this prompt."""
+    members = [{"name": name, "prompt": prompt} for name in agents]
+    return team_from({"name": "bench", "agents": members, "limits": {"max_steps": 100_000}} | more)
+
+
+def fresh(kind: str) -> str:
+    """A name that nothing has had before."""
+    return f"{kind}-{uuid.uuid4().hex}"
+
+
+def await_steps(task: Task, steps: int) -> None:
+    """Wait until the task has so many steps and waits for its user."""
+
+    def there() -> bool:
+        summary = task.summary()
+        return summary.steps >= steps and summary.status.waiting
+
+    until(there, PATIENCE, f"{task} has {steps} steps")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1):
+            return True
+    except URLError:
+        return False

@@ -1,0 +1,53 @@
+"""turn_overhead: a turn of a long task, against two plain Celery hops on the same broker and in the same pools.
+
+A turn is two hops, a model call, and what Roboco does; the bare model call stands beside it, so that what is left of a
+turn without it can be compared with the hops.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from roboco import Task, Team
+from roboco.domain.memory import compile_memory
+from tests.bench import plain
+from tests.bench.figures import Result, in_turn, ratio, turn_times
+from tests.bench.stage import Size, Stage, fresh, team_of
+
+TURNS, SLICES = 50, 3
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """The time of a turn, of two hops, and of the model call, by turns."""
+    turns = size.of(TURNS, 10)
+    sequential = {"type": "sequential", "rounds": turns // 2 + 1}
+    team = team_of("first", "second", prompt="short", collaboration_model=sequential)
+    messages = _messages(team, stage.finished(team))
+    with stage.running(plain.POOLS, "tests.bench.plain"):
+        lanes = in_turn(
+            size.rounds,
+            SLICES,
+            turn=lambda _: turn_times(stage.finished(team).history()),
+            two_hops=lambda _: _hops(stage, turns),
+            model_call=lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
+        )
+    turn, hops, call = lanes
+    yield Result("turn_overhead", lanes, (ratio(turn, hops, less=call), ratio(turn, hops)))
+
+
+def _messages(team: Team, task: Task) -> Sequence[object]:
+    """What the last turns of the task sent to the model."""
+    steps = task.history()
+    agent = team.agents[0]
+    return compile_memory(agent, agent.prompt, steps[0], tuple(steps[-team.tail :])).messages
+
+
+def _hops(stage: Stage, turns: int) -> list[float]:
+    """Seconds from one plain `turn` to the next, with one `advance` in between."""
+    chain = fresh("chain")
+    with plain.application_on(stage.settings.broker) as app:
+        plain.send(app, plain.ADVANCE, chain, turns)
+    answer = stage.redis.blpop([chain], timeout=60)
+    assert answer, "the plain hops have not ended"
+    times = json.loads(answer[1])
+    return [after - before for before, after in pairwise(times)]

@@ -1,0 +1,122 @@
+"""One task on a board, with its leases, and what a test wants to know of it."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from roboco.domain.event import AnyEvent
+from roboco.domain.state import fold
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.ports import (
+    Agenda,
+    Board,
+    CallOrder,
+    Calls,
+    Choice,
+    Inbox,
+    Logs,
+    Phase,
+    Snapshot,
+    TurnClaim,
+    TurnOrder,
+    Turns,
+)
+from tests.contract.samples import TASK, chain, step_after
+
+LONG = 60.0
+"""Seconds of a lease that outlives every test."""
+SHORT = 0.03
+"""Seconds of a lease whose end a test waits for."""
+
+
+class ATask(ABC):
+    """`steps` is the history as the workspace would have it; leases of `brief_turns` and `brief_calls` are SHORT."""
+
+    board: Board
+    turns: Turns
+    calls: Calls
+    brief_turns: Turns
+    brief_calls: Calls
+    agenda: Agenda
+    inbox: Inbox
+    logs: Logs
+
+    def __init__(self) -> None:
+        self.steps: list[TaskStep] = []
+
+    @abstractmethod
+    def outlive(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """Lose everything, as if Redis had been emptied."""
+
+    @abstractmethod
+    def chunks(self) -> Iterable[str]:
+        """The messages of the content log."""
+
+    def create(self, count: int = 1, *events: AnyEvent) -> bool:
+        """Set the task up with so many steps."""
+        self.steps = chain(count)
+        return self.board.create(TASK, self.steps, fold(self.steps), events)
+
+    def choose(self, phase: Phase = Phase.TURN, *events: AnyEvent) -> int:
+        """Write a choice down at the present fence: the new epoch."""
+        choice = Choice(phase, TaskStatus.RUNNING, agent="writer")
+        epoch = self.board.choose(TASK, self.now.epoch, choice, events)
+        assert epoch is not None
+        return epoch
+
+    def order(self) -> TurnOrder:
+        """The order of the pending turn."""
+        now = self.now
+        return TurnOrder(TASK, now.seq, now.epoch, now.attempt)
+
+    def claim(self, token: str = "me") -> TurnClaim:
+        """The claim on the pending turn."""
+        claim = self.turns.claim(self.order(), token, 10)
+        assert claim is not None
+        return claim
+
+    def lose_claim(self) -> TurnClaim:
+        """A claim on the pending turn whose lease has ended."""
+        claim = self.brief_turns.claim(self.order(), "lost", 10)
+        assert claim is not None
+        self.outlive(SHORT)
+        return claim
+
+    def call(self, call_id: str = "tc_1", attempt: int = 1) -> CallOrder:
+        """The order of a call of the last step."""
+        now = self.now
+        return CallOrder(TASK, now.seq - 1, now.epoch, call_id, attempt)
+
+    def commit(self, *events: AnyEvent, text: str = "") -> bool:
+        """Take over one more step at the present fence."""
+        self.steps.append(step_after(self.steps, text))
+        return self.board.commit(TASK, self.now.epoch, self.steps[-1], fold(self.steps), events)
+
+    @property
+    def now(self) -> Snapshot:
+        """The task as the board has it."""
+        snapshot = self.board.load(TASK, 100)
+        assert snapshot is not None
+        return snapshot
+
+    def events(self) -> list[dict[str, Any]]:
+        """The event log."""
+        return [json.loads(message) for message in self.logs.events(TASK, 0)]
+
+    def told(self) -> list[tuple[int, int, str]]:
+        """The event log: number, chunks before it, reason."""
+        return [(one["seq"], one["chunks"], one["reason"]) for one in self.events()]
+
+    def said(self) -> list[tuple[int, int, str]]:
+        """The content log: number, events before it, text."""
+        return [(one["seq"], one["events"], one["text"]) for one in map(json.loads, self.chunks())]
+
+    def generations(self) -> set[str]:
+        """The generations of all messages in both logs."""
+        return {one["generation"] for one in [*self.events(), *map(json.loads, self.chunks())]}

@@ -1,0 +1,41 @@
+"""A task on the adapters in memory, which other tests rely on."""
+
+from collections.abc import Iterable
+
+from tests.contract.a_task import LONG, SHORT, ATask
+from tests.contract.samples import TASK
+from tests.memory.agenda import MemoryAgenda, MemoryInbox, MemoryLogs
+from tests.memory.board import MemoryBoard
+from tests.memory.clock import ManualClock
+from tests.memory.leases import MemoryCalls, MemoryTurns
+from tests.memory.server import MemoryServer
+
+
+class TaskInMemory(ATask):
+    """Its time passes when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server = server = MemoryServer()
+        self._clock = clock = ManualClock()
+        self.board = MemoryBoard(server, clock)
+        self.turns = MemoryTurns(server, clock, LONG)
+        self.calls = MemoryCalls(server, clock, LONG)
+        self.brief_turns = MemoryTurns(server, clock, SHORT)
+        self.brief_calls = MemoryCalls(server, clock, SHORT)
+        self.agenda = MemoryAgenda(server, clock)
+        self.inbox = MemoryInbox(server)
+        self.logs = MemoryLogs(server)
+
+    def outlive(self, seconds: float) -> None:
+        """Move the clock."""
+        self._clock.move(seconds)
+
+    def wipe(self) -> None:
+        """Empty the server."""
+        self._server.wipe()
+
+    def chunks(self) -> Iterable[str]:
+        """The messages of the content log."""
+        task = self._server.held.tasks.get(TASK)
+        return list(task.chunks) if task else []

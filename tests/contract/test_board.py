@@ -1,0 +1,349 @@
+"""The board: the state of tasks."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.adapters.redis import board as redis_board
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ToolResult
+from roboco.domain.state import fold
+from roboco.domain.status import TaskStatus
+from roboco.errors import TransientError
+from roboco.ports import CallState, Choice, Phase
+from tests.contract.a_task import ATask
+from tests.contract.samples import TASK, chain, said, step_after, told
+from tests.contract.task_on_redis import TaskOnRedis
+
+TURN = Choice(Phase.TURN, TaskStatus.RUNNING, agent="writer")
+RESULT = Outcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]}))
+
+
+def test_a_task_that_is_not_known(task: ATask) -> None:
+    assert task.board.load(TASK, 10) is None
+    assert task.board.choose(TASK, 1, TURN, [told("a")]) is None
+    assert not task.board.commit(TASK, 1, chain(1)[0], fold(chain(1)), [told("a")])
+    task.board.leave(TASK, 10)
+    assert task.board.load(TASK, 10) is None
+    assert task.told() == []
+
+
+@pytest.mark.parametrize(("count", "status"), [(1, TaskStatus.QUEUED), (7, TaskStatus.RUNNING)])
+def test_a_new_task_is_idle(task: ATask, count: int, status: TaskStatus) -> None:
+    task.create(count, told("a"), told("b"))
+    now = task.now
+    assert (now.seq, now.phase, now.status, now.attempt) == (count, Phase.IDLE, status, 1)
+    assert (now.reason, now.agent, now.routing, now.rings) == ("", "", {}, 0)
+    assert (now.claimed, now.lease_left, now.item_ids, now.calls) == (False, 0.0, (), {})
+    assert (now.first, list(now.tail), now.state) == (task.steps[0], task.steps, fold(task.steps))
+    assert now.epoch > 0
+    assert task.told() == [(1, 0, "a"), (2, 0, "b")]
+    assert len(task.generations()) == 1
+
+
+def test_a_known_task_is_not_set_up_again(task: ATask) -> None:
+    task.create(3, told("a"))
+    before = (task.now, task.told(), task.generations())
+    steps = chain(2)
+    assert not task.board.create(TASK, steps, fold(steps), [told("b")])
+    assert (task.now, task.told(), task.generations()) == before
+
+
+def test_who_sets_a_task_up_is_told_so(redis_task: TaskOnRedis) -> None:
+    together = threading.Barrier(8)
+
+    def create(_: int) -> bool:
+        together.wait()
+        steps = chain(1)
+        return redis_task.board.create(TASK, steps, fold(steps), [told("a")])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(create, range(8))).count(True) == 1
+    assert redis_task.told() == [(1, 0, "a")]
+
+
+def test_the_newest_steps_are_loaded(task: ATask) -> None:
+    task.create(6)
+    for tail in (1, 4, 6, 100):
+        snapshot = task.board.load(TASK, tail)
+        assert snapshot is not None
+        assert list(snapshot.tail) == task.steps[-tail:]
+        assert snapshot.first == task.steps[0]
+
+
+def test_the_board_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_board, "KEPT_STEPS", 5)
+    redis_task.create(8)
+    assert list(redis_task.now.tail) == redis_task.steps[-5:]
+    for _ in range(3):
+        redis_task.choose()
+        assert redis_task.commit()
+    assert list(redis_task.now.tail) == redis_task.steps[-5:]
+    assert redis_task.now.first == redis_task.steps[0]
+
+
+def test_a_choice_is_written_down(task: ATask) -> None:
+    task.create(2, told("a"))
+    before = task.now
+    choice = Choice(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
+    epoch = task.board.choose(TASK, before.epoch, choice, [told("b"), told("c")])
+    now = task.now
+    assert epoch == now.epoch
+    assert now.epoch > before.epoch
+    assert (now.phase, now.status, now.reason, now.agent) == (Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer")
+    assert now.routing == {"rule": "ü", "candidates": ["a", "b"]}
+    assert (now.seq, now.tail, now.state) == (before.seq, before.tail, before.state)
+    assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
+
+
+def test_a_choice_needs_the_fence(task: ATask) -> None:
+    task.create()
+    old = task.now.epoch
+    task.choose(Phase.TURN, told("a"))
+    before = task.now
+    for epoch in (old, before.epoch + 1, 0):
+        assert task.board.choose(TASK, epoch, Choice(Phase.END, TaskStatus.FAILED), [told("b")]) is None
+    assert task.now == before
+    assert task.told() == [(1, 0, "a")]
+
+
+def test_a_choice_is_void_if_more_has_come(task: ATask) -> None:
+    task.create()
+    task.inbox.knock(TASK, ["one", "two"])
+    before = task.now
+    late, decided = replace(TURN, items=1), replace(TURN, items=2)
+    assert task.board.choose(TASK, before.epoch, late, [told("void")]) is None
+    assert task.now == before
+    assert task.board.choose(TASK, before.epoch, decided, [told("a")]) == task.now.epoch
+    task.inbox.forget(TASK, "one")
+    assert task.board.choose(TASK, task.now.epoch, decided, [told("b")]) == task.now.epoch
+    assert task.board.choose(TASK, task.now.epoch, replace(TURN, items=0), [told("void")]) is None
+    assert task.board.choose(TASK, task.now.epoch, TURN, [told("c")]) == task.now.epoch
+    assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
+
+
+def test_one_of_many_choices_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    together = threading.Barrier(8)
+    epoch = redis_task.now.epoch
+
+    def choose(number: int) -> int | None:
+        together.wait()
+        return redis_task.board.choose(TASK, epoch, TURN, [told(str(number)), told(str(number))])
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(choose, range(8)))
+    [winner] = [number for number, found in enumerate(won) if found is not None]
+    assert redis_task.now.epoch == won[winner]
+    assert redis_task.told() == [(1, 0, str(winner)), (2, 0, str(winner))]
+
+
+def test_a_choice_begins_afresh(task: ATask) -> None:
+    task.create()
+    task.choose()
+    task.turns.restart(TASK, task.now.epoch, told("again"))
+    task.turns.ring(TASK, task.now.epoch)
+    task.claim()
+    task.choose()
+    now = task.now
+    assert (now.attempt, now.claimed, now.lease_left, now.rings) == (1, False, 0.0, 0)
+    task.choose(Phase.TOOLS)
+    assert task.calls.record(task.call(), None, RESULT, told("result")) == 1
+    task.choose(Phase.TOOLS)
+    assert task.now.calls == {}
+    assert task.calls.claim(task.call(), "me")
+
+
+def test_a_step_is_taken_over(task: ATask) -> None:
+    task.create()
+    task.choose()
+    task.claim()
+    old = task.now
+    assert task.commit(told("a"), told("b"))
+    now = task.now
+    assert now.epoch > old.epoch
+    assert (now.seq, now.phase, now.status) == (2, Phase.IDLE, TaskStatus.RUNNING)
+    assert (now.attempt, now.claimed, now.lease_left, now.rings) == (1, False, 0.0, 0)
+    assert (list(now.tail), now.state, now.first) == (task.steps, fold(task.steps), task.steps[0])
+    assert task.told() == [(1, 0, "a"), (2, 0, "b")]
+    assert task.board.choose(TASK, old.epoch, TURN, []) is None
+
+
+def test_a_step_that_was_taken_over_is_not_told_again(task: ATask) -> None:
+    task.create()
+    task.choose()
+    epoch = task.now.epoch
+    assert task.commit(told("a"))
+    task.choose()
+    assert task.commit(told("b"))
+    before = task.now
+    for seq in (1, 2):
+        for fence in (epoch, before.epoch):
+            step, state = task.steps[seq], fold(task.steps[: seq + 1])
+            assert task.board.commit(TASK, fence, step, state, [told("late")])
+    assert task.now == before
+    assert task.told() == [(1, 0, "a"), (2, 0, "b")]
+
+
+def test_a_step_needs_the_fence_and_the_next_position(task: ATask) -> None:
+    task.create(2)
+    old = task.now.epoch
+    task.choose()
+    before = task.now
+    steps = chain(4)
+    assert not task.board.commit(TASK, old, steps[2], fold(steps[:3]), [told("fenced out")])
+    assert not task.board.commit(TASK, before.epoch, steps[3], fold(steps), [told("too far")])
+    assert task.now == before
+    assert task.told() == []
+
+
+def test_a_step_ends_its_calls(task: ATask) -> None:
+    task.create()
+    task.choose(Phase.TOOLS)
+    order = task.call()
+    assert task.calls.claim(order, "me")
+    assert task.commit()
+    assert task.now.calls == {}
+    assert not task.calls.renew(order, "me")
+    assert task.calls.record(order, "me", RESULT, told("late")) is None
+    assert task.told() == []
+
+
+def test_messages_carry_how_far_the_other_channel_was(task: ATask) -> None:
+    task.create(1, told("a"))
+    task.choose(Phase.TURN, told("b"))
+    claim = task.claim()
+    for number in (1, 2, 3):
+        assert task.turns.emit(claim, number, said(f"c{number}"))
+    task.commit(told("d"), told("e"))
+    task.choose()
+    assert task.turns.emit(task.claim(), 1, said("c4"))
+    assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 3, "d"), (4, 3, "e")]
+    assert task.said() == [(1, 2, "c1"), (2, 2, "c2"), (3, 2, "c3"), (4, 4, "c4")]
+    assert len(task.generations()) == 1
+
+
+def test_events_keep_what_they_say(task: ATask) -> None:
+    task.create()
+    event = told('"quoted" \\ ü \n\u2028 {}')
+    task.choose(Phase.TURN, event)
+    [record] = task.events()
+    assert record == event.model_dump(mode="json") | {"seq": 1, "chunks": 0, "generation": record["generation"]}
+
+
+def test_a_snapshot_shows_calls(task: ATask) -> None:
+    task.create()
+    task.choose(Phase.TOOLS)
+    for number in (1, 2, 3):
+        assert task.calls.claim(task.call(f"tc_{number}"), "me")
+    assert task.calls.record(task.call("tc_2"), "me", RESULT, told("result")) == 1
+    calls = task.now.calls
+    assert set(calls) == {"tc_1", "tc_2", "tc_3"}
+    assert calls["tc_2"] == CallState(attempt=1, claimed=True, outcome=RESULT)
+    for call_id in ("tc_1", "tc_3"):
+        assert (calls[call_id].attempt, calls[call_id].claimed, calls[call_id].outcome) == (1, True, None)
+        assert 50 < calls[call_id].lease_left <= 60
+
+
+def test_a_task_that_left_is_forgotten(task: ATask) -> None:
+    task.create(2, told("a"))
+    task.choose()
+    task.claim()
+    task.inbox.knock(TASK, ["one"])
+    task.board.leave(TASK, 100)
+    assert task.now.seq == 2
+    task.board.leave(TASK, 0)
+    assert task.board.load(TASK, 1) is None
+    assert task.told() == []
+    task.create(1, told("b"))
+    assert task.told() == [(1, 0, "b")]
+    assert task.now.item_ids == ()
+
+
+def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) -> None:
+    task.create(2, told("a"))
+    task.choose()
+    claim, order = task.claim(), task.order()
+    epoch, generations = task.now.epoch, task.generations()
+    task.turns.emit(claim, 1, said("c"))
+    task.wipe()
+    assert task.board.load(TASK, 10) is None
+    task.create(2, told("b"))
+    assert task.generations().isdisjoint(generations)
+    assert task.now.epoch > epoch
+    task.choose()
+    before = task.now
+    assert task.turns.claim(order, "me", 10) is None
+    assert not task.turns.emit(claim, 2, said("late"))
+    assert not task.turns.renew(claim)
+    assert task.turns.restart(TASK, epoch, told("late")) is None
+    assert task.turns.ring(TASK, epoch) == 0
+    assert task.board.choose(TASK, epoch, TURN, [told("late")]) is None
+    assert not task.board.commit(TASK, epoch, step_after(task.steps), fold(chain(3)), [told("late")])
+    assert task.now == before
+    assert (task.told(), task.said()) == ([(1, 0, "b")], [])
+
+
+def test_text_of_old_steps_leaves_the_log(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_board, "KEPT_CHUNKS", 150)
+    redis_task.create()
+    redis_task.choose()
+    claim = redis_task.claim()
+    for number in range(1, 601):
+        redis_task.turns.emit(claim, number, said(str(number)))
+    assert len(redis_task.said()) == 600
+    redis_task.commit()
+    kept = [seq for seq, _, _ in redis_task.said()]
+    assert kept == list(range(kept[0], 601))
+    assert 150 <= len(kept) <= 300
+
+
+def play(task: TaskOnRedis) -> None:
+    """Make use of every key of a task."""
+    task.create(1, told("a"))
+    task.choose()
+    task.turns.emit(task.claim(), 1, said("c"))
+    task.commit()
+    task.choose(Phase.TOOLS)
+    task.calls.claim(task.call("tc_1"), "me")
+    task.calls.claim(task.call("tc_2"), "me")
+    task.calls.record(task.call("tc_2"), "me", RESULT, told("b"))
+    task.turns.restart(TASK, task.now.epoch, told("c"))
+    task.choose(Phase.TURN)
+    task.claim()
+    task.inbox.knock(TASK, ["one"])
+
+
+def test_all_keys_of_a_task_stand_in_one_slot(redis_task: TaskOnRedis) -> None:
+    play(redis_task)
+    names = redis_task.names()
+    assert len(names) >= 6
+    assert [name for name in names if f"{{{TASK}}}" not in name] == []
+
+
+def test_all_keys_of_a_task_that_left_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
+    play(redis_task)
+    redis_task.board.leave(TASK, 100)
+    lives: dict[str, Any] = {name: redis_task.client.ttl(name) for name in redis_task.names()}
+    assert {name: left for name, left in lives.items() if not 0 < left <= 100} == {}
+    redis_task.board.leave(TASK, 0)
+    assert [name for name in redis_task.names() if "lease" not in name] == []
+
+
+def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+    board = unreachable_task.board
+    [step] = chain(1)
+    uses: list[Callable[[], object]] = [
+        lambda: board.load(TASK, 1),
+        lambda: board.create(TASK, [step], fold([step]), []),
+        lambda: board.choose(TASK, 1, TURN, []),
+        lambda: board.commit(TASK, 1, step, fold([step]), []),
+        lambda: board.leave(TASK, 1),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match=r"redis does not answer.*ROBOCO_REDIS_URL"):
+            use()

@@ -1,0 +1,256 @@
+"""Leases on turns, and what is said in them."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.errors import TransientError
+from roboco.ports import Phase, TurnClaim, TurnOrder
+from tests.contract.a_task import LONG, SHORT, ATask
+from tests.contract.samples import TASK, said, told
+from tests.contract.task_on_redis import TaskOnRedis
+
+
+@pytest.fixture
+def turn(task: ATask) -> ATask:
+    """A task with a pending turn that nobody took."""
+    task.create(3)
+    task.choose()
+    return task
+
+
+def test_a_claim_shows_the_task(turn: ATask) -> None:
+    order = turn.order()
+    claim = turn.turns.claim(order, "me", 2)
+    assert claim is not None
+    assert (claim.order, claim.token) == (order, "me")
+    assert (claim.task.phase, claim.task.agent, claim.task.seq) == (Phase.TURN, "writer", 3)
+    assert (list(claim.task.tail), claim.task.first) == (turn.steps[-2:], turn.steps[0])
+    assert claim.task.state == turn.now.state
+    assert claim.task.claimed
+    assert turn.now.claimed
+    assert LONG - 10 < turn.now.lease_left <= LONG
+
+
+@pytest.mark.parametrize("field", ["epoch", "seq", "attempt"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_claim_needs_the_pending_turn(turn: ATask, field: str, by: int) -> None:
+    order = turn.order()
+    assert turn.turns.claim(replace(order, **{field: getattr(order, field) + by}), "me", 10) is None
+    assert not turn.now.claimed
+    assert turn.turns.claim(replace(order, task_id="another"), "me", 10) is None
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TURN])
+def test_nothing_but_a_turn_is_claimed(task: ATask, phase: Phase) -> None:
+    task.create()
+    if phase is not Phase.IDLE:
+        task.choose(phase)
+    assert task.turns.claim(task.order(), "me", 10) is None
+    assert not task.now.claimed
+
+
+def test_an_attempt_is_claimed_once(turn: ATask) -> None:
+    order = turn.order()
+    claim = turn.claim("me")
+    assert turn.turns.claim(order, "you", 10) is None
+    assert turn.turns.claim(order, "me", 10) == claim, "our own answer was lost"
+
+
+def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn: ATask) -> None:
+    lost = turn.lose_claim()
+    assert (turn.now.claimed, turn.now.lease_left) == (True, 0.0)
+    assert turn.turns.claim(lost.order, "you", 10) is None
+
+
+def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.choose()
+    together = threading.Barrier(8)
+    order = redis_task.order()
+
+    def claim(number: int) -> TurnClaim | None:
+        together.wait()
+        return redis_task.turns.claim(order, str(number), 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        [winner] = filter(None, pool.map(claim, range(8)))
+    assert redis_task.turns.renew(winner)
+
+
+def test_chunks_are_numbered_without_gaps(turn: ATask) -> None:
+    claim = turn.claim()
+    for number in (1, 2, 2, 1, 3, 3):
+        assert turn.turns.emit(claim, number, said(f"c{number}"))
+    assert turn.said() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
+
+
+def test_chunks_keep_what_they_say(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.choose()
+    claim = redis_task.claim()
+    texts = ['"quoted"', "\\", "ü漢\U0001f600", "\n\r\t\u2028\x00", "{} %s ", ""]
+    for number, text in enumerate(texts, start=1):
+        assert redis_task.turns.emit(claim, number, said(text))
+    assert [text for _, _, text in redis_task.said()] == texts
+
+
+def test_a_chunk_renews_the_lease(turn: ATask) -> None:
+    brief = turn.brief_turns.claim(turn.order(), "me", 10)
+    assert brief is not None
+    assert turn.turns.emit(brief, 1, said("c"))
+    assert turn.now.lease_left > SHORT
+    turn.brief_turns.renew(brief)
+    assert turn.now.lease_left <= SHORT
+    assert turn.turns.emit(brief, 1, said("c"))
+    assert turn.now.lease_left > SHORT, "a repeated chunk renews too"
+
+
+def test_a_lease_is_renewed(turn: ATask) -> None:
+    claim = turn.brief_turns.claim(turn.order(), "me", 10)
+    assert claim is not None
+    assert turn.turns.renew(claim)
+    assert turn.now.lease_left > SHORT
+    turn.outlive(SHORT)
+    assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is None
+
+
+def test_a_late_owner_goes_on_if_nobody_took_the_turn(turn: ATask) -> None:
+    lost = turn.lose_claim()
+    assert turn.turns.emit(lost, 1, said("c"))
+    assert turn.turns.renew(lost)
+    assert turn.now.lease_left > 0
+
+
+def test_only_the_owner_speaks_and_renews(turn: ATask) -> None:
+    mine = turn.claim("me")
+    yours = replace(mine, token="you")
+    assert not turn.turns.emit(yours, 1, said("c"))
+    assert not turn.turns.renew(yours)
+    assert not turn.turns.emit(replace(mine, token=""), 1, said("c"))
+    assert turn.said() == []
+
+
+@pytest.mark.parametrize("move", ["choose", "commit", "restart"])
+def test_everything_is_refused_once_the_fence_has_moved(turn: ATask, move: str) -> None:
+    claim = turn.claim()
+    moves: dict[str, Callable[[], object]] = {
+        "choose": turn.choose,
+        "commit": turn.commit,
+        "restart": lambda: turn.turns.restart(TASK, claim.order.epoch, told("again"), "me"),
+    }
+    assert moves[move]()
+    before, events = turn.now, turn.told()
+    assert turn.turns.claim(claim.order, "me", 10) is None
+    assert not turn.turns.emit(claim, 1, said("late"))
+    assert not turn.turns.renew(claim)
+    assert turn.turns.restart(TASK, claim.order.epoch, told("late")) is None
+    assert turn.turns.restart(TASK, claim.order.epoch, told("late"), "me") is None
+    assert turn.turns.ring(TASK, claim.order.epoch) == 0
+    assert (turn.now, turn.told(), turn.said()) == (before, events, [])
+
+
+def test_a_live_lease_is_not_voided(turn: ATask) -> None:
+    claim = turn.claim("me")
+    before = turn.now
+    for token in ("", "you"):
+        assert turn.turns.restart(TASK, claim.order.epoch, told("again"), token) is None
+    assert (turn.now.epoch, turn.now.attempt, turn.told()) == (before.epoch, 1, [])
+    assert turn.turns.emit(claim, 1, said("c"))
+
+
+def test_a_lost_attempt_is_voided(turn: ATask) -> None:
+    lost = turn.lose_claim()
+    assert turn.turns.emit(lost, 1, said("one"))
+    turn.brief_turns.renew(lost)
+    turn.turns.ring(TASK, lost.order.epoch)
+    turn.outlive(SHORT)
+    epoch = turn.turns.restart(TASK, lost.order.epoch, told("again"))
+    now = turn.now
+    assert epoch == now.epoch
+    assert epoch > lost.order.epoch
+    assert (now.attempt, now.claimed, now.rings, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
+    assert turn.told() == [(1, 1, "again")]
+    again = turn.turns.claim(TurnOrder(TASK, 3, epoch, 2), "you", 10)
+    assert again is not None
+    assert turn.turns.emit(again, 1, said("two", attempt=2))
+    assert not turn.turns.emit(lost, 2, said("late"))
+    assert turn.said() == [(1, 0, "one"), (2, 1, "two")]
+
+
+def test_the_owner_may_give_up_a_live_lease(turn: ATask) -> None:
+    claim = turn.claim("me")
+    epoch = turn.turns.restart(TASK, claim.order.epoch, told("again"), "me")
+    assert (epoch, turn.now.attempt, turn.now.claimed) == (turn.now.epoch, 2, False)
+    assert turn.told() == [(1, 0, "again")]
+
+
+def test_a_turn_that_nobody_took_may_be_voided(turn: ATask) -> None:
+    assert turn.turns.restart(TASK, turn.now.epoch, told("again")) == turn.now.epoch
+    assert turn.now.attempt == 2
+    assert turn.turns.restart("another", turn.now.epoch, told("again")) is None
+
+
+def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.choose()
+    lost = redis_task.lose_claim()
+    together = threading.Barrier(8)
+
+    def restart(_: int) -> int | None:
+        together.wait()
+        return redis_task.turns.restart(TASK, lost.order.epoch, told("again"))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(filter(None, pool.map(restart, range(8))))) == 1
+    assert redis_task.now.attempt == 2
+    assert redis_task.told() == [(1, 0, "again")]
+
+
+def test_rings_are_counted(turn: ATask) -> None:
+    epoch = turn.now.epoch
+    assert [turn.turns.ring(TASK, epoch) for _ in range(3)] == [1, 2, 3]
+    assert turn.now.rings == 3
+    assert turn.turns.ring(TASK, epoch - 1) == 0
+    assert turn.turns.ring("another", epoch) == 0
+    assert turn.now.rings == 3
+
+
+def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
+    keys = redis_task.keys
+    channels = [keys.content(TASK), keys.events(TASK)]
+    client: Any = redis_task.client
+    with client.pubsub() as pubsub:
+        pubsub.subscribe(*channels)
+        confirmed: list[Any] = [pubsub.get_message(timeout=5) for _ in channels]
+        assert [one["type"] for one in confirmed] == ["subscribe", "subscribe"]
+        redis_task.create(1, told("a"))
+        redis_task.choose()
+        claim = redis_task.claim()
+        redis_task.turns.emit(claim, 1, said("b"))
+        redis_task.turns.restart(TASK, claim.order.epoch, told("c"), "me")
+        messages: list[Any] = [pubsub.get_message(timeout=5) for _ in range(3)]
+    heard = [(message["channel"], message["data"]) for message in messages]
+    logged = [(channel, data) for channel in channels for _, data in redis_task.logs.entries(channel, 0)]
+    assert sorted(heard) == sorted(logged)
+    assert keys.content("task_17").endswith(":{task_17}:content")
+
+
+def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+    turns = unreachable_task.turns
+    order = TurnOrder(TASK, 1, 1, 1)
+    claim = TurnClaim(order, "me", None)  # type: ignore[arg-type]  # nothing of the task is asked for
+    uses: list[Callable[[], object]] = [
+        lambda: turns.claim(order, "me", 1),
+        lambda: turns.emit(claim, 1, said("c")),
+        lambda: turns.renew(claim),
+        lambda: turns.restart(TASK, 1, told("again")),
+        lambda: turns.ring(TASK, 1),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="redis does not answer"):
+            use()

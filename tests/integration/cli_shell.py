@@ -1,0 +1,80 @@
+"""A user's folder with teams and tools, and what the scripted model says to them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from roboco.cli import main
+from tests.integration.cli_process import Process, environment
+from tests.servers.model_server import ModelServer, Reply, Request
+
+TEAM = """
+name: pair
+collaboration_model: {type: sequential}
+agents:
+  - {name: writer, prompt: "You write, {{ context.tone }}.", tools: [add]}
+  - {name: critic, prompt: You criticise.}
+tools: [{name: add, function: "shop_tools:add", effect: pure}]
+"""
+TALK = """
+name: talk
+collaboration_model: {type: manual}
+agents: [{name: host, prompt: You host.}]
+"""
+TOOLS = '''
+from roboco import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+EVIL = "\x1b]0;owned\x07\x1b[2Jbright\x9b31m"
+
+
+def answer(request: Request) -> Reply:
+    """The writer adds and then writes; the critic judges; the host echoes. A prompt of "for ever" never ends."""
+    if request.last_user == "for ever":
+        return Reply(chunks=["on and "] * 5000, interval=0.02)
+    if "host" in request.system:
+        return Reply(text=f"you said {request.last_user}")
+    if "criticise" in request.system:
+        return Reply(text="a fine text", usage=(20, 3))
+    if request.tool_results:
+        return Reply(text=f"{EVIL} the sum is {request.tool_results[0][1]}", usage=(10, 5))
+    return Reply(tool_calls=[("add", {"a": 19, "b": 23})], usage=(10, 5))
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A user's folder with teams and tools, and the environment of their commands."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def start(self, *arguments: str) -> Process:
+        """The command, running."""
+        return Process(arguments, self.folder, self.env)
+
+    def call(self, *arguments: str, code: int = 0) -> str:
+        """The same as `run`, but quicker: within this process."""
+        result = CliRunner().invoke(main.commands, arguments, env=self.env, standalone_mode=False)
+        assert result.exception is None, result.exception
+        assert (result.return_value or 0) == code, result.output
+        return result.output
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """What the command prints, once it has ended with this code."""
+        with self.start(*arguments) as process:
+            assert process.end() == code, process.output + process.errors
+            return process.output
+
+
+def shell_in(folder: Path, model: ModelServer) -> Shell:
+    (folder / "team.yaml").write_text(TEAM)
+    (folder / "talk.yaml").write_text(TALK)
+    (folder / "shop_tools.py").write_text(TOOLS)
+    (folder / "workers").mkdir()  # a shop's own package of this name
+    (folder / "workers" / "__init__.py").write_text("raise ImportError('the wrong workers')")
+    return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOLS="shop_tools"))

@@ -1,0 +1,24 @@
+"""Records journeys as histories: `python -m tests.replay.record NAME`. A released one is never recorded again."""
+
+import sys
+from pathlib import Path
+
+from roboco.domain.paths import summary_path, team_path
+from tests.memory.journeys import JOURNEYS
+from tests.memory.world import TASK
+
+FOLDER = Path(__file__).parent
+
+
+def record(name: str) -> None:
+    """Run the journey, and keep its team, its history and its summary."""
+    journey = JOURNEYS[name]
+    world = journey.travel(journey.world())
+    (FOLDER / f"{name}.team.json").write_bytes(world.files.held[team_path(TASK)] + b"\n")
+    (FOLDER / f"{name}.task.json").write_bytes(world.files.held[summary_path(TASK)] + b"\n")
+    (FOLDER / f"{name}.jsonl").write_bytes(b"".join(line + b"\n" for line in world.histories.lines(TASK)))
+
+
+if __name__ == "__main__":
+    for named in sys.argv[1:]:
+        record(named)

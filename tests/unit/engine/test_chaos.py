@@ -1,0 +1,196 @@
+"""Chaos: messages in any order, twice or never, deaths, losses and processes at the same time, all mixed by chance."""
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roboco.domain.paths import open_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import verify_chain
+from roboco.engine.engine import Policy
+from roboco.errors import TransientError, UsageError
+from roboco.ports import CallContext, Request
+from tests.memory.journeys import member, own_turns, speaker
+from tests.memory.model import Said, said
+from tests.memory.reader import items_of, read
+from tests.memory.watch import Call, Crash, make
+from tests.memory.world import TASK, World, team_of
+from tests.memory.world import given as parts
+
+TEAM = team_of(
+    agents=[member("lead", tools=["add", "pay"], handoffs=["closer"]), member("closer"), member("other")],
+    tools=[
+        {"name": "add", "function": "shop.sums:add", "effect": "pure"},
+        {"name": "pay", "function": "shop.bank:pay", "effect": "irreversible"},
+    ],
+    collaboration_model={"type": "graph", "routing_graph": {"lead": ["other"], "closer": ["USER"], "other": ["USER"]}},
+    limits={"max_steps": 1000},
+)
+
+
+def script(request: Request) -> Said:
+    """The lead adds and pays, pays and hands off, then speaks; the others only speak."""
+    if speaker(request) != "lead":
+        return said(f"{speaker(request)} spoke {own_turns(request)}")
+    match own_turns(request) % 3:
+        case 0:
+            return said("adding", ("add", {"a": 1}), ("pay", {"to": own_turns(request)}), ("nothing", {}))
+        case 1:
+            return said("", ("pay", {"to": own_turns(request)}), ("handoff", {"destination_agent": "closer"}))
+        case _:
+            return said("nothing to do")
+
+
+class Chaos:
+    """A world and what a test does to it, one thing after the other."""
+
+    def __init__(self) -> None:
+        self.paid: Counter[str] = Counter()
+        self.accepted: list[str] = []
+        self.stopped = False
+        functions = {"add": lambda args, context: args["a"] + 1, "pay": self._pay}
+        self.world = World(parts(script, functions, policy=Policy(15.0, 10.0, attempts=1000)))
+        self.world.submit(TEAM)
+
+    def _pay(self, args: dict[str, Any], context: CallContext) -> str:
+        self.paid[context.call_id] += 1
+        return "paid"
+
+    def deliver(self, number: int) -> None:
+        """A worker takes one of the messages."""
+        queue = self.world.dispatcher.queue
+        if queue:
+            message = queue[number % len(queue)]
+            queue.remove(message)
+            self.world.deliver(message)
+
+    def again(self, number: int) -> None:
+        """A worker takes a message that stays in the queue, or one that was taken long ago."""
+        sent = self.world.dispatcher.sent
+        self.world.deliver(sent[number % len(sent)])
+
+    def drop(self, number: int) -> None:
+        """A message gets lost."""
+        queue = self.world.dispatcher.queue
+        if queue:
+            queue.remove(queue[number % len(queue)])
+
+    def drain(self, _: int) -> None:
+        """All messages are taken."""
+        self.world.drain()
+
+    def send(self, number: int) -> None:
+        """The user says something."""
+        text = f"message {len(self.accepted)}"
+        try:
+            self.world.send(text, f"item{len(self.accepted)}", agent=[None, "lead", "other"][number % 3])
+        except UsageError:
+            assert self.stopped
+        else:
+            self.accepted.append(text)
+
+    def stop(self, number: int) -> None:
+        """The user has had enough, now and then."""
+        if number % 5 == 0:
+            self.world.stop()
+            self.stopped = True
+
+    def submit(self, _: int) -> None:
+        """The same submission comes again."""
+        self.world.submit(TEAM)
+
+    def wipe(self, _: int) -> None:
+        """Redis loses everything."""
+        self.world.server.wipe()
+
+    def wait(self, number: int) -> None:
+        """Time passes, and a sweeper looks."""
+        self.world.clock.move(number)
+        self.world.sweep()
+
+    def crash(self, number: int) -> None:
+        """The process that makes one of the next port calls dies after it."""
+        self._at(number, self._die)
+
+    def fail(self, number: int) -> None:
+        """One of the next port calls gets no answer, though it had its effect."""
+        self._at(number, self._no_answer)
+
+    def meanwhile(self, number: int) -> None:
+        """After one of the next port calls of a process, another one does some work."""
+        self._at(number, lambda: self.deliver(number))
+
+    def _at(self, number: int, act: Any) -> None:
+        left = [number % 12]
+
+        def watch(name: str, call: Call) -> Any:
+            answer = call()
+            left[0] -= 1
+            if left[0] < 0:
+                self.world.watch = make
+                act()
+            return answer
+
+        self.world.watch = watch
+
+    def _die(self) -> None:
+        raise Crash
+
+    def _no_answer(self) -> None:
+        raise TransientError("no answer")
+
+    def finish(self) -> None:
+        """No more disturbance: the task settles, and the user ends it if nobody has."""
+        self.world.watch = make
+        self.world.settle()
+        if not self.world.summary().status.ended:
+            self.world.stop("last")
+            self.world.settle()
+
+
+NAMES = ["deliver", "deliver", "drain", "again", "drop", "send", "stop", "submit", "wipe", "wait"]
+NAMES += ["crash", "crash", "fail", "meanwhile", "meanwhile"]
+RUNS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 40)), max_size=40)
+
+
+@settings(max_examples=80)
+@given(RUNS)
+def test_whatever_happens_the_promises_hold(run: list[tuple[str, int]]) -> None:
+    chaos = Chaos()
+    for name, number in run:
+        getattr(chaos, name)(number)
+    chaos.finish()
+    world, history = chaos.world, chaos.world.history()
+    assert not [error for error in world.failures if not isinstance(error, TransientError)]
+    assert verify_chain(world.histories.lines(TASK)) == len(history)
+
+    assert world.summary().status is TaskStatus.CANCELLED
+    assert world.summary().steps == len(history)
+    assert open_path(TASK) not in world.files.held
+    assert TASK not in world.server.held.agenda
+
+    calls = [call.id for step in history for call in step.calls]
+    assert calls == [result.tool_call_id for step in history for result in step.results]
+    assert all(count == 1 for count in chaos.paid.values())
+    assert set(chaos.paid) <= set(calls)
+
+    said_by_user = Counter(step.text for step in history[1:] if step.agent_name == "user")
+    assert all(count == 1 for count in said_by_user.values())
+    assert set(said_by_user) <= set(chaos.accepted)
+    assert chaos.stopped or set(said_by_user) == set(chaos.accepted)
+
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for record in world.published():
+        numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
+    assert all(channel == list(range(1, len(channel) + 1)) for channel in numbers.values())
+    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == history
+
+    before = world.history(), dict(world.files.held)
+    for _ in range(3):
+        world.clock.move(4000)
+        world.sweep()
+        world.drain()
+    assert (world.history(), world.files.held) == before
