@@ -100,6 +100,9 @@ class Board(Protocol):
         True also if the step was taken over before; False if the fence had moved and the step is not in.
         """
 
+    def begin_again(self, task_id: str, event: AnyEvent) -> None:
+        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+
     def leave(self, task_id: str, seconds: int) -> None:
         """Forget an ended task after so many seconds."""
 
@@ -195,6 +198,9 @@ class Agenda(Protocol):
 
     def intact(self) -> bool:
         """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
+
+    def restarted(self) -> bool:
+        """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
 
     def fresh(self) -> bool:
         """Whether the last `begin` was less than its `seconds` ago."""

@@ -38,7 +38,7 @@ def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
         with connect(settings.redis_url) as client:
             facts: dict[str, Any] = client.info()
             trip = median(_timed(client.ping) for _ in range(9))
-    except (RedisError, ValueError, OSError) as error:
+    except (RedisError, RobocoError, OSError) as error:
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not named:
             todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` bring their own"

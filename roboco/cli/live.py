@@ -94,7 +94,7 @@ class LiveView:
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
                 self._attempt, self._spoken = event.attempt, ""
             case StreamReset():
-                self._note(f"the stream begins again after a loss in Redis; {event.steps} steps are kept", "yellow")
+                self._note(f"set up again from the workspace, which holds {event.steps} steps", "yellow")
             case ErrorOccurred():
                 self._note(f"error {event.code}: {event.message}", "red")
             case _:

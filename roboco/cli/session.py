@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,9 @@ from urllib.parse import unquote, urlsplit
 from roboco.cli.conversation import Conversation
 from roboco.cli.json_lines import JsonLines
 from roboco.cli.live import LiveView
+from roboco.cli.local_model import Tell
 from roboco.cli.local_stack import LocalStack, missing
+from roboco.cli.lookout import Lookout
 from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted
 from roboco.client.task import Task
@@ -25,9 +26,6 @@ _STOPPING = 15.0
 """Seconds that a stopped task has to end."""
 _CLOSING = 10.0
 """Seconds that an ended task has until its workspace is complete."""
-
-_LONELY = 5.0
-"""Seconds after which a task that nobody takes seems to have no worker."""
 
 
 @dataclass(frozen=True)
@@ -52,47 +50,44 @@ def run_team(team: Team, wish: Wish) -> int:
         task = stack.orchestrator.run(
             team, wish.prompt, task_id=wish.task_id, context=dict(wish.context), agent=wish.agent
         )
-        look = stack.check if stack.has_worker else _Lookout(task, tell)
-        conversation = _conversation(task, screen, wish, look)
         try:
-            code = _exit_code(conversation.follow(), task, tell)
-        except Interrupted as signal:
-            code = _stop(conversation, signal, tell)
+            code = _converse(_conversation(task, stack, wish, screen, tell), task, stack, tell)
         except BrokenPipeError:
             task.stop("nobody reads its output")
             _close(task)
             raise
-        _close(task)
         tell(f"files: {_place(settings.workspace, task.task_id)}")
         return code
-
-
-class _Lookout:
-    """Says once that no worker seems to be there, if none takes the task."""
-
-    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
-        self._task = task
-        self._tell = tell
-        self._due: float | None = time.monotonic() + _LONELY
-
-    def __call__(self) -> None:
-        if self._due is None or time.monotonic() < self._due:
-            return
-        self._due = None
-        if self._task.summary().status is TaskStatus.QUEUED:
-            self._tell("no worker has taken the task yet; start one (celery -A workers.app worker), or use --worker")
 
 
 def _tell(notes: Screen, text: str) -> None:
     notes.line((text, "dim"))
 
 
-def _conversation(task: Task, screen: Screen, wish: Wish, look: Callable[[], None]) -> Conversation:
+def _conversation(task: Task, stack: LocalStack, wish: Wish, screen: Screen, tell: Tell) -> Conversation:
+    look = stack.check if stack.has_worker else Lookout(task, tell)
     if wish.as_json:
         return Conversation(task, JsonLines(sys.stdout), look=look)
     view = LiveView(screen)
     ask = partial(_ask, screen, view) if sys.stdin.isatty() else None
     return Conversation(task, view, ask=ask, look=look)
+
+
+def _converse(conversation: Conversation, task: Task, stack: LocalStack, tell: Tell) -> int:
+    """The exit code of a conversation that has ended, or was stopped."""
+    try:
+        status = conversation.follow()
+    except Interrupted as signal:
+        if _stopped(conversation, tell):
+            _close(task)
+        return signal.exit_code
+    _close(task)
+    if status.waiting:
+        again = f"roboco send {task.task_id} MESSAGE"
+        if stack.has_worker:
+            again = f"run it again with --id {task.task_id} on a terminal"
+        tell(f"the task waits ({status}): {again}")
+    return 0 if status.waiting or status is TaskStatus.COMPLETED else 1
 
 
 def _ask(screen: Screen, view: LiveView) -> str | None:
@@ -106,24 +101,21 @@ def _ask(screen: Screen, view: LiveView) -> str | None:
     except EOFError:
         screen.blank()
     message = "\n".join(lines)
+    if not message.strip():
+        return None
     view.typed(message)
-    return message if message.strip() else None
+    return message
 
 
-def _exit_code(status: TaskStatus, task: Task, tell: Callable[[str], None]) -> int:
-    if status.waiting:
-        tell(f"the task waits ({status}); run it again with --id {task.task_id} on a terminal to answer")
-        return 0
-    return 0 if status is TaskStatus.COMPLETED else 1
-
-
-def _stop(conversation: Conversation, signal: Interrupted, tell: Callable[[str], None]) -> int:
+def _stopped(conversation: Conversation, tell: Tell) -> bool:
+    """Stop the task: whether it has ended in time."""
     tell("stopping the task ... (Ctrl-C once more leaves at once)")
     try:
         conversation.stop("stopped by the user", _STOPPING)
     except (TimeoutError, TransientError) as error:
         tell(f"{error}; it is stopped as soon as a worker looks at it")
-    return signal.exit_code
+        return False
+    return True
 
 
 def _close(task: Task) -> None:

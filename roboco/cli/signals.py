@@ -22,9 +22,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 def interruptible() -> None:
-    """Have the signals that end a process raise Interrupted in the main thread."""
+    """Have the signals that end a process raise Interrupted in the main thread; `nohup` is respected."""
     for number in _ENDING:
-        signal.signal(number, _interrupt)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from roboco.domain.event import (
+    AgentSelected,
     AnyEvent,
     StepEnded,
     StreamChunk,
@@ -151,6 +152,8 @@ class View:
         match event:
             case StreamReset():
                 yield from self.from_history(event.steps)
+                self._move(attempt=1, gap=True, whole=False)
+            case AgentSelected():
                 self._move(attempt=1, gap=False, whole=False)
             case StepEnded() if event.step.seq < self.cursor.steps:
                 self._move(events=event.seq)

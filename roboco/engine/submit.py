@@ -9,7 +9,7 @@ them. A death after it, or a Redis that fails then, leaves a marker from which t
 
 import logging
 
-from roboco.domain.event import AnyEvent, StepEnded, TaskStarted, UserSpoke
+from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.part import TextPart
 from roboco.domain.paths import open_path, summary_path, team_path
@@ -45,15 +45,18 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
         return
     engine.files.put(open_path(task_id), b"")
     try:
-        _announce(engine, task_id, team, stored)
+        _announce(engine, task_id, team, stored, again=stored.digest != first.digest)
     except TransientError as error:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
-def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep) -> None:
+def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bool) -> None:
     knock_again(engine, task_id)
     if next(engine.histories.read(task_id, 1), None) is None:
-        engine.board.create(task_id, [first], fold([first]), _events(engine, task_id, team, first))
+        events = _events(engine, task_id, team, first)
+        if again:  # followers may hold what Redis has lost
+            events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
+        engine.board.create(task_id, [first], fold([first]), events)
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
     engine.dispatcher.advance(task_id)
 

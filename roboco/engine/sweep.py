@@ -7,6 +7,7 @@ time, and whenever Redis was emptied or started again, the agenda is filled from
 import logging
 from collections.abc import Callable
 
+from roboco.domain.event import StreamReset
 from roboco.domain.paths import OPEN
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine
@@ -31,7 +32,7 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
     if not engine.agenda.lock(engine.token(), seconds):
         return 0
     if not engine.agenda.intact():
-        fill_agenda(engine, all_now=True)
+        _recover(engine)
     elif not engine.agenda.fresh():
         fill_agenda(engine)
     due = engine.agenda.due(engine.clock.now(), BATCH)
@@ -42,6 +43,20 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
         except RobocoError as error:
             _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
     return len(due)
+
+
+def _recover(engine: Engine) -> None:
+    """Look at every open task now. A Redis that was started again may have lost the end of their logs.
+
+    Numbers of what was lost must not come twice: so each task's logs begin anew.
+    """
+    if engine.agenda.restarted():
+        for task_id in engine.files.names(OPEN):
+            task = engine.board.load(task_id, 1)
+            if task is not None:
+                reset = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
+                engine.board.begin_again(task_id, reset)
+    fill_agenda(engine, all_now=True)
 
 
 def fill_agenda(engine: Engine, all_now: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Figures: what a bench has measured, and what it comes to. Pure."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -82,7 +82,7 @@ Measure = Callable[[int], Sequence[float]]
 """Measures one lane for the round of this number; 0 is the warm-up, whose samples nobody keeps."""
 
 
-def in_turn(rounds: int, slices: int = 1, **lanes: Measure) -> tuple[Lane, ...]:
+def in_turn(lanes: Mapping[str, Measure], rounds: int, slices: int = 1) -> tuple[Lane, ...]:
     """The lanes, measured one after the other, so many slices of each in a round, after a round to warm up."""
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in lanes}
     for number in range(rounds + 1):
@@ -92,7 +92,7 @@ def in_turn(rounds: int, slices: int = 1, **lanes: Measure) -> tuple[Lane, ...]:
                 samples[name] += measure(number)
         for name in lanes if number else ():
             found[name].append(tuple(samples[name]))
-    return tuple(Lane(name.replace("_", " "), tuple(own)) for name, own in found.items())
+    return tuple(Lane(name, tuple(own)) for name, own in found.items())
 
 
 def difference(name: str, lane: Lane, less: Lane) -> Lane:

@@ -1,13 +1,14 @@
 """history_length: a turn at the end of a long history, against one at its beginning.
 
 An old task is grown first. Then it and a young one go on by turns, a block of steps each, so that both meet the same
-noise; the old task's own beginning, a minute before, stands beside them. A task waits for its user after a block.
+noise. The old task's own beginning stands beside them, without a ratio: the machine was another one a minute before.
+A task waits for its user after each block.
 """
 
 from collections.abc import Iterator
 
 from roboco import Task
-from tests.bench.figures import Lane, Ratio, Result, in_turn, ratio, turn_times
+from tests.bench.figures import Lane, Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, await_steps, team_of
 
 YOUNG, OLD, SPAN, SLICES = 5, 1950, 100, 2
@@ -42,13 +43,10 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The young task and the old one by turns, in as many blocks as there are rounds."""
     old, young = _Growing(stage, size.of(OLD, 30) - 1), _Growing(stage, YOUNG - 1)
     block = max(3, size.of(SPAN) // (size.rounds * SLICES))
-    lanes = in_turn(
-        size.rounds,
-        SLICES,
-        at_its_beginning=lambda number: young.grow(block) if number else (),
-        at_its_end=lambda number: old.grow(block) if number else (),
-    )
-    begin, end = lanes
-    own = Lane("own beginning", (tuple(turn_times(old.task.history()[YOUNG : YOUNG + SPAN])),))
-    same = Ratio("at its end / own beginning", tuple(median / own.medians[0] for median in end.medians))
-    yield Result(f"history_length, {old.steps} steps", (*lanes, own), (ratio(end, begin), same))
+    measures: dict[str, Measure] = {
+        f"turn from step {old.steps}": lambda number: old.grow(block) if number else (),
+        f"turn from step {young.steps}": lambda number: young.grow(block) if number else (),
+    }
+    late, early = in_turn(measures, size.rounds, SLICES)
+    own = Lane("the old task's own, before", (tuple(turn_times(old.task.history()[YOUNG : YOUNG + SPAN])),))
+    yield Result(f"history_length, {old.steps} steps", (late, early, own), (ratio(late, early),))

@@ -17,7 +17,7 @@ from roboco import Team
 from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.keys import Keys
 from tests.bench.bare import lags
-from tests.bench.figures import Result, in_turn, ratio
+from tests.bench.figures import Measure, Result, in_turn, ratio
 from tests.bench.listener import Listener
 from tests.bench.stage import Size, Stage, fresh, team_of
 from tests.stack import until
@@ -35,12 +35,12 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     team = team_of("writer", prompt=prompt)
     size_of_message = _message_size(stage, team)
     for streams in STREAMS:
-        lanes = in_turn(
-            size.rounds,
-            relay=partial(_relayed, stage, team, streams),
-            plain_PUBLISH=partial(_published, stage, streams, chunks, size_of_message),
-            bare_model_stream=partial(_streamed, stage, prompt, streams),
-        )
+        measures: dict[str, Measure] = {
+            "relay": partial(_relayed, stage, team, streams),
+            "plain PUBLISH": partial(_published, stage, streams, chunks, size_of_message),
+            "bare model stream": partial(_streamed, stage, prompt, streams),
+        }
+        lanes = in_turn(measures, size.rounds)
         relay, publish, bare = lanes
         ratios = (ratio(relay, publish), ratio(relay, publish, less=bare))
         yield Result(f"relay, {streams} stream{'s' * (streams > 1)}", lanes, ratios)

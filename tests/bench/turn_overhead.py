@@ -11,7 +11,7 @@ from itertools import pairwise
 from roboco import Task, Team
 from roboco.domain.memory import compile_memory
 from tests.bench import plain
-from tests.bench.figures import Result, in_turn, ratio, turn_times
+from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh, team_of
 
 TURNS, SLICES = 50, 3
@@ -24,13 +24,12 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     team = team_of("first", "second", prompt="short", collaboration_model=sequential)
     messages = _messages(team, stage.finished(team))
     with stage.running(plain.POOLS, "tests.bench.plain"):
-        lanes = in_turn(
-            size.rounds,
-            SLICES,
-            turn=lambda _: turn_times(stage.finished(team).history()),
-            two_hops=lambda _: _hops(stage, turns),
-            model_call=lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
-        )
+        measures: dict[str, Measure] = {
+            "turn": lambda _: turn_times(stage.finished(team).history()),
+            "two hops": lambda _: _hops(stage, turns),
+            "model call": lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
+        }
+        lanes = in_turn(measures, size.rounds, SLICES)
     turn, hops, call = lanes
     yield Result("turn_overhead", lanes, (ratio(turn, hops, less=call), ratio(turn, hops)))
 

@@ -2,7 +2,7 @@
 
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.workspace.folder import FolderFiles
@@ -21,12 +22,14 @@ from roboco.adapters.workspace.s3 import S3Files, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.ports import Files, Histories
 from tests.contract.a_task import ATask
-from tests.contract.s3_watched import WatchedObjects
+from tests.contract.asking import KEY
+from tests.contract.s3_faults import WatchedObjects
 from tests.contract.sent_twice import SentTwice
 from tests.contract.task_in_memory import TaskInMemory
 from tests.contract.task_on_redis import TaskOnRedis
 from tests.memory.workspace import MemoryFiles, MemoryHistories
-from tests.stack import s3_environment
+from tests.servers.model_server import ModelServer
+from tests.stack import s3_environment, until
 
 STORES = ["folder", pytest.param("s3", marks=pytest.mark.s3)]
 
@@ -114,3 +117,48 @@ def unreachable_task(request: pytest.FixtureRequest, prefix: str) -> Iterator[Ta
             listener.close()
         with redis.Redis(port=port, decode_responses=True, **limits) as client:
             yield TaskOnRedis(client, Keys(prefix))
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[Callable[..., OpenAIModel]]:
+    """Makes models, and takes down what each keeps for the life of its process: a loop and connections."""
+    made: list[OpenAIModel] = []
+
+    def make(**options: Any) -> OpenAIModel:
+        made.append(OpenAIModel(**options))
+        return made[-1]
+
+    yield make
+    for model in made:
+        take_down(model)
+
+
+def take_down(model: OpenAIModel) -> None:
+    """Close the connections and end the loop."""
+
+    async def close() -> None:
+        for client in model._clients.values():
+            await client.close()
+
+    model._loop.submit(close()).result(5)
+    loop = model._loop._loop
+    assert loop is not None
+    loop.call_soon_threadsafe(loop.stop)
+    until(lambda: not loop.is_running(), 5, "the loop has ended")
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def model(models: Callable[..., OpenAIModel]) -> OpenAIModel:
+    """One for all tests, that does not wait long before it tries again."""
+    return models(pause=0.01)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """The server that OPENAI_BASE_URL names; it must find nothing wrong with the requests."""
+    with ModelServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        yield server
+        assert server.violations == []

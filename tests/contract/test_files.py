@@ -14,6 +14,7 @@ from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Files
+from tests.contract.s3_faults import AnswerLost
 from tests.stack import s3_environment
 
 WRITERS = 8
@@ -149,20 +150,6 @@ def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:
     files.put("t/whole", b"1")
     (tmp_path / "t" / f".{'0' * 32}").write_bytes(b"half of a fi")
     assert files.names("t/") == ["whole"]
-
-
-class AnswerLost:
-    """An S3 client that puts each object twice, as boto3 does when an answer got lost."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def put_object(self, **arguments: Any) -> Any:
-        self._client.put_object(**arguments)
-        return self._client.put_object(**arguments)
 
 
 class SmallPages:

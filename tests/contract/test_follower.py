@@ -1,7 +1,6 @@
 """The follower: every message once and in the order of emission, live and from the logs."""
 
 import random
-import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -18,8 +17,8 @@ from roboco.adapters.redis import client as redis_client
 from roboco.adapters.redis import follower as redis_follower
 from roboco.adapters.redis.follower import Position, Record, RedisFollower
 from roboco.domain.event import AnyEvent, ErrorOccurred
-from roboco.errors import TransientError
 from roboco.ports import Phase
+from tests.contract.giving_up import gives_up
 from tests.contract.samples import NOON, TASK, said, told
 from tests.contract.task_on_redis import TaskOnRedis
 from tests.stack import until
@@ -336,17 +335,7 @@ def test_a_follower_that_ends_leaves_no_connection(follower: RedisFollower, redi
 
 def test_a_redis_that_stays_away_is_told(unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
-    monkeypatch.setattr(redis_follower, "PATIENCE", 0.05)
+    monkeypatch.setattr(redis_follower, "PATIENCE", 0.5)
     port = unreachable_task.client.get_connection_kwargs()["port"]
     follower = RedisFollower(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
-    told_so: list[TransientError] = []
-
-    def follow() -> None:
-        try:
-            next(follower.follow(TASK, Position()))
-        except TransientError as error:
-            told_so.append(error)
-
-    threading.Thread(target=follow, daemon=True).start()
-    until(lambda: told_so, 4, "the follower has given up")
-    assert str(told_so[0]).startswith("redis does not answer for 0.05 s")
+    assert gives_up(lambda: next(follower.follow(TASK, Position()))) == "redis does not answer for 0.5 s"

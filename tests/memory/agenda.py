@@ -53,6 +53,11 @@ class MemoryAgenda:
         with self._server as held:
             return held.run == self._server.run
 
+    def restarted(self) -> bool:
+        """Whether the server was set back since the last `begin`; not if it was emptied."""
+        with self._server as held:
+            return held.run not in (0, self._server.run)
+
     def fresh(self) -> bool:
         """Whether the last `begin` was less than its `seconds` ago."""
         now = self._clock.now()

@@ -90,6 +90,15 @@ class MemoryBoard:
                 self._server.tell(task_id, task, event)
             return True
 
+    def begin_again(self, task_id: str, event: AnyEvent) -> None:
+        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is not None:
+                task.generation = self._server.generation()
+                task.events, task.chunks = [], []
+                self._server.tell(task_id, task, event)
+
     def leave(self, task_id: str, seconds: int) -> None:
         """Forget an ended task after so many seconds."""
         now = self._clock.now()

@@ -24,6 +24,7 @@ class Assembly:
         self._model = model
         self._finish_reason = ""
         self._calls: dict[int, _Call] = {}
+        self._ids: set[str] = set()
         self._tokens = (0, 0)
         self._pieces = 0
 
@@ -69,7 +70,17 @@ class Assembly:
         )
 
     def _take_call(self, delta: ChoiceDeltaToolCall) -> None:
-        call = self._calls.setdefault(delta.index or 0, _Call())
+        call = self._calls.setdefault(self._place(delta), _Call())
         if delta.function is not None:
             call.name += delta.function.name or ""
             call.arguments.append(delta.function.arguments or "")
+
+    def _place(self, delta: ChoiceDeltaToolCall) -> int:
+        """The call's index; where a server sends none, a new id begins a new call."""
+        index: int | None = delta.index
+        if index is None:
+            fresh = delta.id is not None and delta.id not in self._ids
+            index = len(self._calls) if fresh or not self._calls else max(self._calls)
+        if delta.id is not None:
+            self._ids.add(delta.id)
+        return index

@@ -53,6 +53,9 @@ class OpenAIModel:
             out.put(assembly.reply())
         except ModelError as error:
             out.put(error)
+        except Exception as error:
+            _log.exception("a model call failed in a way that was not foreseen")
+            out.put(ModelError("internal", f"model {request.profile.model!r}: {error!r}"[:300], False))
         finally:
             out.put(None)
 

@@ -1,26 +1,16 @@
 """What the sweeper works from, and what waits for a task, on Redis."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import unreachable
+from roboco.adapters.redis.scripts import answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
 
 PAGE = 500
-
-
-@contextmanager
-def answering() -> Iterator[None]:
-    """Turns the client's connection errors into TransientError."""
-    try:
-        yield
-    except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
-        raise unreachable(error) from error
 
 
 class RedisAgenda:
@@ -53,12 +43,18 @@ class RedisAgenda:
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
         with answering():
-            return bool(self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000)))
+            holder = self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000), get=True)
+            return holder is None or holder == token
 
     def intact(self) -> bool:
         """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
         with answering():
             return bool(self._client.get(self._keys.sentinel) == self._run_id())
+
+    def restarted(self) -> bool:
+        """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
+        with answering():
+            return self._client.get(self._keys.sentinel) not in (None, self._run_id())
 
     def fresh(self) -> bool:
         """Whether the last `begin` was less than its `seconds` ago."""

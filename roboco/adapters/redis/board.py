@@ -6,10 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import redis
-
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, unreachable
+from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent, body
 from roboco.domain.outcome import Outcome
@@ -78,27 +76,27 @@ class RedisBoard:
         written = [epoch, step.seq, step.line(), state.model_dump_json()]
         return bool(self._scripts.run("commit", names, *written, *kept, *told))
 
+    def begin_again(self, task_id: str, event: AnyEvent) -> None:
+        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
+        self._scripts.run("begin_again", names, uuid.uuid4().hex[:12], body(event))
+
     def leave(self, task_id: str, seconds: int) -> None:
         """Forget an ended task after so many seconds."""
-        try:
-            with self._scripts.client.pipeline(transaction=False) as pipe:
-                for key in self._keys.of_task(task_id):
-                    pipe.expire(key, seconds)
-                pipe.execute()
-        except redis.ConnectionError as error:
-            raise unreachable(error) from error
+        with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
+            for key in self._keys.of_task(task_id):
+                pipe.expire(key, seconds)
+            pipe.execute()
 
     def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
         if not open_calls:
             return calls
-        try:
-            with self._scripts.client.pipeline(transaction=False) as pipe:
-                for call_id in open_calls:
-                    pipe.pttl(self._keys.lease(task_id, call_id))
-                left = dict(zip(open_calls, pipe.execute(), strict=True))
-        except redis.ConnectionError as error:
-            raise unreachable(error) from error
+        with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
+            for call_id in open_calls:
+                pipe.pttl(self._keys.lease(task_id, call_id))
+            left = dict(zip(open_calls, pipe.execute(), strict=True))
         return {
             call_id: CallState(call.attempt, call.claimed, max(0, left.get(call_id, 0)) / 1000, call.outcome)
             for call_id, call in calls.items()

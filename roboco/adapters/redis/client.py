@@ -18,8 +18,8 @@ def connect(url: str, max_connections: int = 250) -> redis.Redis:
 
 
 def connect_subscriber(url: str) -> redis.Redis:
-    """A client for channels: it waits as long as nothing is said, and notices a dead connection."""
-    return _client(url, socket_timeout=None, socket_keepalive=True)
+    """A client for channels, to be asked with a time-out: it notices a dead connection while nothing is said."""
+    return _client(url, socket_timeout=TIMEOUT, socket_keepalive=True)
 
 
 def _client(url: str, **options: Any) -> redis.Redis:

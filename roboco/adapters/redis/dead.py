@@ -5,8 +5,8 @@ from typing import Any
 
 import redis
 
-from roboco.adapters.redis.agenda import answering
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import answering
 from roboco.domain.canonical import canonical
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import redis
 from redis.client import PubSub
 
-from roboco.adapters.redis.agenda import RedisLogs, answering
+from roboco.adapters.redis.agenda import RedisLogs
 from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import answering
 from roboco.errors import TransientError
 
 Record = dict[str, Any]
@@ -83,13 +84,22 @@ class RedisFollower:
 
     def replay(self, task_id: str, position: Position) -> Iterator[Record]:
         """What the logs hold after the position, in order; from the start where a new generation began."""
+        generation = self._generation(task_id)
+        while generation is not None:
+            if generation != position.generation:
+                position.generation, position.events, position.chunks = generation, 0, 0
+            for record in self._merged(task_id, position):
+                if record["generation"] != generation:
+                    break
+                yield position.take(record)
+            else:
+                return
+            generation = self._generation(task_id)
+
+    def _generation(self, task_id: str) -> str | None:
         with answering():
             generation: Any = self._client.hget(self._keys.state(task_id), "generation")
-        if generation is None:
-            return
-        if generation != position.generation:
-            position.generation, position.events, position.chunks = generation, 0, 0
-        yield from self._merged(task_id, position)
+        return generation if isinstance(generation, str) else None
 
     def _connected(self, task_id: str, position: Position) -> Iterator[Record | None]:
         channels = [self._keys.content(task_id), self._keys.events(task_id)]
@@ -115,6 +125,7 @@ class RedisFollower:
             yield from self.replay(task_id, position)
 
     def _merged(self, task_id: str, position: Position) -> Iterator[Record]:
+        """Both logs in one order; whoever takes a record moves the position before asking for the next."""
         chunks = self._entries(self._keys.content(task_id), position.chunks)
         events = self._entries(self._keys.events(task_id), position.events)
         chunk, event = next(chunks, None), next(events, None)
@@ -124,14 +135,14 @@ class RedisFollower:
                     chunks = self._entries(self._keys.content(task_id), position.chunks)
                     if (chunk := next(chunks, None)) is not None:
                         continue
-                yield position.take(event)
+                yield event
                 event = next(events, None)
             elif chunk:
                 if event is None and chunk["events"] > position.events:
                     events = self._entries(self._keys.events(task_id), position.events)
                     if (event := next(events, None)) is not None:
                         continue
-                yield position.take(chunk)
+                yield chunk
                 chunk = next(chunks, None)
 
     def _entries(self, log: str, after: int) -> Iterator[Record]:

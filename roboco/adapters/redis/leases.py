@@ -50,7 +50,7 @@ class RedisTurns:
 
     def ring(self, task_id: str, epoch: int) -> int:
         """Count one more handing out of the pending choice; 0 if the fence moved."""
-        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch))
+        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch, uuid.uuid4().hex))
 
 
 class RedisCalls:
@@ -79,7 +79,7 @@ class RedisCalls:
 
     def restart(self, order: CallOrder) -> int | None:
         """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
-        asked = [order.epoch, order.call_id, order.attempt]
+        asked = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex]
         return self._scripts.run("restart_call", self._names(order), *asked) or None
 
     def _names(self, order: CallOrder) -> list[str]:

@@ -1,5 +1,7 @@
 """The Lua scripts, one file an operation, sent by hash."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from typing import Any
 
@@ -26,15 +28,19 @@ class Scripts:
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """The script's answer; TransientError if Redis gave none."""
         script: Script = self._scripts[name]
-        try:
+        with answering():
             return script(keys=keys, args=list(args))
-        except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
-            raise unreachable(error) from error
 
 
-def unreachable(error: Exception) -> TransientError:
-    """The error that says that Redis does not answer."""
-    return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turns the client's connection errors into TransientError."""
+    try:
+        yield
+    except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+        raise TransientError(
+            f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs"
+        ) from error
 
 
 def _source(operation: str) -> str:

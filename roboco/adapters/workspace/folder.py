@@ -2,8 +2,11 @@
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
 
 
@@ -16,57 +19,64 @@ class FolderFiles:
     def create(self, path: str, data: bytes) -> bool:
         """Store the file if there is none; False if another one stands there."""
         target = self.at(path)
-        written = self._write(target, data)
-        try:
-            os.link(written, target)
-        except FileExistsError:
-            return self.get(path) == data
-        finally:
-            written.unlink()
-        _sync_folder(target.parent)
+        with self._usable():
+            written = self._write(target, data)
+            try:
+                os.link(written, target)
+            except FileExistsError:
+                return self.get(path) == data
+            finally:
+                written.unlink()
+            _sync_folder(target.parent)
         return True
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""
         target = self.at(path)
-        self._write(target, data).replace(target)
-        _sync_folder(target.parent)
+        with self._usable():
+            self._write(target, data).replace(target)
+            _sync_folder(target.parent)
 
     def get(self, path: str) -> bytes | None:
         """The file's bytes; None if there is none."""
-        try:
-            return self.at(path).read_bytes()
-        except FileNotFoundError:
-            return None
+        with self._usable():
+            try:
+                return self.at(path).read_bytes()
+            except (FileNotFoundError, IsADirectoryError):
+                return None
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
-        self.at(path).unlink(missing_ok=True)
+        with self._usable():
+            self.at(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """The names directly below a folder, sorted."""
-        try:
-            return sorted(entry.name for entry in os.scandir(self.at(folder)) if not entry.name.startswith("."))
-        except FileNotFoundError:
-            return []
+        with self._usable():
+            try:
+                return sorted(entry.name for entry in os.scandir(self.at(folder)) if not entry.name.startswith("."))
+            except FileNotFoundError:
+                return []
 
     def at(self, path: str) -> Path:
         """The absolute place of a relative path; ValueError if that is outside the workspace."""
-        if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"path {path[:120]!r} leaves the workspace")
-        return self._root / path
+        return self._root / checked_path(path)
 
     def _write(self, target: Path, data: bytes) -> Path:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            written = target.parent / f".{uuid.uuid4().hex}"
-            with written.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise TransientError(f"workspace {self._root} cannot be written: {error}") from error
+        target.parent.mkdir(parents=True, exist_ok=True)
+        written = target.parent / f".{uuid.uuid4().hex}"
+        with written.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         return written
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TransientError(f"workspace {self._root} cannot be used: {error}") from error
 
 
 def _sync_folder(folder: Path) -> None:

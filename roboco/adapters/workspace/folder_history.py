@@ -28,7 +28,8 @@ class FolderHistories:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(path) as file:
-                newest = _newest(file)
+                end = _complete_size(file)
+                newest = _newest(file, end)
                 count = newest.seq + 1 if newest else 0
                 if step.seq < count:
                     return next(self.read(task_id, step.seq))
@@ -37,7 +38,7 @@ class FolderHistories:
                         f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
                         "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
                     )
-                _write_line(file, step.line().encode() + b"\n")
+                _write_line(file, end, step.line().encode() + b"\n")
         except OSError as error:
             raise TransientError(f"history {path} cannot be written: {error}") from error
         return step
@@ -52,9 +53,12 @@ class FolderHistories:
         """The stored lines, oldest first."""
         try:
             with self._files.at(history_path(task_id)).open("rb") as file:
-                for line in file:
-                    if line.endswith(b"\n"):
-                        yield line[:-1]
+                left = _complete_size(file)
+                file.seek(0)
+                while left > 0:
+                    line = file.readline(left)
+                    left -= len(line)
+                    yield line[:-1]
         except FileNotFoundError:
             return
 
@@ -64,9 +68,10 @@ class FolderHistories:
     def _read_back(self, task_id: str, start: int) -> list[TaskStep]:
         try:
             with self._files.at(history_path(task_id)).open("rb") as file:
-                newest = _newest(file)
+                end = _complete_size(file)
+                newest = _newest(file, end)
                 wanted = newest.seq + 1 - start if newest else 0
-                steps = [read_step(line) for line in islice(_lines_back(file), max(0, wanted))]
+                steps = [read_step(line) for line in islice(_lines_back(file, end), max(0, wanted))]
                 return steps[::-1]
         except FileNotFoundError:
             return []
@@ -79,8 +84,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write_line(file: BinaryIO, line: bytes) -> None:
-    end = _complete_size(file)
+def _write_line(file: BinaryIO, end: int, line: bytes) -> None:
     try:
         file.truncate(end)
         file.write(line)
@@ -91,13 +95,13 @@ def _write_line(file: BinaryIO, line: bytes) -> None:
         raise
 
 
-def _newest(file: BinaryIO) -> TaskStep | None:
-    line = next(_lines_back(file), None)
+def _newest(file: BinaryIO, end: int) -> TaskStep | None:
+    line = next(_lines_back(file, end), None)
     return None if line is None else read_step(line)
 
 
 def _complete_size(file: BinaryIO) -> int:
-    """The size up to the last newline."""
+    """The size up to the last newline: what stands before it never changes, what comes after it is no step yet."""
     position = file.seek(0, os.SEEK_END)
     while position > 0:
         start = max(0, position - _BLOCK)
@@ -109,9 +113,9 @@ def _complete_size(file: BinaryIO) -> int:
     return 0
 
 
-def _lines_back(file: BinaryIO) -> Iterator[bytes]:
-    """The complete lines, newest first, reading only as much as is asked for."""
-    position = _complete_size(file)
+def _lines_back(file: BinaryIO, end: int) -> Iterator[bytes]:
+    """The lines before `end`, newest first, reading only as much as is asked for."""
+    position = end
     rest = b""
     while position > 0:
         start = max(0, position - _BLOCK)

@@ -9,6 +9,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError, UsageError
 
 LOST = frozenset({409, 412})
@@ -52,7 +53,7 @@ class S3Objects:
         condition = {"IfNoneMatch": "*"} if if_none else {"IfMatch": if_match} if if_match else {}
         with _answering(self._bucket):
             try:
-                self._client.put_object(Bucket=self._bucket, Key=self._prefix + path, Body=data, **condition, **extra)
+                self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data, **condition, **extra)
             except ClientError as error:
                 if condition and (_status(error) in LOST or (if_match and _status(error) == 404)):
                     return False
@@ -63,7 +64,7 @@ class S3Objects:
         """The object; None if there is none."""
         with _answering(self._bucket):
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
                 return Stored(answer["Body"].read(), answer["ETag"])
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
@@ -74,9 +75,7 @@ class S3Objects:
         """The metadata that the object was stored with; None if there is no object."""
         with _answering(self._bucket):
             try:
-                found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._prefix + path)[
-                    "Metadata"
-                ]
+                found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._key(path))["Metadata"]
             except ClientError as error:
                 if _status(error) == 404:
                     return None
@@ -86,11 +85,14 @@ class S3Objects:
     def delete(self, path: str) -> None:
         """Remove the object, if it is there."""
         with _answering(self._bucket):
-            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + path)
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+
+    def _key(self, path: str) -> str:
+        return self._prefix + checked_path(path)
 
     def names(self, folder: str) -> list[str]:
         """The names directly below a folder, sorted; of folders without the "/"."""
-        base = self._prefix + folder
+        base = self._key(folder)
         found: set[str] = set()
         with _answering(self._bucket):
             pages = self._client.get_paginator("list_objects_v2").paginate(

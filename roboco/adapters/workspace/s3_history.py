@@ -54,19 +54,24 @@ class S3Histories:
         """Gather the segments into `history.jsonl`: written on condition that nobody else did, then removed."""
         stored = self._objects.get(history_path(task_id))
         names = self._objects.names(segments_path(task_id))
-        folded = _split(stored)
-        fresh = self._segments(task_id, [name for name in names if _seq(name) >= len(folded)])
-        if fresh:
-            lines = [*folded, *fresh]
-            data = b"".join(line + b"\n" for line in lines)
-            metadata = {_STEPS: str(len(lines))}
-            etag = stored.etag if stored else None
-            if not self._objects.put(
-                history_path(task_id), data, if_none=etag is None, if_match=etag, Metadata=metadata
-            ):
+        lines = _split(stored)
+        wanted = [name for name in names if _seq(name) >= len(lines)]
+        if wanted:
+            fresh = self._segments(task_id, wanted)
+            if len(fresh) < len(wanted) or [_seq(name) for name in wanted] != _following(len(lines), wanted):
+                return  # another fold is at work, or a segment is missing: whoever reads is told so
+            lines += fresh
+            if not self._put(task_id, lines, stored):
                 return
         for name in names:
-            self._objects.delete(segments_path(task_id) + name)
+            if _seq(name) < len(lines):
+                self._objects.delete(segments_path(task_id) + name)
+
+    def _put(self, task_id: str, lines: list[bytes], stored: Stored | None) -> bool:
+        data = b"".join(line + b"\n" for line in lines)
+        etag = stored.etag if stored else None
+        metadata = {_STEPS: str(len(lines))}
+        return self._objects.put(history_path(task_id), data, if_none=etag is None, if_match=etag, Metadata=metadata)
 
     def _folded(self, task_id: str) -> int:
         return int((self._objects.metadata(history_path(task_id)) or {}).get(_STEPS, 0))

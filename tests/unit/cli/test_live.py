@@ -69,7 +69,7 @@ def test_mishaps() -> None:
     )
     assert text.splitlines() == [
         "   interrupted: enough",
-        "   the stream begins again after a loss in Redis; 4 steps are kept",
+        "   set up again from the workspace, which holds 4 steps",
         "   error refused: no such agent",
         "   writer hands off to critic: ready",
         "   event_from_a_newer_release",

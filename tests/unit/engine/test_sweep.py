@@ -11,7 +11,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.advance import advance
 from roboco.engine.engine import Policy
 from roboco.engine.pending import pause
-from roboco.engine.sweep import BATCH, REFILL, sweep
+from roboco.engine.sweep import BATCH, REFILL, RETRY, sweep
 from roboco.errors import TransientError
 from tests.memory.dispatcher import Message, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
@@ -167,6 +167,22 @@ def test_a_task_that_cannot_be_looked_at_holds_up_no_other() -> None:
         world.drain()
     assert world.summary("b").status is TaskStatus.COMPLETED
     assert world.summary("a").status is TaskStatus.QUEUED
+
+
+def test_a_task_that_cannot_be_looked_at_is_not_tried_at_every_sweep() -> None:
+    world = pending(GRAPH.world())
+    looks: list[float] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "board.load":
+            looks.append(world.clock.now())
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    for _ in range(60):
+        world.sweep()
+    assert 5 <= len(looks) <= 60 / RETRY + 1
 
 
 def test_a_server_that_does_not_answer_holds_nothing_up_for_long() -> None:

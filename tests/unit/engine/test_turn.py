@@ -16,7 +16,7 @@ from tests.memory.dispatcher import Turn
 from tests.memory.journeys import SEQUENTIAL, member, own_turns
 from tests.memory.model import Said, said
 from tests.memory.reader import Reader, items_of, read
-from tests.memory.watch import Crash
+from tests.memory.watch import Crash, make
 from tests.memory.world import TASK, World, given, team_of
 
 ONE = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
@@ -199,7 +199,8 @@ def test_a_turn_is_made_by_one_worker() -> None:
 
 
 @pytest.mark.parametrize("port_call", ["histories.append", "board.commit", "dispatcher.advance"])
-def test_a_step_that_was_stored_is_taken_over_and_not_generated_again(port_call: str) -> None:
+@pytest.mark.parametrize("by_sweeper", [True, False], ids=["sweeper", "advance"])
+def test_a_step_that_was_stored_is_taken_over_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
     world = world_of(lambda request: said("text"))
     world.submit(ONE)
     advance(world.engine, TASK)
@@ -213,7 +214,10 @@ def test_a_step_that_was_stored_is_taken_over_and_not_generated_again(port_call:
 
     world.watch = watch
     world.deliver(message)
-    world.watch = lambda name, call: call()
+    world.watch = make
+    if not by_sweeper:
+        world.clock.move(world.given.policy.lease + 1)
+        advance(world.engine, TASK)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert len(world.given.model.requests) == 1

@@ -1,4 +1,4 @@
-"""S3 objects whose calls are counted, and may be preceded by what other workers do, or by a death."""
+"""S3 with faults: calls that are counted, come late or never, and answers that get lost."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,3 +63,17 @@ class WatchedObjects(S3Objects):
     def _note(self, name: str, path: str) -> None:
         self.before(name, path)
         self.calls.append((name, path))
+
+
+class AnswerLost:
+    """An S3 client that puts each object twice, as boto3 does when an answer got lost."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def put_object(self, **arguments: Any) -> Any:
+        self._client.put_object(**arguments)
+        return self._client.put_object(**arguments)

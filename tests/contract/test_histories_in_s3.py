@@ -1,0 +1,214 @@
+"""Histories in S3: segments, and folds beside everything else."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.workspace.s3 import S3Objects
+from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.domain.paths import history_path, segments_path
+from roboco.domain.step import TaskStep
+from roboco.errors import CorruptHistory
+from tests.contract.kept import assert_holds, written
+from tests.contract.s3_faults import AnswerLost, Killed, WatchedObjects
+from tests.contract.samples import TASK, step_after
+
+pytestmark = pytest.mark.s3
+
+SEGMENTS = segments_path(TASK)
+HISTORY = history_path(TASK)
+
+
+@pytest.fixture
+def s3_histories(objects: WatchedObjects) -> S3Histories:
+    return S3Histories(objects)
+
+
+def test_a_fold_leaves_one_file(s3_histories: S3Histories, objects: WatchedObjects) -> None:
+    steps = written(s3_histories, 5)
+    assert objects.names(SEGMENTS) == [f"0000000{seq}.json" for seq in range(5)]
+    s3_histories.fold(TASK)
+    stored = objects.get(HISTORY)
+    assert stored is not None
+    assert stored.data == b"".join(step.line().encode() + b"\n" for step in steps)
+    assert objects.names(SEGMENTS) == []
+
+
+def test_a_lost_answer_is_success(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    histories = S3Histories(S3Objects(AnswerLost(s3_client), s3.bucket, prefix))
+    steps = written(histories, 3)
+    histories.fold(TASK)
+    steps.append(step_after(steps))
+    assert histories.append(TASK, steps[-1]) == steps[-1]
+    assert_holds(histories, steps)
+
+
+@pytest.mark.parametrize("removed", [0, 2])
+def test_a_fold_that_dies_while_it_removes(objects: WatchedObjects, s3_histories: S3Histories, removed: int) -> None:
+    steps = written(s3_histories, 3)
+    dying = objects.of_another_worker()
+    dying.die_before("delete", removed + 1)
+    with pytest.raises(Killed):
+        S3Histories(dying).fold(TASK)
+    assert objects.get(HISTORY) is not None
+    assert len(objects.names(SEGMENTS)) == 3 - removed
+    assert_holds(s3_histories, steps)
+    assert s3_histories.append(TASK, step_after(steps[:2], "another")) == steps[2]
+    steps.append(step_after(steps))
+    assert s3_histories.append(TASK, steps[-1]) == steps[-1]
+    assert_holds(s3_histories, steps)
+    s3_histories.fold(TASK)
+    assert objects.names(SEGMENTS) == []
+    assert_holds(s3_histories, steps)
+
+
+@pytest.mark.parametrize("call", ["get", "names", "put"])
+def test_a_fold_that_dies_before_it_wrote(objects: WatchedObjects, s3_histories: S3Histories, call: str) -> None:
+    steps = written(s3_histories, 3)
+    dying = objects.of_another_worker()
+    dying.die_before(call)
+    with pytest.raises(Killed):
+        S3Histories(dying).fold(TASK)
+    assert_holds(s3_histories, steps)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 6, 7])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_fold_beside_a_fold_and_an_append(
+    objects: WatchedObjects, s3_histories: S3Histories, nth: int, whole: bool
+) -> None:
+    """Before the nth call of one fold another one runs (or dies before it removes), and a step is added."""
+    steps = written(s3_histories, 3)
+    slow = objects.of_another_worker()
+    left = nth
+
+    def meanwhile(name: str, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            return
+        quick = objects.of_another_worker()
+        if not whole:
+            quick.die_before("delete", 1)
+        with suppress(Killed):
+            S3Histories(quick).fold(TASK)
+        steps.append(step_after(steps))
+        assert s3_histories.append(TASK, steps[-1]) == steps[-1]
+
+    slow.before = meanwhile
+    S3Histories(slow).fold(TASK)
+    assert list(s3_histories.read(TASK)) == steps
+    s3_histories.fold(TASK)
+    assert list(s3_histories.read(TASK)) == steps
+    assert objects.names(SEGMENTS) == []
+
+
+def test_a_fold_that_finds_its_segments_gone_removes_nothing_else(
+    objects: WatchedObjects, s3_histories: S3Histories
+) -> None:
+    """Another fold wrote before this one listed, and removes while this one reads; a step came in between."""
+    steps = written(s3_histories, 4)
+    slow, quick = objects.of_another_worker(), objects.of_another_worker()
+    quick.die_before("delete")
+
+    def meanwhile(name: str, path: str) -> None:
+        if (name, path) == ("names", SEGMENTS):
+            with pytest.raises(Killed):
+                S3Histories(quick).fold(TASK)
+            steps.append(step_after(steps))
+            s3_histories.append(TASK, steps[-1])
+        elif (name, path) == ("get", f"{SEGMENTS}00000000.json"):
+            for seq in range(4):
+                objects.delete(f"{SEGMENTS}{seq:08d}.json")
+
+    slow.before = meanwhile
+    S3Histories(slow).fold(TASK)
+    assert_holds(s3_histories, steps)
+
+
+def test_a_late_writer_to_a_folded_position_loses(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+    steps = written(s3_histories, 4)
+    s3_histories.fold(TASK)
+    for seq in range(4):
+        assert s3_histories.append(TASK, step_after(steps[:seq], "late")) == steps[seq]
+    assert objects.names(SEGMENTS) == []
+    assert_holds(s3_histories, steps)
+
+
+@pytest.mark.parametrize("seq", [0, 2])
+def test_what_a_dead_late_writer_leaves_is_ignored(
+    objects: WatchedObjects, s3_histories: S3Histories, seq: int
+) -> None:
+    steps = written(s3_histories, 3)
+    s3_histories.fold(TASK)
+    dying = objects.of_another_worker()
+    dying.die_before("metadata")
+    with pytest.raises(Killed):
+        S3Histories(dying).append(TASK, step_after(steps[:seq], "late"))
+    assert objects.names(SEGMENTS) == [f"0000000{seq}.json"]
+    assert_holds(s3_histories, steps)
+    assert s3_histories.append(TASK, step_after(steps[:seq], "later")) == steps[seq]
+    steps.append(step_after(steps))
+    assert s3_histories.append(TASK, steps[-1]) == steps[-1]
+    assert_holds(s3_histories, steps)
+    s3_histories.fold(TASK)
+    assert_holds(s3_histories, steps)
+    assert objects.names(SEGMENTS) == []
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5])
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_reader_beside_a_fold_and_an_append(
+    objects: WatchedObjects, s3_histories: S3Histories, nth: int, start: int
+) -> None:
+    steps = written(s3_histories, 3)
+    slow = objects.of_another_worker()
+    left = nth
+
+    def meanwhile(name: str, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            s3_histories.fold(TASK)
+            steps.append(step_after(steps))
+            s3_histories.append(TASK, steps[-1])
+
+    slow.before = meanwhile
+    found = list(S3Histories(slow).read(TASK, start))
+    assert found == steps[start : start + len(found)]
+    assert len(found) >= 3 - start
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_lost_segment_is_told_and_never_folded_over(
+    objects: WatchedObjects, s3_histories: S3Histories, lost: int
+) -> None:
+    steps = written(s3_histories, 4)
+    objects.delete(f"{SEGMENTS}{lost:08d}.json")
+    for _ in range(2):
+        with pytest.raises(CorruptHistory, match=f"{TASK!r} lacks a step"):
+            list(s3_histories.read(TASK))
+        with suppress(CorruptHistory):
+            s3_histories.fold(TASK)
+    objects.put(f"{SEGMENTS}{lost:08d}.json", steps[lost].line().encode())
+    assert_holds(s3_histories, steps)
+
+
+def test_cost_does_not_grow_with_the_history(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+    costs: list[tuple[int, int]] = []
+    steps: list[TaskStep] = []
+    for count in (2, 20):
+        while len(steps) < count:
+            steps.append(step_after(steps))
+            s3_histories.append(TASK, steps[-1])
+        s3_histories.fold(TASK)
+        steps.append(step_after(steps))
+        objects.calls.clear()
+        s3_histories.append(TASK, steps[-1])
+        appended = len(objects.calls)
+        assert list(s3_histories.read(TASK, len(steps) - 1)) == steps[-1:]
+        costs.append((appended, len(objects.calls) - appended))
+    assert costs[0] == costs[1]
+    assert max(costs[0]) <= 3

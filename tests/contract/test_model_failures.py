@@ -1,0 +1,222 @@
+"""Models that fail: what is tried again, and what is told."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from roboco.adapters.model import openai_model
+from roboco.adapters.model.openai_model import TRIES, OpenAIModel
+from roboco.errors import ModelError
+from roboco.ports import Reply as Ended
+from tests.contract.asking import KEY, NOTHING, TOOL, answer, asked, delta, events, failure, gone
+from tests.servers.model_server import ModelServer, Reply
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_told_by_its_name(server: ModelServer, model: OpenAIModel, status: int) -> None:
+    server.script(lambda request: Reply(status=status, text=f"bad {request.headers['authorization']}"))
+    text, error = failure(model.stream(asked()))
+    assert (text, error.code, error.retryable) == ("", "auth", False)
+    assert "'m'" in str(error)
+    assert "OPENAI_API_KEY" in str(error)
+    assert len(server.requests) == 1
+
+
+def test_an_unknown_model_is_told(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(status=404, text="there is no such model"))
+    _, error = failure(model.stream(asked()))
+    assert (error.code, error.retryable) == ("not_found", False)
+    assert "'m'" in str(error)
+    assert "there is no such model" in str(error)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500])
+def test_no_message_shows_the_key(server: ModelServer, model: OpenAIModel, status: int) -> None:
+    """Some servers repeat it."""
+    server.script(lambda request: Reply(status=status, text=f"bad header {request.headers['authorization']}"))
+    _, error = failure(model.stream(asked()))
+    assert KEY not in repr(error)
+
+
+@pytest.mark.parametrize("key", ["sk-ends-in-a-newline\n", "sk-schlüssel", "sk-漢", "sk-control\x01"])
+def test_no_message_shows_a_key_that_cannot_be_sent(
+    server: ModelServer,
+    model: OpenAIModel,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    failed: list[str] = []
+    try:
+        answer(model.stream(asked()))
+    except ModelError as error:
+        failed.append(repr(error))
+    assert [message for message in failed if key.strip() in message or "OPENAI_API_KEY" not in message] == []
+    assert key.strip() not in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_wrong_request_is_not_repeated(server: ModelServer, model: OpenAIModel, status: int) -> None:
+    server.script(lambda request: Reply(status=status, text="too long for me"))
+    _, error = failure(model.stream(asked()))
+    assert (error.code, error.retryable) == ("status", False)
+    assert f"{status}: too long for me" in str(error)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+def test_a_busy_server_is_asked_again(server: ModelServer, model: OpenAIModel, status: int) -> None:
+    server.fail_next(TRIES - 1, Reply(status=status, text="busy"))
+    assert answer(model.stream(asked()))[0] == "echo: hello"
+    assert [record.status for record in server.requests] == [status] * (TRIES - 1) + [200]
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, "rate_limit"), (500, "status")])
+def test_tries_are_bounded(server: ModelServer, model: OpenAIModel, status: int, code: str) -> None:
+    server.script(lambda request: Reply(status=status, text="busy"))
+    text, error = failure(model.stream(asked()))
+    assert (text, error.code, error.retryable) == ("", code, True)
+    assert "busy" in str(error)
+    assert len(server.requests) == TRIES
+
+
+def test_a_retry_after_is_obeyed(server: ModelServer, model: OpenAIModel) -> None:
+    server.fail_next(1, Reply(status=429, headers={"Retry-After": "0.2"}))
+    server.fail_next(1, Reply(status=503, headers={"Retry-After": "0.1"}))
+    answer(model.stream(asked()))
+    first, second, third = (record.time for record in server.requests)
+    assert second - first >= 0.2
+    assert third - second >= 0.1
+
+
+@pytest.mark.parametrize("header", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT", "-1", "soon", ""])
+def test_a_retry_after_is_obeyed_within_limits(
+    server: ModelServer, model: OpenAIModel, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_model, "LONGEST", 0.05)
+    server.fail_next(1, Reply(status=429, headers={"Retry-After": header}))
+    start = time.monotonic()
+    answer(model.stream(asked()))
+    assert time.monotonic() - start < 2
+
+
+def test_a_connection_that_breaks_before_the_first_token_is_made_again(server: ModelServer, model: OpenAIModel) -> None:
+    server.fail_next(1, Reply(text="never", break_after=0))
+    server.fail_next(1, Reply(break_after=1))
+    server.fail_next(1, Reply(garbage=NOTHING))
+    assert answer(model.stream(asked()))[0] == "echo: hello"
+    assert len(server.requests) == 4
+
+
+def test_a_server_that_is_not_there_is_told(model: OpenAIModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    _, error = failure(model.stream(asked()))
+    assert (error.code, error.retryable) == ("connection", True)
+    assert "'m' cannot be reached" in str(error)
+
+
+@pytest.mark.parametrize("calls", [[], [("add", {"a": 1})]])
+def test_a_break_after_the_first_token_is_told_and_not_repeated(
+    server: ModelServer, model: OpenAIModel, calls: list[tuple[str, dict[str, object]]]
+) -> None:
+    server.script(lambda request: Reply(text="" if calls else "one two three", tool_calls=calls, break_after=2))
+    text, error = failure(model.stream(asked("go", TOOL)))
+    assert (text, error.retryable) == ("" if calls else "one two ", True)
+    assert len(server.requests) == 1
+
+
+def test_an_answer_without_its_end_is_told(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(text="one two", garbage=NOTHING))
+    text, error = failure(model.stream(asked()))
+    assert (text, error.code, error.retryable) == ("one two", "broken_stream", True)
+    assert "in the middle of its answer" in str(error)
+
+
+def test_an_error_within_the_stream_is_told(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(text="one", garbage=events({"error": {"message": "overloaded", "code": 529}})))
+    text, error = failure(model.stream(asked()))
+    assert (text, error.retryable) == ("one", True)
+    assert "overloaded" in str(error)
+    assert len(server.requests) == 1
+
+
+GARBAGE = [
+    b"data: {oops\n\n",
+    b"data: \xff\xfe\x00\n\n",
+    b"\x00" * 5000,
+    b"data: [1, 2]\n\n",
+    b"data: 7\n\n",
+    b"<html>bad gateway</html>",
+]
+
+
+@pytest.mark.parametrize("text", ["", "one"])
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_is_told(server: ModelServer, model: OpenAIModel, text: str, garbage: bytes) -> None:
+    """Before the first token the call is tried again, after it it is not."""
+    server.script(lambda request: Reply(text=text, garbage=garbage))
+    found, error = failure(model.stream(asked()))
+    assert (found, error.retryable) == (text, True)
+    assert len(server.requests) == (1 if text else TRIES)
+
+
+ODD = {
+    "no delta": {"choices": [{"index": 0, "finish_reason": "stop"}]},
+    "no choices": {"choices": None},
+    "a number for text": delta("stop", content=5),
+    "parts for text": delta("stop", content=[{"type": "text", "text": "a"}]),
+    "an object for arguments": delta(
+        "tool_calls", tool_calls=[{"index": 0, "function": {"name": "a", "arguments": {"b": 1}}}]
+    ),
+    "a number for a name": delta("tool_calls", tool_calls=[{"index": 0, "function": {"name": 5, "arguments": ""}}]),
+    "no function": delta("tool_calls", tool_calls=[{"index": 0, "id": "a"}]),
+    "a text for an index": delta("tool_calls", tool_calls=[{"index": n, "function": {"name": "a"}} for n in (0, "b")]),
+    "usage without numbers": delta("stop") | {"usage": {"prompt_tokens": None}},
+    "a text for usage": delta("stop") | {"usage": {"prompt_tokens": "many", "completion_tokens": "few"}},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_every_stream_ends_with_a_reply_or_an_error(server: ModelServer, model: OpenAIModel, odd: str) -> None:
+    """Whatever a server of another make says."""
+    server.script(lambda request: Reply(text="one", garbage=events(ODD[odd])))
+    items: list[Any] = []
+    with suppress(ModelError):
+        items.extend(model.stream(asked("go", TOOL)))
+        *texts, ended = items
+        assert isinstance(ended, Ended)
+        assert all(isinstance(text, str) for text in texts)
+        assert {type(field) for call in ended.calls for field in (call.name, call.arguments)} <= {str}
+        assert all(isinstance(count, int) for count in (ended.tokens_in, ended.tokens_out))
+
+
+@pytest.mark.parametrize("silence", [Reply(hang_after=0), Reply(hang_after=1), Reply(text="late", delay=3600)])
+def test_a_model_that_does_not_begin_is_asked_again_and_given_up(
+    server: ModelServer, models: Callable[..., OpenAIModel], silence: Reply, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script(lambda request: silence)
+    text, error = failure(models(tries=2, pause=0.01).stream(asked(first_token_timeout=0.2)))
+    assert (text, error.code, error.retryable) == ("", "timeout", True)
+    assert "sent no token within 0.2 s" in str(error)
+    assert caplog.text.count("try 1 of 2") == 1
+    assert len(server.wait_for(gone)) <= 2
+
+
+def test_a_model_that_falls_silent_is_given_up(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(text="one two three", hang_after=2))
+    text, error = failure(model.stream(asked(idle_timeout=0.05)))
+    assert (text, error.code, error.retryable) == ("one two ", "timeout", True)
+    assert "fell silent for 0.05 s" in str(error)
+    assert len(server.wait_for(gone)) == 1
+
+
+def test_a_slow_model_is_waited_for(server: ModelServer, model: OpenAIModel) -> None:
+    """The limits are on each silence, not on the whole answer."""
+    server.script(lambda request: Reply(text="a b c d e f g", interval=0.15))
+    assert answer(model.stream(asked(first_token_timeout=0.8, idle_timeout=0.8)))[0] == "a b c d e f g"
