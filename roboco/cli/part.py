@@ -48,12 +48,12 @@ class Part(Generic[Kind]):
         """Seconds until it is started again, if it is found dead now, and for the first time."""
         if self._due is not None or self.server.alive():
             return None
+        if time.monotonic() - self._since > _STEADY:
+            self._deaths = 0
         return self.postpone()
 
     def postpone(self) -> float:
         """Note a death or a start that failed: seconds until the next start."""
-        if time.monotonic() - self._since > _STEADY:
-            self._deaths = 0
         pause = min(_LONGEST, _FIRST * 2.0 ** min(self._deaths, 10))
         self._deaths += 1
         self._due = time.monotonic() + pause

@@ -3,12 +3,14 @@
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from roboco.adapters.artifacts import read_artifact
 from roboco.adapters.redis.follower import Position, RedisFollower
 from roboco.client.intake import take_message, take_stop
+from roboco.domain.event import TaskEnded
 from roboco.domain.paths import artifacts_path, events_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -128,15 +130,32 @@ class Task:
         return data is not None and TaskSummary.model_validate_json(data).status.ended
 
     def _rest(self, view: View, position: Position) -> Iterator[StreamItem]:
-        """What a follower of an ended task still lacks: from the logs, or from the workspace once they are gone."""
+        """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it."""
         if self._engine.board.load(self.task_id, 1) is not None:
-            for record in self._follower.replay(self.task_id, position):
-                yield from view.take(record)
-            return
-        stored = self._engine.files.get(events_path(self.task_id)) or b""
-        records = [json.loads(line) for line in stored.splitlines()]
-        generation = records[-1]["generation"] if records else view.cursor.generation
+            records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
+        else:
+            records = self._stored_events(view)
         for record in records:
-            had = view.cursor.generation == generation and record["seq"] <= view.cursor.events
-            if record["generation"] == generation and not had:
-                yield from view.take(record)
+            yield from view.take(record)
+        summary = self.summary()
+        if view.cursor.steps < summary.steps:
+            yield from view.from_history()
+            yield StreamItem(_end_of(summary), str(view.cursor))
+
+    def _stored_events(self, view: View) -> list[dict[str, Any]]:
+        stored = self._engine.files.get(events_path(self.task_id)) or b""
+        records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
+        generation = records[-1]["generation"] if records else ""
+        had = view.cursor.events if view.cursor.generation == generation else 0
+        return [record for record in records if record["generation"] == generation and record["seq"] > had]
+
+
+def _end_of(summary: TaskSummary) -> TaskEnded:
+    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "steps": summary.steps}
+    return TaskEnded(
+        task_id=summary.task_id,
+        timestamp=summary.updated_at,
+        status=summary.status,
+        reason=summary.reason,
+        usage=usage,
+    )

@@ -15,6 +15,7 @@ from roboco.domain.event import (
     StepEnded,
     StreamChunk,
     StreamReset,
+    TaskEnded,
     ToolCalled,
     ToolReturned,
     TurnRestarted,
@@ -139,7 +140,7 @@ class View:
             yield self._item(StepFinal(step=step))
 
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
-        gap = self.cursor.gap or chunk.seq > self.cursor.chunks + 1
+        gap = self.cursor.gap or chunk.seq != self.cursor.chunks + 1
         self._move(chunks=chunk.seq, attempt=chunk.attempt, gap=gap, whole=False)
         delta = TextPartDelta(
             text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt
@@ -147,28 +148,39 @@ class View:
         return self._item(delta)
 
     def _event(self, event: AnyEvent) -> Iterator[StreamItem]:
-        if event.chunks > self.cursor.chunks:
+        if event.chunks != self.cursor.chunks:
             self._move(chunks=event.chunks, gap=True)
+        if isinstance(event, StepEnded) and event.step.seq < self.cursor.steps:
+            self._move(events=event.seq)
+            return
+        yield from self._lacking(event)
         match event:
             case StreamReset():
-                yield from self.from_history(event.steps)
                 self._move(attempt=1, gap=True, whole=False)
             case AgentSelected():
                 self._move(attempt=1, gap=False, whole=False)
-            case StepEnded() if event.step.seq < self.cursor.steps:
-                self._move(events=event.seq)
-                return
-            case StepEnded():
-                yield from self.from_history(event.step.seq)
-                if self.cursor.gap or _attempt(event.step) not in (None, self.cursor.attempt):
-                    yield from self._text(event.step)
-                self._move(steps=event.step.seq + 1, attempt=1, gap=False, whole=False)
             case TurnRestarted():
                 self._move(attempt=event.attempt, gap=False, whole=False)
+            case StepEnded():
+                self._move(steps=event.step.seq + 1, attempt=1, gap=False, whole=False)
             case _:
                 pass
         self._move(events=event.seq)
         yield self._item(_shown(event))
+
+    def _lacking(self, event: AnyEvent) -> Iterator[StreamItem]:
+        """What must come before the event and has not come yet."""
+        match event:
+            case StreamReset():
+                yield from self.from_history(event.steps)
+            case TaskEnded() if event.usage.get("steps", 0) > self.cursor.steps:
+                yield from self.from_history()
+            case StepEnded():
+                yield from self.from_history(event.step.seq)
+                if self.cursor.gap or _attempt(event.step) not in (None, self.cursor.attempt):
+                    yield from self._text(event.step)
+            case _:
+                pass
 
     def _text(self, step: TaskStep) -> Iterator[StreamItem]:
         """The whole text of the step, unless that was what came last."""

@@ -26,8 +26,8 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
 def main() -> None:
     """Run the named benches, or all, on one stage."""
     options = _options()
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, {_load()} at the beginning", highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, {_load()} at the beginning")
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, Stage(Path(folder)) as stage:
         for name in options.names or BENCHES:
@@ -35,7 +35,7 @@ def main() -> None:
             results += BENCHES[name](stage, Size(options.runs, options.size))
             print(f"{name}: {time.monotonic() - began:.0f} s, {_load()}", file=sys.stderr, flush=True)
     report.show(console, results)
-    console.print(f"{_load()} at the end", highlight=False)
+    console.print(f"{_load()} at the end")
     if options.json:
         report.write(options.json, results)
 

@@ -86,11 +86,14 @@ def test_one_of_many_sweepers_gets_the_lock(redis_task: TaskOnRedis) -> None:
 
 def test_a_lost_agenda_is_noticed(task: ATask) -> None:
     assert not task.agenda.intact()
+    assert not task.agenda.restarted()
     task.agenda.begin(60)
     assert task.agenda.intact()
+    assert not task.agenda.restarted()
     task.agenda.put("a", NOW)
     task.wipe()
     assert not task.agenda.intact()
+    assert not task.agenda.restarted()
     assert not task.agenda.fresh()
     assert task.agenda.due(ALWAYS, 10) == []
     task.agenda.begin(60)
@@ -107,10 +110,10 @@ def test_an_agenda_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
             with connect(server.url) as client:
                 agenda = RedisAgenda(client, Keys())
                 assert agenda.due(ALWAYS, 10) == ([] if first else ["a"])
-                assert not agenda.intact()
+                assert (agenda.intact(), agenda.restarted()) == (False, not first)
                 agenda.begin(60)
                 agenda.put("a", NOW)
-                assert agenda.intact()
+                assert (agenda.intact(), agenda.restarted()) == (True, False)
         finally:
             server.stop()
 
@@ -136,6 +139,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: agenda.drop("a"),
         lambda: agenda.lock("me", 1),
         agenda.intact,
+        agenda.restarted,
         agenda.fresh,
         lambda: agenda.begin(1),
     ]

@@ -288,6 +288,25 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
     assert (task.told(), task.said()) == ([(1, 0, "b")], [])
 
 
+def test_logs_begin_again_and_the_work_goes_on(task: ATask) -> None:
+    task.board.begin_again(TASK, told("nobody there"))
+    assert task.board.load(TASK, 1) is None
+    task.create(2, told("a"), told("b"))
+    task.choose()
+    claim = task.claim()
+    task.turns.emit(claim, 1, said("c1"))
+    before, generations = task.now, task.generations()
+    task.board.begin_again(TASK, told("again"))
+    assert task.generations().isdisjoint(generations)
+    assert (task.told(), task.said()) == ([(1, 0, "again")], [])
+    assert replace(task.now, lease_left=before.lease_left) == before
+    assert task.turns.emit(claim, 1, said("c1"))
+    assert task.turns.emit(claim, 2, said("c2"))
+    assert task.commit(told("d"))
+    assert (task.told(), task.said()) == ([(1, 0, "again"), (2, 1, "d")], [(1, 1, "c2")])
+    assert len(task.generations()) == 1
+
+
 def test_text_of_old_steps_leaves_the_log(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_board, "KEPT_CHUNKS", 150)
     redis_task.create()
@@ -342,6 +361,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: board.create(TASK, [step], fold([step]), []),
         lambda: board.choose(TASK, 1, TURN, []),
         lambda: board.commit(TASK, 1, step, fold([step]), []),
+        lambda: board.begin_again(TASK, told("again")),
         lambda: board.leave(TASK, 1),
     ]
     for use in uses:

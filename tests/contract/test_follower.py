@@ -246,6 +246,22 @@ def test_a_new_generation_is_heard_from_its_start(follower: RedisFollower, redis
     assert again == after.spoken
 
 
+def test_logs_that_begin_again_are_heard_from_their_start(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+    speaker = Speaker(redis_task)
+    heard: list[str] = []
+    speaker.begin()
+    with ThreadPoolExecutor(1) as pool:
+        hearing = pool.submit(hear, follower.follow(TASK, Position()), heard)
+        for number in range(4):
+            speaker.turn()
+            until(lambda: heard == speaker.spoken, 5, "the follower has heard everything")
+            speaker.spoken.append(f"again {number}")
+            redis_task.board.begin_again(TASK, told(speaker.spoken[-1]))
+        speaker.end()
+        hearing.result(timeout=10)
+    assert heard == speaker.spoken
+
+
 class Overtaken(redis.Redis):
     """A client that is overtaken: before its nth command `meanwhile` runs."""
 

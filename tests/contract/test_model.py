@@ -96,12 +96,12 @@ def test_fifty_streams_at_once(server: ModelServer, model: OpenAIModel) -> None:
         assert list(pool.map(ask, range(STREAMS))) == [f"you said {number} of many" for number in range(STREAMS)]
 
 
-def read_and_close(stream: ModelStream, ready: Callable[[], object]) -> list[Any]:
+def read_and_close(stream: ModelStream, ready: Callable[[], object], read: int = 0) -> list[Any]:
     """What another thread reads of the stream, which is closed when it is ready; it ends at once and quietly."""
     items: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(lambda: items.extend(stream))
-        until(ready, 5, "the stream is where it is closed")
+        until(lambda: ready() and len("".join(map(str, items))) >= read, 5, "the stream is where it is closed")
         assert not reading.done()
         stream.close()
         reading.result(timeout=2)
@@ -113,7 +113,7 @@ def test_a_silent_stream_is_closed(server: ModelServer, model: OpenAIModel, sent
     server.script(lambda request: reply or Reply(text="one two three", hang_after=2))
     stream = model.stream(asked())
     before = time.monotonic()
-    items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent == sent)
+    items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent == sent, 4 * sent)
     assert "".join(items) == "one two "[: 4 * sent]
     [record] = server.wait_for(gone, timeout=2)
     assert not record.completed

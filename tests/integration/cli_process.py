@@ -58,7 +58,7 @@ class Process:
         """The same of stderr."""
         return self._errors.read_text(encoding="utf-8")
 
-    def says(self, text: str, count: int = 1, seconds: float = 30) -> None:
+    def says(self, text: str, count: int = 1, seconds: float = 60) -> None:
         """Wait until it has printed the text so often."""
         until(lambda: self.output.count(text) >= count or self._ended(), seconds, f"{count} times {text!r}")
         assert self.output.count(text) >= count, f"{self.output}\n--- errors\n{self.errors}"
@@ -67,7 +67,7 @@ class Process:
         """Send it a signal."""
         self._process.send_signal(number)
 
-    def end(self, seconds: float = 30) -> int:
+    def end(self, seconds: float = 60) -> int:
         """Wait until it has ended: its exit code."""
         return self._process.wait(seconds)
 
@@ -91,5 +91,5 @@ def processes_in(folder: Path) -> dict[int, str]:
 
 def assert_nothing_left(folder: Path) -> None:
     """Nothing that writes below the folder runs any more."""
-    until(lambda: not processes_in(folder), 5, "nothing is left running")
+    until(lambda: not processes_in(folder), 15, "nothing is left running")
     assert list((folder / "tmp").glob("roboco-*")) == []

@@ -117,6 +117,7 @@ def test_ctrl_c_stops_the_task(shell: Shell) -> None:
         assert process.end() == 130
         assert "── cancelled · stopped by the user" in process.output
         assert "2 steps · " in process.output
+        assert process.errors == ""
     assert_nothing_left(shell.folder)
     summary = json.loads((shell.folder / ".roboco/workspace/endless/task.json").read_text())
     assert summary["status"] == "cancelled"
@@ -131,7 +132,7 @@ def test_a_second_ctrl_c_leaves_at_once(shell: Shell) -> None:
         process.signal(signal.SIGINT)
         process.says("stopping the task")
         process.signal(signal.SIGINT)
-        assert process.end(5) == 130
+        assert process.end(10) == 130
     assert_nothing_left(shell.folder)
 
 

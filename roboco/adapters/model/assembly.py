@@ -39,17 +39,19 @@ class Assembly:
         return self._finish_reason != ""
 
     def take(self, chunk: ChatCompletionChunk) -> str:
-        """Take one chunk in: the text that it brings."""
+        """Take one chunk in: the text that it brings. TypeError for what is no text; the package checks nothing."""
         self._model = chunk.model or self._model
         if chunk.usage is not None:
-            self._tokens = (chunk.usage.prompt_tokens or 0, chunk.usage.completion_tokens or 0)
+            self._tokens = (_count(chunk.usage.prompt_tokens), _count(chunk.usage.completion_tokens))
         if not chunk.choices:
             return ""
         choice = chunk.choices[0]
         self._finish_reason = choice.finish_reason or self._finish_reason
         for delta in choice.delta.tool_calls or []:
             self._take_call(delta)
-        text = choice.delta.content or ""
+        text: object = choice.delta.content or ""
+        if not isinstance(text, str):
+            raise TypeError(f"a text was to come, not {text!r:.100}")
         if text or choice.delta.tool_calls:
             self._pieces += 1
             self._first = self._first or time.monotonic()
@@ -84,3 +86,7 @@ class Assembly:
         if delta.id is not None:
             self._ids.add(delta.id)
         return index
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

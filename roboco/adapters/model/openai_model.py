@@ -100,6 +100,8 @@ class OpenAIModel:
         base_url = request.profile.base_url or os.environ.get("OPENAI_BASE_URL") or None
         if not key and base_url is None:
             raise ModelError("no_key", f"no model key: {name} is not set where the agents worker runs", False)
+        if not (key.isascii() and key.isprintable()):
+            raise ModelError("no_key", f"the key in {name} holds characters that cannot be sent; set it anew", False)
         identity = (os.getpid(), base_url, key)
         if identity not in self._clients:
             self._clients[identity] = AsyncOpenAI(
@@ -162,7 +164,14 @@ def key_name(request: Request) -> str:
 
 
 def told(error: openai.OpenAIError, request: Request) -> ModelError:
-    """The error as a user can act on it; the model's key never stands in it."""
+    """The error as a user can act on it; the model's key never stands in it, whatever the server answers."""
+    failed = _explained(error, request)
+    secret = os.environ.get(key_name(request), "")
+    message = failed.message.replace(secret, "***") if secret else failed.message
+    return ModelError(failed.code, message[:400], failed.retryable)
+
+
+def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
     model = request.profile.model
     key = key_name(request)
     match error:
@@ -188,7 +197,7 @@ def told(error: openai.OpenAIError, request: Request) -> ModelError:
 def _body(error: openai.APIStatusError) -> str:
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)[:300]
+    return str(message or error.message)
 
 
 def _pause(error: Exception, pause: float) -> float:

@@ -13,7 +13,7 @@ TIMEOUT = 5
 
 
 def connect(url: str, max_connections: int = 250) -> redis.Redis:
-    """A client for commands: a call that gets no answer is tried again for about two seconds."""
+    """A client for commands: a refused connection is tried again for about two seconds, silence is not."""
     return _client(url, max_connections=max_connections, socket_timeout=TIMEOUT)
 
 
@@ -23,7 +23,7 @@ def connect_subscriber(url: str) -> redis.Redis:
 
 
 def _client(url: str, **options: Any) -> redis.Redis:
-    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5)
+    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
     try:
         return redis.Redis.from_url(
             url,
