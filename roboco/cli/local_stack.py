@@ -11,7 +11,7 @@ from typing import Self
 from roboco.adapters.local.process import Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
-from roboco.cli.signals import undisturbed
+from roboco.cli.signals import Interrupted, undisturbed
 from roboco.cli.worker import environment, kill, start_worker
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team import Team
@@ -55,14 +55,15 @@ class LocalStack:
         try:
             self._start()
         except BaseException:
-            self._end()
+            self._end(0)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        hurried = kind is not None and issubclass(kind, Interrupted)
+        self._end(0 if hurried else _WARM)
 
     @property
     def has_worker(self) -> bool:
@@ -97,10 +98,10 @@ class LocalStack:
             model = find_local_model(self._tell)
             self._servers.append(start_local_model(model, folder, port, self._tell))
 
-    def _end(self) -> None:
+    def _end(self, warm: float) -> None:
         with undisturbed():
             for server in sorted(self._servers, key=lambda server: server.name != _WORKER):
                 if server.name == _WORKER and not self._lacking.redis:
-                    server.stop(_WARM)
+                    server.stop(warm)
                 kill(server)
             self._exits.close()

@@ -11,8 +11,8 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.team_file import load_team, named_team
 from roboco.client.task import Task
 from roboco.client.wiring import build_engine, dispatcher_of, producer
-from roboco.domain.ids import check_task_id
-from roboco.domain.paths import OPEN, summary_path
+from roboco.domain.ids import check_task_id, is_task_id
+from roboco.domain.paths import summary_path
 from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
@@ -79,7 +79,7 @@ class Orchestrator:
     def tasks(self) -> Iterator[TaskSummary]:
         """All tasks of the workspace, as they stand now."""
         for name in self.engine.files.names(""):
-            if f"{name}/" != OPEN and self.engine.files.get(summary_path(name)) is not None:
+            if is_task_id(name) and self.engine.files.get(summary_path(name)) is not None:
                 yield self._task(name).summary()
 
     def _task(self, task_id: str) -> Task:

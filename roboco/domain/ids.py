@@ -15,12 +15,17 @@ _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 def check_task_id(task_id: object) -> str:
     """The task id, if it may name a folder, a key and a channel; else UsageError."""
-    if isinstance(task_id, str) and _TASK_ID.fullmatch(task_id) and ".." not in task_id:
+    if isinstance(task_id, str) and is_task_id(task_id):
         return task_id
     raise UsageError(
         f"task id {_shown(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
         "starting with a letter or digit"
     )
+
+
+def is_task_id(text: str) -> bool:
+    """Whether the text may be a task id."""
+    return _TASK_ID.fullmatch(text) is not None and ".." not in text
 
 
 def check_item_id(item_id: object) -> str:

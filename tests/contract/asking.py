@@ -15,6 +15,10 @@ from tests.servers.model_server import Record
 KEY = "sk-secret-0123456789"
 """What OPENAI_API_KEY holds."""
 TOOL = {"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}
+LEFT_BEHIND = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <async_generator:pytest.PytestUnraisableExceptionWarning"
+)
+"""Garbage collection in one thread may meet an asynchronous generator that the loop's thread is just leaving."""
 NOTHING = b": a comment, as the end of a stream\n\n"
 
 

@@ -11,8 +11,10 @@ from roboco.adapters.model import openai_model
 from roboco.adapters.model.openai_model import TRIES, OpenAIModel
 from roboco.errors import ModelError
 from roboco.ports import Reply as Ended
-from tests.contract.asking import KEY, NOTHING, TOOL, answer, asked, delta, events, failure, gone
+from tests.contract.asking import KEY, LEFT_BEHIND, NOTHING, TOOL, answer, asked, delta, events, failure, gone
 from tests.servers.model_server import ModelServer, Reply
+
+pytestmark = LEFT_BEHIND
 
 
 @pytest.mark.parametrize("status", [401, 403])

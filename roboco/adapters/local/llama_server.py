@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import signal
 
 
@@ -17,6 +18,8 @@ def main() -> None:
     params.model.path = options.model
     params.hostnames, params.port = ["127.0.0.1"], options.port
     params.n_ctx, params.n_parallel = 8192, 2  # 4096 tokens for each of two requests at a time
+    threads = max(1, (os.cpu_count() or 1) // 2)  # with one on every core it crawls as soon as one core is busy
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.use_jinja = True
     params.ui = False
     params.cache_ram_mib = 64  # of finished prompts; the default lets the process grow by 8 GB

@@ -13,8 +13,8 @@ from roboco.domain.view import Cursor, View
 from roboco.errors import TransientError
 from tests.memory.dispatcher import Message
 from tests.memory.journeys import JOURNEYS, Journey, retold
-from tests.memory.reader import items_of, read
-from tests.memory.watch import Crash, Fault
+from tests.memory.reader import Reader, items_of, read
+from tests.memory.watch import Crash, Fault, make
 from tests.memory.world import TASK, World
 
 FAR = 10**9
@@ -175,8 +175,11 @@ def test_redis_may_be_wiped_after_every_port_call(name: str, act: Callable[[Worl
         assert_same(struck(JOURNEYS[name], n, True, act), expected, f"wiped after port call {n}")
 
 
-def set_back(journey: Journey, n: int, lost: int) -> World:
-    """The run in which Redis loses, after its n-th port call, what the last ones wrote: as after a failover."""
+def set_back(journey: Journey, n: int, lost: int, swept: bool = False) -> World:
+    """The run in which Redis loses, after its n-th port call, what the last ones wrote: as after a failover.
+
+    Where it is `swept` a sweeper looks at once, in the middle of whatever made that call.
+    """
     kept: list[Any] = []
     worlds: list[World] = []
 
@@ -185,6 +188,9 @@ def set_back(journey: Journey, n: int, lost: int) -> World:
         kept.append(worlds[0].server.kept() if len(kept) < n else None)
         if len(kept) == n:
             worlds[0].server.set_back(kept[n - 1 - lost])
+            if swept:
+                worlds[0].watch = make
+                worlds[0].sweep()
         return answer
 
     worlds.append(journey.world(watch))
@@ -216,6 +222,24 @@ def test_a_follower_misses_no_step_and_no_end_when_redis_lost_the_newest(name: s
         for item in view.from_history():  # as Task.stream does for a task that has ended before the sweeper looked
             reader.show(item.item)
         assert reader.steps == world.history(), f"set back after port call {n}"
+
+
+@pytest.mark.parametrize("name", ["sequential", "tools"])
+@pytest.mark.parametrize(("lost", "swept"), [(2, False), (9, True)], ids=["unnoticed", "swept at once"])
+def test_a_follower_has_the_whole_text_of_a_turn_in_which_redis_lost_the_newest(
+    name: str, lost: int, swept: bool
+) -> None:
+    """The turn goes on, or its step was stored already: what was lost of its chunks must not be missing silently."""
+    journey = JOURNEYS[name]
+    _, calls = undisturbed(journey)
+    for n in range(lost + 1, calls + 1):
+        world = set_back(journey, n, lost, swept)
+        reader = Reader()
+        for item in items_of(_as_followed(world), partial(world.histories.read, TASK)):
+            try:
+                reader.show(item.item)
+            except AssertionError as error:
+                raise AssertionError(f"set back by {lost} after port call {n}: {error}") from error
 
 
 def _as_followed(world: World) -> list[dict[str, Any]]:
