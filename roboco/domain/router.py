@@ -60,6 +60,8 @@ def _sequential(team: Team, model: Sequential, history: History) -> Route:
     done = history.state.turns.get(order[-1], 0)
     if place < len(order):
         return Route(order[place], "sequential", "next", f"{order[place]} is number {place + 1} in the order", order)
+    if not history.last.by_agent and last is not None:
+        return Route(last, "sequential", "answers", f"{last} spoke last and answers the user", order)
     if done < model.rounds:
         return Route(order[0], "sequential", "next round", f"round {done + 1} of {model.rounds} begins", order)
     return Route(END, "sequential", "rounds done", f"{model.rounds} round(s) are done", order)

@@ -25,15 +25,14 @@ from roboco.domain.part import Recorded, ToolCallPart, ToolResultPart
 from roboco.domain.step import TaskStep
 from roboco.errors import UsageError
 
-_CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)([gt]?)")
+_CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)(t?)")
 
 
 @dataclass(frozen=True)
 class Cursor:
     """Where a follower is: the last numbers of both channels, and the number of steps that it has.
 
-    `attempt` is the one whose text it holds for the step to come; `gap` says that some of it is missing, and
-    `whole` that all of it came at once.
+    Of the step to come it holds `pieces` chunks of `attempt`, or, with `whole`, all of its text at once.
     """
 
     generation: str = ""
@@ -41,12 +40,12 @@ class Cursor:
     chunks: int = 0
     steps: int = 0
     attempt: int = 1
-    gap: bool = False
+    pieces: int = 0
     whole: bool = False
 
     def __str__(self) -> str:
-        numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}"
-        return f"{self.generation}.{numbers}{'t' if self.whole else 'g' if self.gap else ''}"
+        numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}.{self.pieces}"
+        return f"{self.generation}.{numbers}{'t' if self.whole else ''}"
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
@@ -54,8 +53,17 @@ class Cursor:
         match = _CURSOR.fullmatch(text)
         if match is None:
             raise UsageError(f"cursor {text[:80]!r} is none that an item of a stream carried")
-        generation, events, chunks, steps, attempt, held = match.groups()
-        return cls(generation, int(events), int(chunks), int(steps), int(attempt), held == "g", held == "t")
+        generation, *numbers, whole = match.groups()
+        events, chunks, steps, attempt, pieces = map(int, numbers)
+        return cls(generation, events, chunks, steps, attempt, pieces, whole == "t")
+
+    def with_text_of(self, step: TaskStep) -> bool:
+        """Whether the follower holds all of the step's text, of the attempt that became the step."""
+        if self.whole or not step.by_agent:
+            return True
+        if step.text == "" and self.pieces == 0:
+            return True
+        return (step.metadata.get("attempt"), step.metadata.get("chunks")) == (self.attempt, self.pieces)
 
 
 class TextPartDelta(Recorded):
@@ -136,33 +144,30 @@ class View:
             if until is not None and step.seq >= until:
                 return
             yield from self._text(step)
-            self._move(steps=step.seq + 1, attempt=1, gap=False, whole=False)
+            self._next(steps=step.seq + 1)
             yield self._item(StepFinal(step=step))
 
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
-        gap = self.cursor.gap or chunk.seq != self.cursor.chunks + 1
-        self._move(chunks=chunk.seq, attempt=chunk.attempt, gap=gap, whole=False)
+        pieces = self.cursor.pieces + 1 if chunk.attempt == self.cursor.attempt else 1
+        self._move(chunks=chunk.seq, attempt=chunk.attempt, pieces=pieces, whole=False)
         delta = TextPartDelta(
             text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt
         )
         return self._item(delta)
 
     def _event(self, event: AnyEvent) -> Iterator[StreamItem]:
-        if event.chunks != self.cursor.chunks:
-            self._move(chunks=event.chunks, gap=True)
+        self._move(chunks=event.chunks)
         if isinstance(event, StepEnded) and event.step.seq < self.cursor.steps:
             self._move(events=event.seq)
             return
         yield from self._lacking(event)
         match event:
-            case StreamReset():
-                self._move(attempt=1, gap=True, whole=False)
-            case AgentSelected():
-                self._move(attempt=1, gap=False, whole=False)
+            case StreamReset() | AgentSelected():
+                self._next()
             case TurnRestarted():
-                self._move(attempt=event.attempt, gap=False, whole=False)
+                self._next(attempt=event.attempt)
             case StepEnded():
-                self._move(steps=event.step.seq + 1, attempt=1, gap=False, whole=False)
+                self._next(steps=event.step.seq + 1)
             case _:
                 pass
         self._move(events=event.seq)
@@ -177,7 +182,7 @@ class View:
                 yield from self.from_history()
             case StepEnded():
                 yield from self.from_history(event.step.seq)
-                if self.cursor.gap or _attempt(event.step) not in (None, self.cursor.attempt):
+                if not self.cursor.with_text_of(event.step):
                     yield from self._text(event.step)
             case _:
                 pass
@@ -186,23 +191,22 @@ class View:
         """The whole text of the step, unless that was what came last."""
         if not step.by_agent or self.cursor.whole:
             return
-        attempt = _attempt(step) or 1
-        self._move(attempt=attempt, gap=False, whole=True)
+        attempt = step.metadata.get("attempt", 1)
+        self._move(attempt=attempt, whole=True)
         delta = TextPartDelta(
             text=step.text, step_id=step.step_id, agent_name=step.agent_name, attempt=attempt, replace=True
         )
         yield self._item(delta)
+
+    def _next(self, attempt: int = 1, **changes: Any) -> None:
+        """Nothing of the step to come is held yet."""
+        self._move(attempt=attempt, pieces=0, whole=False, **changes)
 
     def _move(self, **changes: Any) -> None:
         self.cursor = replace(self.cursor, **changes)
 
     def _item(self, shown: Shown) -> StreamItem:
         return StreamItem(shown, str(self.cursor))
-
-
-def _attempt(step: TaskStep) -> int | None:
-    attempt = step.metadata.get("attempt")
-    return attempt if isinstance(attempt, int) else None
 
 
 def _shown(event: AnyEvent) -> Shown:

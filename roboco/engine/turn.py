@@ -68,7 +68,7 @@ def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: Mode
     finally:
         stream.close()
     if reply is not None:
-        _commit(engine, claim, _said(claim, "".join(texts), reply), _metadata(memory, reply))
+        _commit(engine, claim, _said(claim, "".join(texts), reply), _metadata(memory, reply) | {"chunks": len(texts)})
 
 
 def _joined(stream: ModelStream) -> Iterator[str | Reply]:
@@ -91,7 +91,8 @@ def _break_off(engine: Engine, claim: TurnClaim, memory: WorkingMemory, texts: l
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return
-    _commit(engine, claim, _failed(claim, error.code, error.message, "".join(texts)), {"context": memory.receipt})
+    said = _failed(claim, error.code, error.message, "".join(texts))
+    _commit(engine, claim, said, {"context": memory.receipt, "chunks": len(texts)})
 
 
 def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
