@@ -42,6 +42,8 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
             look(engine, task_id, True)
         except RobocoError as error:
             _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
+        except Exception:  # one task that cannot be looked at must not keep the others from it
+            _log.exception("task %s could not be looked at and is tried again in %g s", task_id, RETRY)
     return len(due)
 
 

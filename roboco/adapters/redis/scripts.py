@@ -7,11 +7,22 @@ from typing import Any
 
 import redis
 from redis.commands.core import Script
+from redis.exceptions import ClusterDownError
 
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
 _PRELUDE = (_LUA / "_say.lua").read_text()
+
+
+_UNUSABLE = (
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.BusyLoadingError,
+    redis.OutOfMemoryError,
+    redis.ReadOnlyError,
+    ClusterDownError,
+)
 
 
 class Scripts:
@@ -34,10 +45,10 @@ class Scripts:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turns the client's connection errors into TransientError."""
+    """Turns the errors of a Redis that cannot be used now into TransientError."""
     try:
         yield
-    except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError) as error:
+    except _UNUSABLE as error:
         raise TransientError(
             f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs"
         ) from error
