@@ -50,7 +50,7 @@ class Condition(BaseModel):
         try:
             _matcher(pattern or "")
         except SchemaError as error:
-            told = " ".join(str(error).split())
+            told = " ".join(str(error).split()).rpartition("parse error: ")[2]
             raise ValueError(f"not a regular expression of Rust's syntax: {told}") from error
         return pattern
 

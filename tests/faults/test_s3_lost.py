@@ -1,0 +1,43 @@
+"""The S3 server killed in the middle of a run and started again: the task goes on and ends."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.local.seaweed import start_seaweed
+from roboco.domain.step import verify_chain
+from tests.journeys import GRAPH, answer, shape
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, s3_environment
+from tests.transcript import Transcript
+
+pytestmark = [pytest.mark.workers, pytest.mark.s3]
+
+
+def slow(request: Request) -> Reply:
+    return Reply(text=answer(request).text, interval=0.05)
+
+
+def test_s3_killed_and_started_again(tmp_path: Path) -> None:
+    s3 = start_seaweed(tmp_path / "seaweed")
+    try:
+        with s3_environment(s3), Stack(tmp_path, s3=s3) as stack:
+            stack.model.script(slow)
+            task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+            transcript = Transcript()
+            for item in task.stream():
+                transcript.take(item)
+                if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 5:
+                    os.kill(s3.pid, signal.SIGKILL)
+                    s3.process.wait()
+                if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 7:
+                    s3 = start_seaweed(tmp_path / "seaweed", s3.port)
+            assert task.result(60).status == "completed"
+            assert shape(task.history()) == GRAPH.expected
+            assert transcript.finals == list(range(len(GRAPH.expected)))
+            assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
+            verify_chain(stack.orchestrator.engine.histories.lines(task.task_id))
+    finally:
+        s3.stop()
