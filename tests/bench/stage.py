@@ -36,6 +36,14 @@ class Stage(Stack):
     """A stack that differs from that of the tests in two ways: default settings, and a model in its own process."""
 
     def __enter__(self) -> Self:
+        try:
+            self._set_up()
+        except BaseException:
+            self._exits.close()
+            raise
+        return self
+
+    def _set_up(self) -> None:
         self.valkey = start_valkey(self.folder / "valkey")
         self._exits.callback(lambda: self.valkey.stop())
         self._exits.callback(self._start_model().stop)
@@ -47,7 +55,6 @@ class Stage(Stack):
         self._exits.callback(self.orchestrator.close)
         self.bare = BareModel(self.model.base_url)
         self._exits.callback(self.bare.close)
-        return self
 
     @contextmanager
     def running(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
