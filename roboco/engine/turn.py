@@ -166,4 +166,6 @@ def _commit(engine: Engine, claim: TurnClaim, said: _Said, metadata: dict[str, o
     if stored.digest == step.digest:
         events = recover.events_of(engine, order.task_id, step, task.tail[-1])
         engine.board.commit(order.task_id, order.epoch, step, task.state.after(step), events)
+    else:
+        recover.catch_up(engine, order.task_id, task)
     engine.dispatcher.advance(order.task_id)
