@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import re
 import signal
-import socket
 import sys
 import time
 
@@ -25,14 +24,9 @@ class _Stamping(Connection):
 
 
 class StampingServer(ModelServer):
-    """A scripted model server whose chunks say when they were sent, and are sent at once.
-
-    asyncio sets TCP_NODELAY only where a socket names its protocol, which accepted ones do not: without it the second
-    chunk waits up to 40 ms for the client's delayed acknowledgement of the first.
-    """
+    """A scripted model server whose chunks say when they were sent."""
 
     async def _converse(self, client: Connection) -> None:
-        client._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await super()._converse(_Stamping(client._inbox, client._writer))
 
 

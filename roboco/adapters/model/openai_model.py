@@ -214,7 +214,10 @@ def _arguments(request: Request) -> dict[str, Any]:
         arguments["tools"] = list(request.tools)
     return arguments | {
         "model": profile.model,
-        "messages": list(request.messages),
+        # The package walks typed arguments by reflection, on the one thread that carries all streams: 19 ms
+        # instead of 3 for 60 messages. The extra body goes out as it is.
+        "messages": [],
+        "extra_body": {"messages": list(request.messages)},
         "stream": True,
         "stream_options": {"include_usage": True},
     }
