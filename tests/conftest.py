@@ -10,6 +10,8 @@ from roboco.adapters.local.process import Server
 from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.errors import UsageError
+from tests.journeys import answer
+from tests.stack import Stack, s3_environment
 
 T = TypeVar("T", bound=Server)
 
@@ -26,6 +28,23 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server with one bucket."""
     need(find_weed)
     yield from running(start_seaweed(tmp_path_factory.mktemp("seaweed")))
+
+
+@pytest.fixture(scope="module", params=["folder", "s3"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Three real workers over a workspace in a folder, and once more in S3."""
+    server: S3Server | None = request.getfixturevalue("s3") if request.param == "s3" else None
+    with s3_environment(server), Stack(tmp_path_factory.mktemp("stack"), s3=server) as started:
+        started.model.script(answer)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def folder_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Three real workers over a workspace in a folder."""
+    with Stack(tmp_path_factory.mktemp("stack")) as started:
+        started.model.script(answer)
+        yield started
 
 
 def need(find: Callable[[], object]) -> None:
