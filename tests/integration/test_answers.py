@@ -14,15 +14,15 @@ pytestmark = pytest.mark.workers
 TOOLS = ("add", "raise_error", "hang", "return_object", "large_text")
 
 
-def solo(model: str = "scripted", **profile: Any) -> Any:
-    """A team of one agent with every tool of the tests; time-outs are short."""
+def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
+    """A team of one agent with every tool of the tests, each with this time-out in seconds."""
     return team_from(
         {
             "name": "solo",
             "models": {"only": {"model": model} | profile},
             "agents": [{"name": "worker", "prompt": "worker", "tools": [*TOOLS, "artifact_read", "artifact_list"]}],
             "tools": [
-                {"name": name, "function": f"tests.tools_for_agents:{name}", "effect": "pure", "timeout": 1.0}
+                {"name": name, "function": f"tests.tools_for_agents:{name}", "effect": "pure", "timeout": timeout}
                 for name in TOOLS
             ],
         }
@@ -172,8 +172,8 @@ def test_stop_in_the_middle_of_a_turn(folder_stack: Stack) -> None:
 
 
 def test_stop_in_the_middle_of_a_tool_call_leaves_a_valid_history(folder_stack: Stack) -> None:
-    folder_stack.model.script(lambda request: Reply(tool_calls=[("hang", {"seconds": 0.9}), ("add", {"a": 1, "b": 1})]))
-    task = folder_stack.orchestrator.run(solo(), "Go.")
+    folder_stack.model.script(lambda request: Reply(tool_calls=[("hang", {"seconds": 10}), ("add", {"a": 1, "b": 1})]))
+    task = folder_stack.orchestrator.run(solo(timeout=20), "Go.")
     for item in task.stream():
         if item.type == "tool_result_part":
             break

@@ -61,6 +61,11 @@ class Bench:
         self.broker.kill()
         self.broker.wait()
 
+    def asks_for_more(self) -> bool:
+        """Whether the worker has just asked for the next message, which it waits for up to a second."""
+        asking = [client for client in self.redis.client_list() if client["cmd"] == "brpop"]
+        return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
+
     def start_worker(self, pool: str, **settings: Any) -> subprocess.Popen[bytes]:
         app = "tests.integration.consumer_app"
         return self._start(
@@ -148,10 +153,14 @@ def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> No
 
 
 def test_stock_consumer_exits_with_its_broker(bench: Bench) -> None:
-    """When this fails, drop GuardedConsumer.on_connection_error_after_connected and this test."""
+    """When this fails, drop GuardedConsumer.on_connection_error_after_connected and this test.
+
+    It exits only where it waits for the next message (BRPOP) as the broker goes.
+    """
     worker = bench.start_worker("threads", worker_consumer="celery.worker.consumer:Consumer")
     bench.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
     until(lambda: bench.lines("ran") == ["held"])
+    until(bench.asks_for_more)
 
     bench.kill_broker()
     until(lambda: bench.logged("Connection to broker lost"))
