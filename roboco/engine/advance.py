@@ -22,6 +22,7 @@ from roboco.domain.team import Custom, Team
 from roboco.engine import items, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
+from roboco.errors import TransientError
 from roboco.ports import Choice, Phase, Snapshot, TurnOrder
 
 MOVES = 100
@@ -98,6 +99,8 @@ def _custom(engine: Engine, name: str) -> Router:
     def routed(team: Team, history: History) -> Route:
         try:
             return engine.toolbox.router(name)(team, history)
+        except TransientError:
+            raise
         except Exception as error:
             return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
 

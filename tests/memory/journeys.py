@@ -2,15 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
+from roboco.domain.history import History
+from roboco.domain.router import Route, Router
+from roboco.domain.step import TaskStep, verify_chain
+from roboco.domain.team import END, Team
+from roboco.errors import ModelError, TransientError
 from roboco.ports import Request
 from tests.memory.model import Said, Script, said
+from tests.memory.reader import items_of, read
 from tests.memory.toolbox import Function
 from tests.memory.watch import Watch, make
-from tests.memory.world import World, given, team_of
+from tests.memory.world import TASK, World, given, team_of
 
 Act = Callable[[World], None]
 
@@ -23,10 +28,11 @@ class Journey:
     script: Script
     functions: Mapping[str, Function] = field(default_factory=dict)
     acts: tuple[Act, ...] = ()
+    routers: Mapping[str, Router] = field(default_factory=dict)
 
     def world(self, watch: Watch = make) -> World:
         """A new world for this journey."""
-        return World(given(self.script, self.functions), watch)
+        return World(given(self.script, self.functions, self.routers), watch)
 
     def travel(self, world: World, submitted: bool = False) -> World:
         """Run it to its end."""
@@ -125,4 +131,58 @@ TOOLS = Journey(
     {"add": lambda args, context: args["a"] + args["b"]},
 )
 
-JOURNEYS = {"graph": GRAPH, "sequential": SEQUENTIAL, "manual": MANUAL, "tools": TOOLS}
+
+def _by_turns(team: Team, history: History) -> Route:
+    """Each agent once, the last one first."""
+    names = [agent.name for agent in team.agents if agent.name not in history.state.turns]
+    return Route(names[-1] if names else END, "custom", "by turns", f"{len(names)} to go")
+
+
+CUSTOM = Journey(
+    team_of(
+        agents=[member("first"), member("second"), member("third")],
+        collaboration_model={"type": "custom", "router": "shop.routers:by_turns"},
+    ),
+    lambda request: said(f"{speaker(request)} says {own_turns(request)}"),
+    routers={"shop.routers:by_turns": _by_turns},
+)
+
+
+def _failing_script(request: Request) -> Said:
+    if speaker(request) == "second":
+        return Said(("the", " half"), error=ModelError("model", "the model refuses", retryable=False))
+    return said("all is well")
+
+
+FAILING = Journey(
+    team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"}), _failing_script
+)
+
+JOURNEYS = {
+    "graph": GRAPH,
+    "sequential": SEQUENTIAL,
+    "manual": MANUAL,
+    "tools": TOOLS,
+    "custom": CUSTOM,
+    "failing": FAILING,
+}
+
+
+def assert_same(world: World, expected: World, where: str) -> None:
+    """The same history, sealed and complete, and a stream that tells all of it without a hole."""
+    assert not [error for error in world.failures if not isinstance(error, TransientError)], where
+    assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
+    assert world.summary().status is expected.summary().status, where
+    assert_whole(world, where)
+
+
+def assert_whole(world: World, where: str) -> None:
+    """The chain is sealed, the messages of each channel are numbered without a hole, and tell every step."""
+    assert verify_chain(world.histories.lines(TASK)) == len(world.history()), where
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for record in world.published():
+        numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
+    for channel in numbers.values():
+        assert channel == list(range(1, len(channel) + 1)), where
+    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    assert reader.steps == world.history(), where

@@ -1,4 +1,4 @@
-"""Records journeys as histories: `python -m tests.replay.record NAME`. A released one is never recorded again."""
+"""Records journeys as histories of v1: `python -m tests.replay.record NAME`. A released one is never recorded again."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from roboco.domain.paths import summary_path, team_path
 from tests.memory.journeys import JOURNEYS
 from tests.memory.world import TASK
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "histories" / "v1"
 
 
 def record(name: str) -> None:

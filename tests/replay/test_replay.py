@@ -10,13 +10,16 @@ from roboco.domain.history import History
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ArtifactPart, ToolResultPart
+from roboco.domain.router import route
 from roboco.domain.state import fold
 from roboco.domain.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep, read_step, verify_chain
 from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.team import Custom, Team
+from tests.memory.journeys import JOURNEYS
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "histories" / "v1"
 TAIL = 64
+ROUTERS = {name: router for journey in JOURNEYS.values() for name, router in journey.routers.items()}
 NAMES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
 
 
@@ -32,7 +35,9 @@ def recorded(name: str) -> tuple[Team, list[TaskStep], TaskSummary]:
 
 
 def decided(team: Team, steps: list[TaskStep], situation: Situation) -> Action:
-    return decide(team, History(fold(steps), tuple(steps[-TAIL:])), situation)
+    model = team.collaboration_model
+    router = ROUTERS[model.router] if isinstance(model, Custom) else route
+    return decide(team, History(fold(steps), tuple(steps[-TAIL:])), situation, router)
 
 
 def situation_before(step: TaskStep) -> Situation:
@@ -61,7 +66,7 @@ def outcomes_of(step: TaskStep) -> dict[str, Outcome]:
 
 
 def test_there_are_recorded_histories() -> None:
-    assert NAMES == ["graph", "manual", "sequential", "tools"]
+    assert sorted(JOURNEYS) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import verify_chain
 from roboco.domain.view import Cursor, View
-from roboco.errors import TransientError
 from tests.memory.dispatcher import Message
-from tests.memory.journeys import JOURNEYS, Journey, retold
+from tests.memory.journeys import JOURNEYS, Journey, assert_same, retold
 from tests.memory.reader import Reader, items_of, read
 from tests.memory.watch import Crash, Fault, make
 from tests.memory.world import TASK, World
@@ -41,34 +39,6 @@ def crash(world: World) -> None:
     raise Crash
 
 
-def fail(world: World) -> None:
-    raise TransientError("no answer")
-
-
-def wipe(world: World) -> None:
-    world.server.wipe()
-
-
-def wipe_and_crash(world: World) -> None:
-    world.server.wipe()
-    raise Crash
-
-
-def assert_same(world: World, expected: World, where: str) -> None:
-    """The same history, sealed and complete, and a stream that tells all of it without a hole."""
-    assert not [error for error in world.failures if not isinstance(error, TransientError)], where
-    assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
-    assert verify_chain(world.histories.lines(TASK)) == len(expected.history()), where
-    assert world.summary().status is expected.summary().status, where
-    numbers: dict[tuple[str, bool], list[int]] = {}
-    for record in world.published():
-        numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
-    for channel in numbers.values():
-        assert channel == list(range(1, len(channel) + 1)), where
-    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
-    assert reader.steps == world.history(), where
-
-
 @pytest.mark.parametrize(
     ("name", "speakers", "status"),
     [
@@ -76,6 +46,8 @@ def assert_same(world: World, expected: World, where: str) -> None:
         ("sequential", "user first second first second", TaskStatus.COMPLETED),
         ("manual", "user helper user helper user expert orchestrator", TaskStatus.CANCELLED),
         ("tools", "user lead tool_executor lead tool_executor closer", TaskStatus.COMPLETED),
+        ("custom", "user third second first", TaskStatus.COMPLETED),
+        ("failing", "user first second", TaskStatus.FAILED),
     ],
 )
 def test_a_team_runs_to_its_end(name: str, speakers: str, status: TaskStatus) -> None:
@@ -151,28 +123,6 @@ def test_no_message_at_all_arrives_but_those_of_the_sweeper(name: str) -> None:
     world.drain, world.sweep = deaf, ringing  # type: ignore[method-assign]
     journey.travel(world)
     assert_same(world, expected, "only what the sweeper sends arrives")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_process_may_die_after_every_port_call(name: str) -> None:
-    expected, calls = undisturbed(JOURNEYS[name])
-    for n in range(1, calls + 1):
-        assert_same(struck(JOURNEYS[name], n, True, crash), expected, f"crash after port call {n}")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_port_call_may_fail_before_or_after_its_effect(name: str) -> None:
-    expected, calls = undisturbed(JOURNEYS[name])
-    for n in range(1, calls + 1, 2):
-        assert_same(struck(JOURNEYS[name], n, n % 4 == 1, fail), expected, f"port call {n} failed")
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("act", "stride"), [(wipe, 3), (wipe_and_crash, 5)], ids=["wiped", "wiped and killed"])
-def test_redis_may_be_wiped_after_every_port_call(name: str, act: Callable[[World], None], stride: int) -> None:
-    expected, calls = undisturbed(JOURNEYS[name])
-    for n in range(1, calls + 1, stride):
-        assert_same(struck(JOURNEYS[name], n, True, act), expected, f"wiped after port call {n}")
 
 
 def set_back(journey: Journey, n: int, lost: int, swept: bool = False) -> World:

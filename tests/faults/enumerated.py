@@ -1,0 +1,192 @@
+"""Enumerated faults: whole runs in memory, with something wrong at every port call in turn.
+
+A case is a line, such as "tools unanswered@37" or "graph dies@12 late@15", and
+`python -m tests.faults.enumerated tools unanswered@37` runs it and says what came of it.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from roboco.errors import TransientError
+from tests.memory.journeys import JOURNEYS, assert_same
+from tests.memory.watch import Call, Crash, make
+from tests.memory.world import POLICY, World
+
+IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
+"""Calls that no network repeats."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A port call that something goes wrong with."""
+
+    world: World
+    name: str
+    call: Call
+
+    def others_go_on(self) -> None:
+        """While this call hangs, its lease ends, sweepers look, and other workers do all that they find."""
+        watch, self.world.watch = self.world.watch, make
+        for _ in range(3):
+            self.world.drain()
+            self.world.clock.move(POLICY.lease + 1)
+            self.world.sweep()
+        self.world.drain()
+        self.world.watch = watch
+
+
+Wrong = Callable[[Struck], Any]
+
+
+def _fails(struck: Struck) -> Any:
+    raise TransientError("refused")
+
+
+def _unanswered(struck: Struck) -> Any:
+    struck.call()
+    raise TransientError("no answer")
+
+
+def _repeated(struck: Struck) -> Any:
+    if struck.name not in IN_PROCESS:
+        struck.call()
+    return struck.call()
+
+
+def _late(struck: Struck) -> Any:
+    struck.others_go_on()
+    return struck.call()
+
+
+def _answered_late(struck: Struck) -> Any:
+    answer = struck.call()
+    struck.others_go_on()
+    return answer
+
+
+def _dies(struck: Struck) -> Any:
+    raise Crash
+
+
+def _dies_after(struck: Struck) -> Any:
+    struck.call()
+    raise Crash
+
+
+def _wiped(struck: Struck) -> Any:
+    answer = struck.call()
+    struck.world.server.wipe()
+    return answer
+
+
+def _wiped_and_dies(struck: Struck) -> Any:
+    _wiped(struck)
+    raise Crash
+
+
+WRONG: dict[str, Wrong] = {
+    "fails": _fails,
+    "unanswered": _unanswered,
+    "repeated": _repeated,
+    "late": _late,
+    "answered-late": _answered_late,
+    "dies": _dies,
+    "dies-after": _dies_after,
+    "wiped": _wiped,
+    "wiped-and-dies": _wiped_and_dies,
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong at the n-th port call of the run, from 1."""
+
+    kind: str
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.at}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A journey, and what goes wrong in it."""
+
+    journey: str
+    faults: tuple[Fault, ...]
+
+    def __str__(self) -> str:
+        return " ".join([self.journey, *map(str, self.faults)])
+
+    @classmethod
+    def parse(cls, words: list[str]) -> "Case":
+        """The case of such a line's words."""
+        faults = (word.partition("@") for word in words[1:])
+        return cls(words[0], tuple(Fault(kind, int(at)) for kind, _, at in faults))
+
+
+@dataclass
+class Ran:
+    """A run that has ended; `calls` are its port calls."""
+
+    world: World
+    calls: list[str]
+
+
+def run(case: Case) -> Ran:
+    """Run the case to the journey's end."""
+    journey = JOURNEYS[case.journey]
+    wrong = {fault.at: WRONG[fault.kind] for fault in case.faults}
+    calls: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        calls.append(name)
+        act = wrong.get(len(calls))
+        return call() if act is None else act(Struck(world, name, call))
+
+    world = journey.world(watch)
+    journey.travel(world)
+    return Ran(world, calls)
+
+
+@cache
+def undisturbed(journey: str) -> Ran:
+    """The run without a fault."""
+    return run(Case(journey, ()))
+
+
+def failure(case: Case) -> str | None:
+    """One line that replays the case and says what is wrong with its outcome; None if nothing is."""
+    try:
+        ran = run(case)
+        assert len(ran.calls) >= case.faults[0].at, "the run never came to the fault"
+        assert_same(ran.world, undisturbed(case.journey).world, "")
+    except AssertionError as error:
+        told = (str(error).splitlines() or ["?"])[0][:200]
+        return f"python -m tests.faults.enumerated {case}  # {told}"
+    return None
+
+
+def singles(journey: str) -> Iterator[Case]:
+    """One fault of each kind at every port call of the journey."""
+    for at in range(1, len(undisturbed(journey).calls) + 1):
+        yield from (Case(journey, (Fault(kind, at),)) for kind in WRONG)
+
+
+def pairs(journey: str, distances: tuple[int, ...]) -> Iterator[Case]:
+    """Two faults, so many port calls apart: the second one strikes while the first one is being mended."""
+    kinds = list(WRONG)
+    for case in singles(journey):
+        first = case.faults[0]
+        for distance in distances:
+            second = kinds[(kinds.index(first.kind) + first.at + distance) % len(kinds)]
+            yield replace(case, faults=(first, Fault(second, first.at + distance)))
+
+
+if __name__ == "__main__":
+    told = failure(Case.parse(sys.argv[1:]))
+    print(told or "as it should be")
+    sys.exit(told is not None)

@@ -1,0 +1,14 @@
+"""Something goes wrong at every port call of every team shape, in nine ways: always the same history and stream."""
+
+import pytest
+
+from tests.faults.enumerated import failure, singles
+from tests.memory.journeys import JOURNEYS
+
+
+@pytest.mark.parametrize("journey", sorted(JOURNEYS))
+def test_one_fault(journey: str) -> None:
+    cases = list(singles(journey))
+    failures = [told for case in cases if (told := failure(case))]
+    assert len(cases) > 300
+    assert not failures, "\n".join(failures)
