@@ -174,8 +174,11 @@ class Calls(Protocol):
         Without a token the outcome is kept whoever has the call: its time is up.
         """
 
-    def restart(self, order: CallOrder) -> int | None:
-        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
+    def restart(self, order: CallOrder, lost: bool = False) -> int | None:
+        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void.
+
+        With `lost` the lease does not count: its worker is known to be gone.
+        """
 
 
 class Agenda(Protocol):
@@ -340,6 +343,9 @@ class Toolbox(Protocol):
 
     def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
         """Run the call of a built-in (`spec` None) or declared tool; whatever goes wrong is in the outcome."""
+
+    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+        """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
 
     def router(self, name: str) -> Router:
         """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""

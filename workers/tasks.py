@@ -14,8 +14,8 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import ADVANCE, SEND, STOP, SUBMIT, TOOL, TURN
-from roboco.client.intake import take_message, take_stop, take_submission
+from roboco.adapters.celery.names import ADVANCE, RESOLVE, SEND, STOP, SUBMIT, TOOL, TURN
+from roboco.client.intake import take_message, take_resolution, take_stop, take_submission
 from roboco.engine.advance import advance as engine_advance
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
@@ -71,6 +71,10 @@ def _register_outside(app: Celery, engine: ProcessEngine) -> None:
     @app.task(name=STOP, bind=True, **OUTSIDE)
     def stop(self: Any, **arguments: Any) -> None:
         _or_again(lambda: take_stop(engine(), arguments, self.request.id))
+
+    @app.task(name=RESOLVE, bind=True, **OUTSIDE)
+    def resolve(self: Any, **arguments: Any) -> None:
+        _or_again(lambda: take_resolution(engine(), arguments, self.request.id))
 
 
 def _or_again(accept: Callable[[], object]) -> None:

@@ -5,7 +5,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -15,23 +15,54 @@ from roboco.ports import CallContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+Verify = Callable[[dict[str, Any], str], Any]
+"""Looks whether a call with these arguments and this idempotency key had its effect."""
+
 _MARK = "__roboco_tool__"
+_VERIFY = "__roboco_verify__"
 
 
-def tool(function: Function) -> Function:
+@overload
+def tool(function: Function) -> Function: ...
+
+
+@overload
+def tool(*, verify: Verify | None = None) -> Callable[[Function], Function]: ...
+
+
+def tool(function: Function | None = None, *, verify: Verify | None = None) -> Any:
     """Mark a function as one that teams may name; nothing else about it changes.
 
     It needs type hints and a docstring: both are what the model sees. A parameter annotated with
     `CallContext` gets the call's context, and the model does not see it.
+
+    `verify(args, key)` is asked where an irreversible call was begun and its worker was lost: whether the call with
+    these arguments (an object of JSON) and this idempotency key had its effect. What it returns, in JSON, becomes the
+    call's result; True stands for a result that is not known. None and False say that the effect did not happen and
+    will not: the lost worker may be one that stood still and goes on, so void the key with whoever carries the effect
+    out before you say so. Where it raises, the outcome stays unknown.
     """
-    describe_function(function)
-    setattr(function, _MARK, True)
-    return function
+
+    def mark(marked: Function) -> Function:
+        describe_function(marked)
+        setattr(marked, _MARK, True)
+        setattr(marked, _VERIFY, verify)
+        return marked
+
+    return mark if function is None else mark(function)
 
 
 def is_tool(function: object) -> bool:
     """Whether the function was marked with `tool`."""
     return callable(function) and getattr(function, _MARK, False) is True
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a tool's `verify` found out."""
+
+    happened: bool
+    result: Any = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +73,7 @@ class FunctionTool:
     description: str
     arguments: type[BaseModel]
     context: str | None
+    verify: Verify | None
 
     def schema(self, name: str, description: str | None = None) -> dict[str, Any]:
         """The tool as the chat completions protocol has it."""
@@ -62,10 +94,16 @@ class FunctionTool:
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        result = self.function(**keywords)
-        if inspect.iscoroutine(result):
-            result = asyncio.run(result)
-        return as_json(result)
+        return _awaited(self.function(**keywords))
+
+    def find_out(self, args: dict[str, Any], context: CallContext) -> Found | None:
+        """What became of a call that was begun; None if the tool cannot tell."""
+        if self.verify is None:
+            return None
+        found = _awaited(self.verify(args, context.idempotency_key))
+        if found is None or found is False:
+            return Found(happened=False)
+        return Found(happened=True, result="the call had its effect" if found is True else found)
 
 
 def describe_function(function: Callable[..., Any]) -> FunctionTool:
@@ -84,7 +122,12 @@ def describe_function(function: Callable[..., Any]) -> FunctionTool:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
     arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
-    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context)
+    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, getattr(function, _VERIFY, None))
+
+
+def _awaited(result: Any) -> Any:
+    """The result of a function, which may be a coroutine, as JSON."""
+    return as_json(asyncio.run(result) if inspect.iscoroutine(result) else result)
 
 
 def as_json(result: Any) -> Any:

@@ -1,6 +1,7 @@
 """Toolbox: the tools that this process can describe and run, and routers of the user's own."""
 
 import importlib
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +10,14 @@ from roboco.adapters.builtin_tools import BuiltinTools, handoff_schema
 from roboco.adapters.large_result import keep_large
 from roboco.adapters.tool import FunctionTool, describe_function, is_tool
 from roboco.domain.builtin import BUILTIN
-from roboco.domain.outcome import Outcome, failure, success
+from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
 from roboco.domain.part import Artifact, ToolCall
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team, ToolSpec
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext, Files, Histories
+
+_log = logging.getLogger(__name__)
 
 
 class FunctionToolbox:
@@ -58,14 +61,29 @@ class FunctionToolbox:
         except UsageError as error:
             return failure(call.id, str(error), _elapsed_ms(began))
         except self._time_up:
-            limit = 0.0 if spec is None else spec.timeout
-            return failure(call.id, f"tool {call.tool_name!r} did not end within its {limit:g} s", _elapsed_ms(began))
+            return _timed_out(call, spec, _elapsed_ms(began))
         except TransientError:
             raise
         except Exception as error:  # a tool may raise anything, and the agent is told what
             return failure(call.id, f"{type(error).__name__}: {error}"[:2000], _elapsed_ms(began))
         outcome = success(call, result, _elapsed_ms(began)).model_copy(update={"artifacts": artifacts})
         return keep_large(self._files, context.task_id, outcome)
+
+    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+        """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
+        began = time.monotonic()
+        try:
+            found = self.function(spec.function).find_out(call.args, context)
+        except TransientError:
+            raise
+        except Exception as error:  # whoever looks may fail in any way, and then nobody knows
+            _log.warning("what came of %s of task %s could not be found out: %s", call.id, context.task_id, error)
+            return None
+        if found is None:
+            return None
+        if not found.happened:
+            return without_effect(call.id)
+        return keep_large(self._files, context.task_id, success(call, found.result, _elapsed_ms(began)))
 
     def router(self, name: str) -> Router:
         """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""
@@ -102,6 +120,15 @@ class FunctionToolbox:
             raise UsageError(f"function {name!r} is no function")
         function: Callable[..., Any] = found
         return function
+
+
+def _timed_out(call: ToolCall, spec: ToolSpec | None, runtime_ms: int) -> Outcome:
+    """What is known of a call that was told to end: of an irreversible one, nothing."""
+    limit = 0.0 if spec is None else spec.timeout
+    message = f"tool {call.tool_name!r} did not end within its {limit:g} s"
+    if spec is None or spec.effect != "irreversible":
+        return failure(call.id, message, runtime_ms)
+    return unknown(call.id, message, spec.on_unknown, runtime_ms)
 
 
 def _elapsed_ms(began: float) -> int:

@@ -15,6 +15,7 @@ from roboco.domain.event import (
     StreamReset,
     TaskEnded,
     TaskStarted,
+    ToolUnknown,
     TurnRestarted,
     UserInterrupted,
     UserSpoke,
@@ -95,6 +96,8 @@ class LiveView:
                 self._attempt, self._spoken = event.attempt, ""
             case StreamReset():
                 self._note(f"set up again from the workspace, which holds {event.steps} steps", "yellow")
+            case ToolUnknown():
+                self._note(f"{event.tool_name}: {event.reason}", "yellow")
             case ErrorOccurred():
                 self._note(f"error {event.code}: {event.message}", "red")
             case _:

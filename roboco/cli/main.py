@@ -14,7 +14,7 @@ from roboco.cli.run import run
 from roboco.cli.schema import schema
 from roboco.cli.show import show
 from roboco.cli.signals import interruptible
-from roboco.cli.submit import send, stop, submit
+from roboco.cli.submit import resolve, send, stop, submit
 from roboco.cli.tasks import tasks
 from roboco.cli.validate import validate
 from roboco.cli.verify import verify
@@ -31,7 +31,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, demo, dev, submit, watch, send, stop, tasks, show, validate, schema, verify, doctor):
+for _command in (run, demo, dev, submit, watch, send, stop, resolve, tasks, show, validate, schema, verify, doctor):
     commands.add_command(_command)
 
 

@@ -83,11 +83,16 @@ def _converse(conversation: Conversation, task: Task, stack: LocalStack, tell: T
         return signal.exit_code
     _close(task)
     if status.waiting:
-        again = f"roboco send {task.task_id} MESSAGE"
-        if stack.has_worker:
-            again = f"run it again with --id {task.task_id} on a terminal"
+        again = _how_to_go_on(task.task_id, status, stack.has_worker)
         tell(f"the task waits ({status}): {again}")
     return 0 if status.waiting or status is TaskStatus.COMPLETED else 1
+
+
+def _how_to_go_on(task_id: str, status: TaskStatus, alone: bool) -> str:
+    """What the user can do for a waiting task; `alone`: its workers end with this command."""
+    if status is TaskStatus.APPROVAL:
+        return f"roboco resolve {task_id} CALL_ID --happened, or --did-not-happen"
+    return f"run it again with --id {task_id} on a terminal" if alone else f"roboco send {task_id} MESSAGE"
 
 
 def _ask(screen: Screen, view: LiveView) -> str | None:

@@ -1,4 +1,4 @@
-"""roboco submit, send, stop: what a user tells a team from outside."""
+"""roboco submit, send, stop, resolve: what a user tells a team from outside."""
 
 import json
 from contextlib import closing
@@ -52,3 +52,25 @@ def stop(task_id: str, reason: str) -> None:
         status = task.summary().status
         task.stop(reason)
     click.echo(f"{task_id} has ended before ({status})" if status.ended else f"{task_id} is asked to stop")
+
+
+def _result(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"must be JSON: {error} (found {text!r})") from error
+
+
+@click.command()
+@click.argument("task_id")
+@click.argument("call_id")
+@click.option("--happened/--did-not-happen", required=True, default=None, help="Whether the call had its effect.")
+@click.option("--result", metavar="JSON", callback=_result, help="The call's result, where that is known.")
+def resolve(task_id: str, call_id: str, happened: bool, result: Any) -> None:
+    """Say what came of a tool call whose outcome nobody knows.
+
+    A task waits for it (status approval) where its tool says on_unknown: ask.
+    """
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        orchestrator.task(task_id).resolve(call_id, happened, result)
+    click.echo(f"{task_id} goes on")

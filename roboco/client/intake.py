@@ -7,10 +7,11 @@ from roboco.adapters.team_file import named_team, team_from
 from roboco.domain.event import ErrorOccurred
 from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.inbox import Message, Stop
-from roboco.domain.submission import read_message, read_submission
+from roboco.domain.submission import read_message, read_result, read_submission
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive
+from roboco.engine.resolve import resolve
 from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
@@ -60,14 +61,35 @@ def take_stop(engine: Engine, arguments: dict[str, Any], item_id: str) -> None:
     _told(engine, arguments, accept)
 
 
+def take_resolution(engine: Engine, arguments: dict[str, Any], item_id: str) -> None:
+    """Accept a person's word on a tool call whose outcome nobody knows. UsageError if it is wrong.
+
+    `task_id`, `call_id`, `happened` (true or false), and optionally `result` (any JSON) and `item_id`.
+    """
+
+    def accept() -> None:
+        happened, result = arguments.get("happened"), read_result(arguments.get("result"))
+        texts = {name: value for name, value in arguments.items() if name not in ("happened", "result")}
+        known = _only(texts, "task_id", "call_id", "item_id", also=("happened", "result"))
+        if not isinstance(happened, bool):
+            raise UsageError(f"happened: must be true or false (found {happened!r:.60})")
+        if result is not None and not happened:
+            raise UsageError("result: a call without an effect has none")
+        task_id, call_id = check_task_id(known.get("task_id")), known.get("call_id", "")
+        resolve(engine, task_id, call_id, happened, result, check_item_id(known.get("item_id", item_id)))
+
+    _told(engine, arguments, accept)
+
+
 def _team(settings: Settings, team: str | dict[str, Any]) -> Team:
     return named_team(settings.teams, team) if isinstance(team, str) else team_from(team)
 
 
-def _only(arguments: dict[str, Any], *possible: str) -> dict[str, Any]:
+def _only(arguments: dict[str, Any], *possible: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
     unknown = sorted(set(arguments) - set(possible))
     if unknown:
-        raise UsageError(f"no such argument {', '.join(map(repr, unknown))}, possible are {', '.join(possible)}")
+        named = ", ".join([*possible, *also])
+        raise UsageError(f"no such argument {', '.join(map(repr, unknown))}, possible are {named}")
     wrong = [name for name in arguments if arguments[name] is not None and not isinstance(arguments[name], str)]
     if wrong:
         raise UsageError(f"{', '.join(wrong)}: must be a text (found {arguments[wrong[0]]!r:.60})")

@@ -9,7 +9,7 @@ from typing import Any
 
 from roboco.adapters.artifacts import read_artifact
 from roboco.adapters.redis.follower import Position, RedisFollower
-from roboco.client.intake import take_message, take_stop
+from roboco.client.intake import take_message, take_resolution, take_stop
 from roboco.domain.event import TaskEnded
 from roboco.domain.paths import artifacts_path, events_path, summary_path
 from roboco.domain.status import TaskStatus
@@ -87,6 +87,15 @@ class Task:
     def stop(self, reason: str = "stopped by the user", item_id: str | None = None) -> None:
         """End the task now. It ends as `cancelled`; a task that has ended stays as it is."""
         take_stop(self._engine, {"task_id": self.task_id, "reason": reason}, item_id or uuid.uuid4().hex)
+
+    def resolve(self, call_id: str, happened: bool, result: Any = None, item_id: str | None = None) -> None:
+        """Say of a tool call whose outcome nobody knows whether it had its effect, and with what `result` (any JSON).
+
+        The task waits for it in status `approval`, if the tool says `on_unknown: ask`. The first word on a call counts;
+        the same `item_id` again is the same word. UsageError if the call waits for nobody.
+        """
+        arguments = {"task_id": self.task_id, "call_id": call_id, "happened": happened, "result": result}
+        take_resolution(self._engine, arguments, item_id or uuid.uuid4().hex)
 
     def history(self) -> list[TaskStep]:
         """The committed steps."""

@@ -29,13 +29,13 @@ class CallTools:
 class AppendStep:
     """Commit a step that needs no worker.
 
-    `item_id` is what it takes over from the inbox; `told_now` are results that no tool worker has told.
+    `item_ids` are what it takes over from the inbox; `told_now` are results that no tool worker has told.
     """
 
     agent_name: str
     parts: tuple[Part, ...]
     metadata: dict[str, Any] = field(default_factory=dict)
-    item_id: str | None = None
+    item_ids: tuple[str, ...] = ()
     told_now: tuple[Outcome, ...] = ()
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.builtin import BUILTIN, HANDOFF
+from roboco.domain.answers import answered_here, is_told, resolutions, waits_for_person
+from roboco.domain.builtin import HANDOFF
 from roboco.domain.history import RESULTS_ARE_IN, History
-from roboco.domain.inbox import Message, Stop
-from roboco.domain.outcome import Outcome, failure, success
+from roboco.domain.inbox import Item, Message, Stop
+from roboco.domain.outcome import Outcome, failure
 from roboco.domain.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCall, ToolResultPart
 from roboco.domain.router import Route, Router, route
 from roboco.domain.status import TaskStatus
@@ -27,7 +28,7 @@ class Situation:
     `exhausted` says why no further attempt at the pending turn is made, if that is so.
     """
 
-    inbox: tuple[Message | Stop, ...] = ()
+    inbox: tuple[Item, ...] = ()
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     seconds: float = 0.0
     exhausted: str | None = None
@@ -55,44 +56,6 @@ def open_calls(history: History) -> tuple[ToolCall, ...]:
     return history.last.calls
 
 
-def answered_here(team: Team, step: TaskStep) -> dict[str, Outcome]:
-    """The calls of a step that no tool worker runs, with their answers: hand-offs and refusals."""
-    agent = team.agent(step.agent_name)
-    invalid = step.metadata.get("invalid_calls") or {}
-    answers: dict[str, Outcome] = {}
-    handed_off = False
-    for call in step.calls:
-        if call.id in invalid:
-            answers[call.id] = failure(call.id, f"{invalid[call.id]}; call {call.tool_name!r} again")
-        elif call.tool_name == HANDOFF and agent.handoffs:
-            answers[call.id] = _hand_off(call, agent.handoffs, handed_off)
-            handed_off = handed_off or not answers[call.id].result.is_error
-        elif call.tool_name not in agent.tools or not _exists(team, call.tool_name):
-            answers[call.id] = failure(call.id, _not_allowed(call.tool_name, agent.tools, agent.handoffs))
-    return answers
-
-
-def _exists(team: Team, name: str) -> bool:
-    return name in BUILTIN or team.tool(name) is not None
-
-
-def _not_allowed(name: str, tools: tuple[str, ...], handoffs: tuple[str, ...]) -> str:
-    possible = [*tools, HANDOFF] if handoffs else [*tools]
-    return f"tool {name[:80]!r} is not on your list; you may call: {', '.join(possible) or 'no tools'}"
-
-
-def _hand_off(call: ToolCall, allowed: tuple[str, ...], already: bool) -> Outcome:
-    destination = call.args.get("destination_agent")
-    if already:
-        return failure(call.id, "the work was already handed off by another call of this step")
-    if destination not in allowed:
-        return failure(
-            call.id,
-            f"you cannot hand off to {str(destination)[:80]!r}; possible destinations: {', '.join(allowed)}",
-        )
-    return success(call, f"the work is handed off to {destination}")
-
-
 def _ended(last: TaskStep) -> End | None:
     if last.error is None or last.agent_name in (USER, TOOL_EXECUTOR):
         return None
@@ -102,23 +65,36 @@ def _ended(last: TaskStep) -> End | None:
 
 def _error(code: str, message: str, item_id: str | None = None) -> AppendStep:
     metadata = {} if item_id is None else {"item_id": item_id}
-    return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_id)
+    item_ids = () if item_id is None else (item_id,)
+    return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)
 
 
 def _answer_calls(team: Team, step: TaskStep, situation: Situation, stop: Stop | None) -> Action:
-    here = answered_here(team, step)
-    known = {**here, **situation.outcomes}
-    missing = tuple(call for call in step.calls if call.id not in known)
-    if missing and stop is None:
-        return CallTools(missing)
-    closed = {call.id: failure(call.id, f"not finished: {stop.reason}") for call in missing if stop}
-    outcomes = [{**known, **closed}[call.id] for call in step.calls]
-    told_now = tuple(outcome for outcome in outcomes if outcome.result.tool_call_id not in situation.outcomes)
+    resolved = resolutions(step, situation.inbox, situation.outcomes)
+    answers = {**answered_here(team, step), **situation.outcomes}
+    answers |= {call_id: one.outcome for call_id, one in resolved.items()}
+    if stop is None:
+        if missing := tuple(call for call in step.calls if call.id not in answers):
+            return CallTools(missing)
+        if asked := [call for call in step.calls if waits_for_person(answers[call.id])]:
+            return _ask(team, asked)
+    else:
+        closed = {call.id: failure(call.id, f"not finished: {stop.reason}") for call in step.calls}
+        answers = closed | answers
+    outcomes = [answers[call.id] for call in step.calls]
+    untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
+    items = {call_id: one.item_id for call_id, one in resolved.items()}
     parts: list[Part] = []
     for outcome in outcomes:
         parts.append(ToolResultPart(tool_result=outcome.result))
         parts.extend(ArtifactPart(artifact=artifact) for artifact in outcome.artifacts)
-    return AppendStep(TOOL_EXECUTOR, tuple(parts), told_now=told_now)
+    return AppendStep(TOOL_EXECUTOR, tuple(parts), {"resolved": items} if items else {}, tuple(items.values()), untold)
+
+
+def _ask(team: Team, calls: list[ToolCall]) -> Wait:
+    named = ", ".join(f"{call.tool_name} ({call.id})" for call in calls)
+    reason = f"nobody knows whether this had its effect, and a person must say so: {named}"
+    return Wait(TaskStatus.APPROVAL, Route(TO_USER, team.collaboration_model.type, "on_unknown", reason))
 
 
 def _take(team: Team, history: History, message: Message, router: Router) -> AppendStep:
@@ -127,7 +103,7 @@ def _take(team: Team, history: History, message: Message, router: Router) -> App
         metadata["agent"] = message.agent
     if history.last.by_agent and (chosen := router(team, history)).to == TO_USER:
         metadata["routing"] = chosen.record()
-    return AppendStep(USER, (TextPart(text=message.text),), metadata, message.item_id)
+    return AppendStep(USER, (TextPart(text=message.text),), metadata, (message.item_id,))
 
 
 def _go_on(team: Team, history: History, situation: Situation, router: Router) -> Action:

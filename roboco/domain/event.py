@@ -82,6 +82,15 @@ class ToolReturned(_Event):
     tool_result: ToolResult
 
 
+class ToolUnknown(_Event):
+    """Nobody knows whether a tool call had its effect: the task waits until a person says so."""
+
+    type: Literal["event_tool_unknown"] = "event_tool_unknown"
+    tool_name: str
+    tool_call_id: str
+    reason: str
+
+
 class UserSpoke(_Event):
     """A message of the user became a step."""
 
@@ -157,6 +166,7 @@ ExecutionEvent = Annotated[
     | AgentHandedOff
     | ToolCalled
     | ToolReturned
+    | ToolUnknown
     | UserSpoke
     | UserInterrupted
     | TurnRestarted
@@ -193,6 +203,7 @@ AnyEvent = (
     | AgentHandedOff
     | ToolCalled
     | ToolReturned
+    | ToolUnknown
     | UserSpoke
     | UserInterrupted
     | TurnRestarted

@@ -1,7 +1,7 @@
 """What arrives for a task from outside and is not yet a step."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -29,10 +29,23 @@ class Stop(_Item):
     reason: str = "stopped by the user"
 
 
-InboxItem = Annotated[Message | Stop, Field(discriminator="kind")]
-_ADAPTER: TypeAdapter[Message | Stop] = TypeAdapter(InboxItem)
+class Resolution(_Item):
+    """A person's word on a tool call whose outcome nobody knows: whether it had its effect, and with what result.
+
+    `at_seq` is the position of the step that called.
+    """
+
+    kind: Literal["resolution"] = "resolution"
+    call_id: str
+    at_seq: int
+    happened: bool
+    result: Any = None
 
 
-def read_item(data: bytes | str) -> Message | Stop:
+Item = Message | Stop | Resolution
+_ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="kind")])
+
+
+def read_item(data: bytes | str) -> Item:
     """The item of one stored file."""
     return _ADAPTER.validate_json(data)

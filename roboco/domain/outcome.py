@@ -1,13 +1,20 @@
 """What a tool call came to: its result, and the artifacts that it made."""
 
+from typing import Literal
+
 from roboco.domain.part import Artifact, Recorded, ToolCall, ToolResult
 
 
 class Outcome(Recorded):
-    """The result of one tool call and the artifacts to be named beside it."""
+    """The result of one tool call and the artifacts to be named beside it.
+
+    `unknown` is set where nobody knows whether the call had its effect: then the agent is told so, or a person is
+    asked before the agent hears of it.
+    """
 
     result: ToolResult
     artifacts: tuple[Artifact, ...] = ()
+    unknown: Literal["", "tell", "ask"] = ""
 
 
 def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:
@@ -19,3 +26,17 @@ def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:
 def success(call: ToolCall, result: object, runtime_ms: int = 0) -> Outcome:
     """An outcome with a result and no artifacts."""
     return Outcome(result=ToolResult(tool_call_id=call.id, result=result, runtime_ms=runtime_ms))
+
+
+def unknown(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_ms: int = 0) -> Outcome:
+    """An outcome that says that nobody knows it."""
+    message = (
+        f"outcome unknown: {why}, and the call may or may not have had its effect; it is not repeated. "
+        "Find out what happened before you try again"
+    )
+    return failure(call_id, message, runtime_ms).model_copy(update={"unknown": on_unknown})
+
+
+def without_effect(call_id: str) -> Outcome:
+    """The outcome of a call that was lost, and is known not to have had its effect."""
+    return failure(call_id, "the call was lost before it had its effect; call again if it is still wanted")

@@ -42,7 +42,7 @@ class TaskState(Recorded):
             rules=_counted(self.rules, rule),
             tokens_in=self.tokens_in + _number(usage.get("tokens_in")),
             tokens_out=self.tokens_out + _number(usage.get("tokens_out")),
-            items=(*self.items, *_item(step))[-KEPT_ITEMS:],
+            items=(*self.items, *_items(step))[-KEPT_ITEMS:],
             started_at=self.started_at or step.created_at,
         )
 
@@ -63,6 +63,6 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _item(step: TaskStep) -> tuple[str, ...]:
-    item_id = step.metadata.get("item_id")
-    return (item_id,) if isinstance(item_id, str) else ()
+def _items(step: TaskStep) -> tuple[str, ...]:
+    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values()]
+    return tuple(item_id for item_id in item_ids if isinstance(item_id, str))

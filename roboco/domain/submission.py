@@ -56,6 +56,14 @@ def read_message(text: object) -> str:
     return well_formed(text)
 
 
+def read_result(result: object) -> Any:
+    """A tool call's result that a person gives; UsageError if it is no JSON or too long."""
+    clean = _json("result", result)
+    if (size := len(canonical(clean))) > MAX_CONTEXT:
+        raise UsageError(f"result: has {size} characters of JSON, at most {MAX_CONTEXT} are possible")
+    return clean
+
+
 def _json(name: str, value: object) -> Any:
     try:
         return checked_json(value)

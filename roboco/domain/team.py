@@ -69,12 +69,16 @@ class Agent(Declared):
 
 
 class ToolSpec(Declared):
-    """A tool of the team: `function` is "package.module:name"; `timeout` in seconds."""
+    """A tool of the team: `function` is "package.module:name"; `timeout` in seconds.
+
+    `on_unknown`: where nobody knows whether an irreversible call had its effect, tell the agent, or ask a person.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
     function: Annotated[str, Field(pattern=FUNCTION)]
     description: str | None = None
     effect: Literal["pure", "idempotent", "irreversible"] = "irreversible"
+    on_unknown: Literal["tell", "ask"] = "tell"
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
 
 

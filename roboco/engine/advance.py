@@ -13,7 +13,7 @@ from roboco.domain.decide import Situation, decide
 from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
 from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Message, Stop
+from roboco.domain.inbox import Item, Stop
 from roboco.domain.paths import open_path
 from roboco.domain.router import Route, Router, route
 from roboco.domain.status import TaskStatus
@@ -74,13 +74,11 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool:
     if task.phase is Phase.TOOLS and not stopped and pending.tools(engine, task_id, team, task, ring):
         return False
     if task.phase is Phase.WAIT and not waiting:
-        return _wait_on(engine, task_id)
+        return _wait_on(engine, task_id, task)
     return _carry_out(engine, task_id, team, task, _decide(engine, team, task, waiting, exhausted))
 
 
-def _decide(
-    engine: Engine, team: Team, task: Snapshot, waiting: tuple[Message | Stop, ...], exhausted: str | None
-) -> Action:
+def _decide(engine: Engine, team: Team, task: Snapshot, waiting: tuple[Item, ...], exhausted: str | None) -> Action:
     model = team.collaboration_model
     router = _custom(engine, model.router) if isinstance(model, Custom) else route
     started = task.state.started_at
@@ -137,8 +135,8 @@ def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) ->
         return
     events = recover.events_of(engine, task_id, step, task.tail[-1], action.told_now)
     engine.board.commit(task_id, task.epoch, step, task.state.after(step), events)
-    if action.item_id is not None:
-        items.settle(engine, task_id, action.item_id, step.seq)
+    for item_id in action.item_ids:
+        items.settle(engine, task_id, item_id, step.seq)
     if fold_due(step.seq):
         engine.histories.fold(task_id)
 
@@ -178,6 +176,8 @@ def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn)
 
 def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     reason = action.route.reason
+    if (task.phase, task.status, task.reason) == (Phase.WAIT, action.status, reason):
+        return _wait_on(engine, task_id, task)
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason)
     choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record(), items=len(task.item_ids))
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
@@ -185,11 +185,11 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     return True
 
 
-def _wait_on(engine: Engine, task_id: str) -> bool:
+def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Look again in QUIET seconds; at once if something came before that was noted."""
     engine.agenda.put(task_id, engine.clock.now() + QUIET)
-    task = engine.board.load(task_id, 1)
-    return task is not None and len(task.item_ids) > 0
+    now = engine.board.load(task_id, 1)
+    return now is not None and not set(now.item_ids) <= set(task.item_ids)
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:

@@ -1,23 +1,30 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
-from roboco.domain.inbox import Message, Stop, read_item
+from roboco.domain.inbox import Item, Resolution, read_item
 from roboco.domain.paths import inbox_path, item_path, taken_path
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
 
 
-def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Message | Stop, ...]:
+def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
     """The items that are no step yet, oldest first; those that are one are settled on the way."""
-    found: list[Message | Stop] = []
+    found: list[Item] = []
     for item_id in task.item_ids:
         data = engine.files.get(item_path(task_id, item_id))
         if data is None:
             engine.inbox.forget(task_id, item_id)
-        elif item_id in task.state.items:
+            continue
+        item = read_item(data)
+        if item_id in task.state.items or _comes_late(item, task):
             settle(engine, task_id, item_id, task.seq - 1)
         else:
-            found.append(read_item(data))
+            found.append(item)
     return tuple(sorted(found, key=lambda item: (item.created_at, item.item_id)))
+
+
+def _comes_late(item: Item, task: Snapshot) -> bool:
+    """Whether the item is on a call whose result is a step already."""
+    return isinstance(item, Resolution) and item.at_seq < task.seq - 1
 
 
 def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:

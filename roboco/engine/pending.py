@@ -5,11 +5,12 @@ multiplied. One that a worker took and dropped (its lease has ended) is voided a
 number of times.
 """
 
-from roboco.domain.decide import answered_here
-from roboco.domain.event import ToolReturned, TurnRestarted
+from roboco.domain.answers import answered_here, waits_for_person
+from roboco.domain.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
 from roboco.domain.ids import step_id_at
-from roboco.domain.outcome import failure
+from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
+from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team, ToolSpec
 from roboco.engine import recover
@@ -84,7 +85,7 @@ def tools(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) 
             _send(engine, team, _order(task_id, task, call, state), call)
     for call, state in open_calls:
         if state.claimed and state.lease_left <= 0:
-            _restart_call(engine, team, _order(task_id, task, call, state), call)
+            restart_call(engine, team, _order(task_id, task, call, state), call)
     if open_calls and not untaken:
         _look_after_lease(engine, task_id, min(state.lease_left for _, state in open_calls))
     return bool(open_calls)
@@ -95,23 +96,41 @@ def timeout_of(spec: ToolSpec | None) -> float:
     return BUILTIN_TIMEOUT if spec is None else spec.timeout
 
 
-def record_failure(engine: Engine, order: CallOrder, name: str, message: str) -> None:
-    """Close a call whose worker cannot: its time is up, or it was lost too often."""
-    outcome = failure(order.call_id, message)
-    event = ToolReturned(task_id=order.task_id, timestamp=engine.now(), tool_name=name, tool_result=outcome.result)
-    if engine.calls.record(order, None, outcome, event) is not None:
+def close_call(engine: Engine, order: CallOrder, call: ToolCall, outcome: Outcome) -> None:
+    """Record the outcome of a call whose worker cannot: its time is up, or it was lost too often."""
+    if engine.calls.record(order, None, outcome, told(engine, order, call, outcome)) is not None:
         engine.dispatcher.advance(order.task_id)
 
 
-def _restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> None:
+def told(engine: Engine, order: CallOrder, call: ToolCall, outcome: Outcome) -> AnyEvent:
+    """What followers are told of an outcome: the result, or that a person has to say what it is."""
+    task_id, now, name = order.task_id, engine.now(), call.tool_name
+    if not waits_for_person(outcome):
+        return ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result)
+    reason = outcome.result.error or ""
+    return ToolUnknown(task_id=task_id, timestamp=now, tool_name=name, tool_call_id=call.id, reason=reason)
+
+
+def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, lost: bool = False) -> None:
+    """Void the attempt and hand the call out again, a bounded number of times.
+
+    With `lost` its worker is known to be gone, whatever the lease says.
+    """
     if order.attempt >= engine.policy.attempts:
-        message = f"tool {call.tool_name!r} was lost {order.attempt} times with the worker that ran it"
-        record_failure(engine, order, call.tool_name, message)
+        close_call(engine, order, call, _lost_too_often(engine, team, order, call))
         return
-    attempt = engine.calls.restart(order)
+    attempt = engine.calls.restart(order, lost)
     if attempt is not None:
         again = CallOrder(order.task_id, order.seq, order.epoch, order.call_id, attempt)
         _send(engine, team, again, call)
+
+
+def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> Outcome:
+    why = f"tool {call.tool_name!r} was lost {order.attempt} times with the worker that ran it"
+    spec = team.tool(call.tool_name)
+    if spec is None or engine.files.get(intent_path(order.task_id, call.id)) is None:
+        return failure(call.id, why)
+    return unknown(call.id, why, spec.on_unknown)
 
 
 def _order(task_id: str, task: Snapshot, call: ToolCall, state: CallState) -> CallOrder:

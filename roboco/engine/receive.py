@@ -9,7 +9,7 @@ It becomes a step, or ends the task, exactly once, however often it is sent.
 import logging
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Message, Stop
+from roboco.domain.inbox import Item, Message, Stop
 from roboco.domain.paths import item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
@@ -19,7 +19,7 @@ from roboco.ports import Phase
 _log = logging.getLogger(__name__)
 
 
-def receive(engine: Engine, task_id: str, item: Message | Stop) -> None:
+def receive(engine: Engine, task_id: str, item: Item) -> None:
     """Accept the item. UsageError for a message to a task that has ended or is not known.
 
     A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
@@ -60,9 +60,9 @@ def _is_open(engine: Engine, task_id: str) -> bool:
     return engine.files.get(open_path(task_id)) is not None
 
 
-def _give_back(engine: Engine, task_id: str, item: Message | Stop) -> None:
-    """The task ended, or is not there: a message is refused, a stop stays for a task that is yet to come."""
-    if isinstance(item, Message):
+def _give_back(engine: Engine, task_id: str, item: Item) -> None:
+    """The task ended, or is not there: it is refused, but a stop stays for a task that is yet to come."""
+    if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         raise UsageError(_closed(engine, task_id))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from roboco.domain.answers import waits_for_person
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, ToolCalled, ToolReturned, UserInterrupted, UserSpoke
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import open_path
@@ -50,7 +51,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
     """The results of the step that no tool worker has told."""
-    told = {call_id for call_id, call in calls.items() if call.outcome is not None}
+    told = {call_id for call_id, call in calls.items() if call.outcome and not waits_for_person(call.outcome)}
     return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
 
 

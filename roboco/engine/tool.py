@@ -5,30 +5,27 @@
     per attempt)
 
 Intent and outcome are written for irreversible tools only: an intent without an outcome means that the
-call was begun and nobody knows how it ended. It is then never run again; the agent is told so.
+call was begun and nobody knows how it ended. It is then never run again: the tool's own `verify` finds out
+what came of it, or the agent is told, or a person is asked.
 """
 
 import logging
+from collections.abc import Callable
 
-from roboco.domain.builtin import BUILTIN
+from roboco.domain.answers import answered_here
 from roboco.domain.canonical import canonical
-from roboco.domain.decide import answered_here
-from roboco.domain.event import ToolReturned
-from roboco.domain.outcome import Outcome, failure
+from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team import ToolSpec
 from roboco.engine.engine import Engine
-from roboco.engine.pending import record_failure
+from roboco.engine.pending import close_call, restart_call, told
 from roboco.errors import TransientError
 from roboco.ports import CallContext, CallOrder
 
 _log = logging.getLogger(__name__)
 
-UNKNOWN_OUTCOME = (
-    "outcome unknown: the worker that ran this call was lost, and the call may or may not have had its effect; "
-    "it is not repeated. Find out what happened before you try again"
-)
+LOST = "the worker that ran this call was lost, or the call was ended because its time was up"
 
 
 def tool(engine: Engine, order: CallOrder) -> None:
@@ -43,33 +40,53 @@ def tool(engine: Engine, order: CallOrder) -> None:
     step = task.tail[-1]
     call = next(call for call in step.calls if call.id == order.call_id)
     context = CallContext(order.task_id, step.agent_name, call.id, f"{order.task_id}/{call.id}", order.attempt)
-    with engine.keeper.hold(lambda: engine.calls.renew(order, token), lambda: None):
-        outcome = _outcome(engine, team.tool(call.tool_name), call, context, token)
-    event = ToolReturned(
-        task_id=order.task_id, timestamp=engine.now(), tool_name=call.tool_name, tool_result=outcome.result
-    )
-    kept = engine.calls.record(order, token, outcome, event)
+
+    def renew() -> bool:
+        return engine.calls.renew(order, token)
+
+    with engine.keeper.hold(renew, lambda: None):
+        outcome = _outcome(engine, team.tool(call.tool_name), call, context, renew)
+    if outcome is None:
+        return
+    kept = engine.calls.record(order, token, outcome, told(engine, order, call, outcome))
     if kept is not None and kept >= len(step.calls) - len(answered_here(team, step)):
         engine.dispatcher.advance(order.task_id)
 
 
 def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
-    """Close a call whose worker was ended because its time, `timeout` seconds, was up."""
+    """See to a call whose worker was ended because its time, `timeout` seconds, was up.
+
+    What an irreversible one has done by then is found out by the next attempt, which does not run it again.
+    """
     task = engine.board.load(order.task_id, 1)
-    names = {call.id: call.tool_name for call in task.tail[-1].calls} if task else {}
-    name = names.get(order.call_id, "")
-    message = f"tool {name!r} was killed after {timeout:g} s; what it had done by then is not known"
-    record_failure(engine, order, name, message)
+    if task is None or task.tail[-1].seq != order.seq:
+        return
+    team = engine.teams.get(order.task_id)
+    call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
+    if _irreversible(team.tool(call.tool_name)):
+        restart_call(engine, team, order, call, lost=True)
+    else:
+        close_call(engine, order, call, failure(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s"))
 
 
-def _outcome(engine: Engine, spec: ToolSpec | None, call: ToolCall, context: CallContext, token: str) -> Outcome:
-    if not _irreversible(spec, call):
+def _outcome(
+    engine: Engine, spec: ToolSpec | None, call: ToolCall, context: CallContext, ours: Callable[[], bool]
+) -> Outcome | None:
+    """What the call came to; None if it is not ours any more.
+
+    That is asked once more before an irreversible call runs: this worker may have stood still since it claimed it.
+    """
+    if spec is None or not _irreversible(spec):
         return engine.toolbox.run(call, spec, context)
-    intent = canonical({"call": call.model_dump(mode="json"), "attempt": context.attempt, "owner": token}).encode()
-    if not engine.files.create(intent_path(context.task_id, call.id), intent):
-        stored = engine.files.get(outcome_path(context.task_id, call.id))
-        return Outcome.model_validate_json(stored) if stored else failure(call.id, UNKNOWN_OUTCOME)
+    intent = {"call": call.model_dump(mode="json"), "attempt": context.attempt, "token": engine.token()}
+    if not engine.files.create(intent_path(context.task_id, call.id), canonical(intent).encode()):
+        return _found_out(engine, spec, call, context, _stored(engine, context))
+    if not ours():
+        engine.files.delete(intent_path(context.task_id, call.id))  # it has not run, and never will on our part
+        return None
     outcome = engine.toolbox.run(call, spec, context)
+    if outcome.unknown:
+        outcome = _found_out(engine, spec, call, context, outcome)
     try:
         engine.files.put(outcome_path(context.task_id, call.id), outcome.model_dump_json().encode())
     except TransientError as error:
@@ -77,5 +94,19 @@ def _outcome(engine: Engine, spec: ToolSpec | None, call: ToolCall, context: Cal
     return outcome
 
 
-def _irreversible(spec: ToolSpec | None, call: ToolCall) -> bool:
-    return call.tool_name not in BUILTIN and spec is not None and spec.effect == "irreversible"
+def _stored(engine: Engine, context: CallContext) -> Outcome | None:
+    data = engine.files.get(outcome_path(context.task_id, context.call_id))
+    return Outcome.model_validate_json(data) if data else None
+
+
+def _found_out(
+    engine: Engine, spec: ToolSpec, call: ToolCall, context: CallContext, outcome: Outcome | None
+) -> Outcome:
+    """The outcome of a call that was begun: the one that is known, what the tool finds out, or that it is unknown."""
+    if outcome is not None and not outcome.unknown:
+        return outcome
+    return engine.toolbox.verify(call, spec, context) or outcome or unknown(call.id, LOST, spec.on_unknown)
+
+
+def _irreversible(spec: ToolSpec | None) -> bool:
+    return spec is not None and spec.effect == "irreversible"

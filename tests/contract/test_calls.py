@@ -74,6 +74,27 @@ def test_nothing_is_claimed_while_no_calls_are_handed_out(task: ATask, phase: Ph
     assert not task.calls.claim(task.call(), "me")
 
 
+def test_a_lost_worker_s_attempt_is_voided_at_once(tools: ATask) -> None:
+    order = tools.call()
+    assert tools.calls.claim(order, "lost")
+    assert tools.calls.restart(order) is None
+    assert tools.calls.restart(order, lost=True) == 2
+    assert tools.calls.restart(order, lost=True) is None
+    assert tools.calls.claim(tools.call(attempt=2), "you")
+    assert not tools.calls.renew(order, "lost")
+    assert tools.now.calls["tc_1"].lease_left > 0
+
+
+def test_outcomes_are_kept_while_the_task_waits_and_no_longer(tools: ATask) -> None:
+    assert tools.calls.claim(tools.call(), "me")
+    assert tools.calls.record(tools.call(), "me", OUTCOME, told("1")) == 1
+    tools.choose(Phase.WAIT)
+    assert tools.now.calls["tc_1"].outcome == OUTCOME
+    assert not tools.calls.claim(tools.call("tc_2"), "me")
+    tools.choose(Phase.TOOLS)
+    assert tools.now.calls == {}
+
+
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools: ATask) -> None:
     order = lost(tools)
     assert not tools.calls.claim(order, "you")

@@ -122,16 +122,17 @@ class MemoryCalls:
                 self._server.tell(order.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
-    def restart(self, order: CallOrder) -> int | None:
-        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
+    def restart(self, order: CallOrder, lost: bool = False) -> int | None:
+        """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
         now = self._clock.now()
         with self._server:
             call = self._call(order)
             if call is None or call.outcome is not None or call.attempt != order.attempt or not call.owner:
                 return None
-            if call.lease_until > now:
+            if call.lease_until > now and not lost:
                 return None
             call.owner = ""
+            call.lease_until = 0.0
             call.attempt += 1
             return call.attempt
 

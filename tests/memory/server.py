@@ -49,7 +49,8 @@ class StoredTask:
         self.epoch += 1
         self.phase = phase
         self.attempt = 1
-        self.calls = {}
+        if phase is not Phase.WAIT:
+            self.calls = {}
         self.release()
 
     def release(self) -> None:

@@ -39,6 +39,12 @@ class MemoryToolbox:
             return failure(call.id, f"{type(error).__name__}: {error}")
         return result if isinstance(result, Outcome) else success(call, result)
 
+    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+        """What `verify_NAME` says that the call came to, if there is such a function."""
+        function = self.functions.get(f"verify_{call.tool_name}")
+        found = function(call.args, context) if function else None
+        return found if isinstance(found, Outcome) else None
+
     def router(self, name: str) -> Router:
         """The router of this name; UsageError if there is none."""
         if name not in self.routers:

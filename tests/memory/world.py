@@ -145,14 +145,23 @@ class World:
             self.sweep()
         raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
 
+    def settle_for(self, sweeps: int) -> None:
+        """Deliver, and let time pass and sweep so many times."""
+        for _ in range(sweeps):
+            self.drain()
+            self.clock.move(self.given.policy.lease)
+            self.sweep()
+        self.drain()
+
     def settled(self, task_id: str = TASK) -> bool:
-        """Whether the task has ended and is closed, or waits and has taken all that came for it."""
+        """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
         if self.summary(task_id).status.ended and open_path(task_id) not in self.files.held:
             return True
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
             return False
-        return not self.untaken(task_id) and task.seq == len(self.history(task_id))
+        taken = task.status is TaskStatus.APPROVAL or not self.untaken(task_id)
+        return taken and task.seq == len(self.history(task_id))
 
     def untaken(self, task_id: str = TASK) -> list[str]:
         """The ids of the items that were accepted and are no step yet, as the workspace has them."""

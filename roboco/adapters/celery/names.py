@@ -15,6 +15,7 @@ QUEUES: Final = (COORDINATOR_QUEUE, AGENTS_QUEUE, TOOLS_QUEUE)
 SUBMIT: Final = "roboco.submit"
 SEND: Final = "roboco.send"
 STOP: Final = "roboco.stop"
+RESOLVE: Final = "roboco.resolve"
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"
@@ -24,6 +25,7 @@ QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
         SUBMIT: COORDINATOR_QUEUE,
         SEND: COORDINATOR_QUEUE,
         STOP: COORDINATOR_QUEUE,
+        RESOLVE: COORDINATOR_QUEUE,
         ADVANCE: COORDINATOR_QUEUE,
         TURN: AGENTS_QUEUE,
         TOOL: TOOLS_QUEUE,

@@ -77,9 +77,9 @@ class RedisCalls:
         asked = [order.epoch, order.call_id, order.attempt, token or ""]
         return self._scripts.run("record", names, *asked, outcome.model_dump_json(), body(event)) or None
 
-    def restart(self, order: CallOrder) -> int | None:
-        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void."""
-        asked = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex]
+    def restart(self, order: CallOrder, lost: bool = False) -> int | None:
+        """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
+        asked = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex, int(lost)]
         return self._scripts.run("restart_call", self._names(order), *asked) or None
 
     def _names(self, order: CallOrder) -> list[str]:

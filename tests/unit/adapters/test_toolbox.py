@@ -66,6 +66,21 @@ def give(what: str) -> Any:
     return values[what]
 
 
+def look(args: dict[str, Any], key: str) -> Any:
+    """What became of the call, as its argument has it."""
+    assert key == CONTEXT.idempotency_key
+    return give(args["what"]) if args["what"] not in LOOKS else LOOKS[args["what"]]
+
+
+LOOKS: dict[str, Any] = {"yes": True, "no": False, "none": None, "zero": 0, "receipt": {"id": 7}}
+
+
+@tool(verify=look)
+def pay(what: str) -> str:
+    """Pay."""
+    raise TimeUp
+
+
 def unmarked() -> str:
     """Not a tool."""
     return "x"
@@ -91,7 +106,9 @@ TEAM = read_team(
         ],
         "tools": [
             {"name": "add", "function": f"{HERE}:add", "description": "adds", "timeout": 7},
-            {"name": "give", "function": f"{HERE}:give"},
+            {"name": "give", "function": f"{HERE}:give", "effect": "pure"},
+            {"name": "pay", "function": f"{HERE}:pay", "on_unknown": "ask"},
+            {"name": "blind", "function": f"{HERE}:give"},
         ],
     }
 )
@@ -158,6 +175,54 @@ def test_whatever_goes_wrong_is_in_the_outcome(name: str, args: dict[str, Any], 
     assert outcome.result.is_error
     assert outcome.result.result is None
     assert told in str(outcome.result.error)
+
+
+@pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
+def test_what_an_irreversible_call_has_done_when_its_time_is_up_is_not_known(name: str, on_unknown: str) -> None:
+    outcome = run(name, what="time")
+    assert outcome.unknown == on_unknown
+    assert str(outcome.result.error).startswith(f"outcome unknown: tool '{name}' did not end within its 60 s")
+
+
+@pytest.mark.parametrize(
+    ("what", "result", "is_error"),
+    [
+        ("yes", "the call had its effect", False),
+        ("zero", 0, False),
+        ("receipt", {"id": 7}, False),
+        ("no", None, True),
+        ("none", None, True),
+    ],
+)
+def test_a_tool_finds_out_what_came_of_a_lost_call(what: str, result: object, is_error: bool) -> None:
+    outcome = verified("pay", what)
+    assert outcome is not None
+    assert (outcome.result.result, outcome.result.is_error, outcome.unknown) == (result, is_error, "")
+    assert not is_error or "lost before it had its effect" in str(outcome.result.error)
+
+
+@pytest.mark.parametrize(("name", "what"), [("pay", "error"), ("pay", "object"), ("pay", "time"), ("blind", "yes")])
+def test_a_tool_that_cannot_find_out_leaves_it_unknown(name: str, what: str) -> None:
+    assert verified(name, what) is None
+
+
+def test_a_workspace_that_is_away_is_no_finding() -> None:
+    with pytest.raises(TransientError):
+        verified("pay", "transient")
+
+
+def test_a_large_finding_becomes_an_artifact() -> None:
+    outcome = verified("pay", "text")
+    assert outcome is not None
+    assert len(outcome.artifacts) == 1
+
+
+def verified(name: str, what: str) -> Outcome | None:
+    """What the tool finds out of a lost call."""
+    call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})
+    spec = TEAM.tool(name)
+    assert spec is not None
+    return toolbox().verify(call, spec, CONTEXT)
 
 
 def test_a_long_error_is_cut() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.decide import Situation, answered_here, decide
+from roboco.domain.answers import answered_here
+from roboco.domain.decide import Situation, decide
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.outcome import Outcome, failure
 from roboco.domain.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
@@ -118,14 +119,14 @@ def test_an_error_of_a_tool_ends_nothing() -> None:
 def test_a_stop_becomes_the_last_step(lines: list[Line], inbox: tuple[Any, ...]) -> None:
     action = decided(*lines, inbox=inbox, exhausted="lost")
     assert isinstance(action, AppendStep)
-    assert (action.agent_name, action.item_id, action.metadata) == ("orchestrator", "s", {"item_id": "s"})
+    assert (action.agent_name, action.item_ids, action.metadata) == ("orchestrator", ("s",), {"item_id": "s"})
     assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
 
 
 def test_a_stop_closes_open_calls_first() -> None:
     action = decided(GO, ("a", [call("1"), call("2"), call("3", "nothing")]), inbox=(STOP,), outcomes={"2": ok("2", 7)})
     assert isinstance(action, AppendStep)
-    assert (action.agent_name, action.item_id) == ("tool_executor", None)
+    assert (action.agent_name, action.item_ids) == ("tool_executor", ())
     results = [part.tool_result for part in action.parts if part.type == "tool_result"]
     assert [one.tool_call_id for one in results] == ["1", "2", "3"]
     assert [one.result for one in results] == [None, 7, None]
@@ -236,7 +237,7 @@ def test_a_reason_that_is_missing_or_long_does_no_harm() -> None:
 def test_a_message_becomes_a_step() -> None:
     action = decided(GO, ("c", "x"), inbox=(MORE,))
     assert isinstance(action, AppendStep)
-    assert (action.agent_name, action.parts, action.item_id) == ("user", (TextPart(text="more"),), "m")
+    assert (action.agent_name, action.parts, action.item_ids) == ("user", (TextPart(text="more"),), ("m",))
     assert action.metadata["item_id"] == "m"
     assert "agent" not in action.metadata
 
@@ -245,7 +246,7 @@ def test_the_oldest_message_goes_first() -> None:
     other = Message(item_id="n", created_at=START, text="other")
     action = decided(GO, inbox=(other, MORE))
     assert isinstance(action, AppendStep)
-    assert action.item_id == "n"
+    assert action.item_ids == ("n",)
 
 
 def test_a_message_says_who_answers_it() -> None:

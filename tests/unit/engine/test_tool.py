@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.outcome import Outcome
+from roboco.domain.outcome import Outcome, unknown
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.engine.tool import UNKNOWN_OUTCOME, overdue
+from roboco.engine.tool import LOST, overdue
 from roboco.errors import TransientError
 from roboco.ports import CallContext
 from tests.memory.dispatcher import Tool
@@ -16,6 +16,8 @@ from tests.memory.journeys import member, own_turns
 from tests.memory.model import said
 from tests.memory.watch import Crash, Fault, make
 from tests.memory.world import TASK, World, given, team_of
+
+UNKNOWN_OUTCOME = unknown("", LOST, "tell").result.error
 
 
 def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[CallContext]]:
@@ -216,6 +218,46 @@ def test_a_call_whose_worker_was_killed_in_time_is_closed() -> None:
     assert "killed after 30 s" in str(killed.error)
     assert paid.result == "paid 1"
     assert len(runs) == 2
+
+
+def test_what_a_killed_irreversible_call_has_done_is_not_known() -> None:
+    """It is looked into at once, though the lease of its worker would still live."""
+    world, runs = paying("irreversible")
+    message = next_tool(world)
+    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.deliver(message)
+    world.watch = make
+    overdue(world.engine, message.order, 30.0)
+    overdue(world.engine, message.order, 30.0)
+    world.drain()
+    assert results(world).results[0].error == UNKNOWN_OUTCOME
+    assert len(runs) == 1
+
+
+def test_an_irreversible_call_whose_worker_is_always_lost_is_an_unknown_outcome() -> None:
+    world, runs = paying("irreversible")
+    world.watch = lambda name, call: _die_after(name, call, "files.create")
+    world.settle()
+    error = str(results(world).results[0].error)
+    assert error.startswith("outcome unknown: tool 'pay' was lost 3 times")
+    assert not runs
+
+
+def test_a_worker_that_stood_still_before_it_ran_an_irreversible_call_does_not_run_it() -> None:
+    """Its lease has ended meanwhile. It has not run the call, so the next attempt may."""
+    world, runs = paying("irreversible")
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.create":
+            world.watch = make
+            world.clock.move(16)
+            world.sweep()
+        return call()
+
+    world.watch = watch
+    world.settle()
+    assert [context.attempt for context in runs] == [2]
+    assert results(world).results[0].result == "paid 0"
 
 
 def test_a_result_that_comes_after_the_call_was_closed_is_dropped() -> None:

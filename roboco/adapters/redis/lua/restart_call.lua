@@ -1,12 +1,14 @@
--- restart_call: void a tool call's attempt whose lease has ended.
+-- restart_call: void a tool call's attempt whose lease has ended, or whose worker is known to be lost.
 -- KEYS[1] state (hash)  KEYS[2] calls (hash)  KEYS[3] lease of the call (string)
 -- ARGV[1] epoch  ARGV[2] call id  ARGV[3] attempt  ARGV[4] token of this call, so that sending it twice is sending it once
+-- ARGV[5] 1 if the worker is known to be lost
 -- Returns the next attempt, or 0 if there is nothing to void.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 local field = ARGV[2] .. ':'
 local call = redis.call('HMGET', KEYS[2], field .. 'outcome', field .. 'attempt', field .. 'owner', field .. 'op')
 if call[4] == ARGV[4] then return tonumber(call[2]) end
 if call[1] or (call[2] or '1') ~= ARGV[3] or (call[3] or '') == '' then return 0 end
-if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+if ARGV[5] ~= '1' and redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+redis.call('DEL', KEYS[3])
 redis.call('HSET', KEYS[2], field .. 'owner', '', field .. 'attempt', tonumber(ARGV[3]) + 1, field .. 'op', ARGV[4])
 return tonumber(ARGV[3]) + 1

@@ -1,0 +1,39 @@
+"""resolve: take in what a person says of a tool call whose outcome nobody knows."""
+
+from typing import Any
+
+from roboco.domain.answers import waits_for_person
+from roboco.domain.ids import check_task_id
+from roboco.domain.inbox import Resolution, read_item
+from roboco.domain.paths import item_path, taken_path
+from roboco.engine import recover
+from roboco.engine.engine import Engine
+from roboco.engine.receive import receive
+from roboco.errors import UsageError
+
+
+def resolve(engine: Engine, task_id: str, call_id: str, happened: bool, result: Any, item_id: str) -> None:
+    """Accept the word; UsageError if no such call waits for one. The same item again changes nothing."""
+    check_task_id(task_id)
+    if engine.files.get(taken_path(task_id, item_id)) is not None:
+        return
+    if (stored := engine.files.get(item_path(task_id, item_id))) is not None:
+        receive(engine, task_id, read_item(stored))
+        return
+    task = recover.load(engine, task_id)
+    waiting = sorted(name for name, call in task.calls.items() if waits_for_person(call.outcome)) if task else []
+    if task is None or call_id not in waiting:
+        those = ", ".join(waiting) or "none"
+        raise UsageError(f"call_id: call {call_id[:80]!r} of task {task_id!r} waits for nobody; those that do: {those}")
+    receive(
+        engine,
+        task_id,
+        Resolution(
+            item_id=item_id,
+            created_at=engine.now(),
+            call_id=call_id,
+            at_seq=task.seq - 1,
+            happened=happened,
+            result=result,
+        ),
+    )

@@ -1,0 +1,146 @@
+"""An irreversible tool that appends a line, with something wrong at every port call: never two lines for a call."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.domain.answers import waits_for_person
+from roboco.domain.outcome import Outcome, success, without_effect
+from roboco.domain.part import ToolCall, ToolResult
+from roboco.domain.status import TaskStatus
+from roboco.engine.resolve import resolve
+from roboco.errors import TransientError
+from roboco.ports import CallContext, Request
+from tests.faults.enumerated import WRONG, Struck
+from tests.memory.journeys import assert_whole, member, own_turns
+from tests.memory.model import Said, said
+from tests.memory.watch import Call
+from tests.memory.world import TASK, World, given, team_of
+
+CALLS = 2
+
+
+class Paying:
+    """A run in which two payments are made, each a line of a file; `resolve` is who finds out what is unknown."""
+
+    def __init__(self, file: Path, resolve: str) -> None:
+        self.file = file
+        self.file.write_text("")
+        self._ask = resolve == "ask"
+        functions: dict[str, Any] = {"pay": self._pay, "add": lambda args, context: 3}
+        if resolve == "verify":
+            functions["verify_pay"] = self._verify
+        self.between = False
+        self.void: set[str] = set()
+        self.calls = 0
+        self.world = World(given(self._script, functions))
+        self._team = team_of(
+            agents=[member("clerk", tools=["pay", "add"])],
+            tools=[
+                {"name": "pay", "function": "shop.bank:pay", "on_unknown": "ask" if self._ask else "tell"},
+                {"name": "add", "function": "shop.sums:add", "effect": "pure"},
+            ],
+        )
+
+    def lines(self) -> Counter[str]:
+        """How often each call had its effect."""
+        return Counter(self.file.read_text().splitlines())
+
+    def run(self, kind: str = "", at: int = 0) -> bool:
+        """Run it to its end, with this wrong at that port call: whether it came to that."""
+
+        def watch(name: str, call: Call) -> Any:
+            self.calls += 1
+            if self.calls != at:
+                return call()
+            self.between = self._begun()
+            try:
+                return WRONG[kind](Struck(self.world, name, call))
+            finally:
+                self.between = self.between or self._begun()
+
+        self.world.watch = watch
+        self.world.submit(self._team)
+        self.world.settle()
+        while self.world.status() is TaskStatus.APPROVAL:
+            self._say()
+            self.world.settle()
+        return self.calls >= at
+
+    def _begun(self) -> bool:
+        """Whether an intent stands in the workspace whose outcome nothing holds."""
+        held = self.world.files.held
+        begun = {path.rpartition("/")[2].removesuffix(".json") for path in held if "/effects/" in path}
+        return any(f"{name}.outcome" not in begun for name in begun if not name.endswith(".outcome"))
+
+    def _script(self, request: Request) -> Said:
+        if own_turns(request):
+            return said("done")
+        return said("paying", *[("pay", {"to": number}) for number in range(CALLS)], ("add", {}))
+
+    def _pay(self, args: dict[str, Any], context: CallContext) -> str:
+        if context.idempotency_key in self.void:
+            raise ValueError("the key is void")
+        with self.file.open("a") as file:
+            file.write(f"{context.call_id}\n")
+        return "paid"
+
+    def _verify(self, args: dict[str, Any], context: CallContext) -> Outcome:
+        """Whether there is a line; if not, there will be none."""
+        call = ToolCall(id=context.call_id, tool_name="pay", args=args)
+        if context.call_id in self.lines():
+            return success(call, "paid")
+        self.void.add(context.idempotency_key)
+        return without_effect(call.id)
+
+    def _say(self) -> None:
+        task = self.world.server.held.tasks[TASK]
+        for call_id, call in list(task.calls.items()):
+            outcome = Outcome.model_validate_json(call.outcome) if call.outcome else None
+            if waits_for_person(outcome):
+                happened = call_id in self.lines()
+                if not happened:
+                    self.void.add(f"{TASK}/{call_id}")
+                resolve(self.world.engine, TASK, call_id, happened, "paid" if happened else None, f"say-{call_id}")
+
+    def results(self) -> list[ToolResult]:
+        """The results of the payments."""
+        return list(self.world.history()[2].results)[:CALLS]
+
+
+def check(paying: Paying, resolve: str) -> None:
+    world, lines = paying.world, paying.lines()
+    assert not [error for error in world.failures if not isinstance(error, TransientError)]
+    assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert_whole(world, "")
+    for result in paying.results():
+        assert lines[result.tool_call_id] <= 1, "an effect happened twice"
+        if not result.is_error:
+            assert (result.result, lines[result.tool_call_id]) == ("paid", 1)
+            continue
+        assert paying.between, f"nothing went wrong between intent and result, but: {result.error}"
+        if resolve == "tell":
+            assert "outcome unknown" in str(result.error)
+        else:
+            assert lines[result.tool_call_id] == 0, "it had its effect, and its result says that it had none"
+
+
+@pytest.mark.parametrize("resolve", ["tell", "verify", "ask"])
+@pytest.mark.parametrize("kind", sorted(WRONG))
+def test_at_every_port_call(tmp_path: Path, kind: str, resolve: str) -> None:
+    at, came, failures, unknown = 0, True, [], 0
+    while came:
+        at += 1
+        paying = Paying(tmp_path / "lines.txt", resolve)
+        try:
+            came = paying.run(kind, at)
+            check(paying, resolve)
+        except AssertionError as error:
+            failures.append(f"{kind}@{at}, {resolve}: {error}".splitlines()[0])
+        unknown += sum(result.is_error for result in paying.results())
+    assert not failures, "\n".join(failures)
+    assert at > 40
+    assert unknown if kind.startswith(("dies", "late", "wiped-and-dies")) and resolve == "tell" else True
