@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from roboco.domain.event import AnyEvent, StreamChunk
+from roboco.domain.letter import DeadLetter
 from roboco.domain.memory import Message
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
@@ -45,8 +46,9 @@ class CallState:
 class Snapshot:
     """A task as the board has it: `epoch` is the fence, `seq` the position of the next step.
 
-    `rings` counts how often the sweeper handed the pending choice out again; `lease_left` is the rest of a
-    live lease in seconds, or 0; `routing` belongs to the pending turn; `item_ids` are in the inbox.
+    `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
+    has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
+    pending turn; `item_ids` are in the inbox.
     """
 
     epoch: int
@@ -59,6 +61,7 @@ class Snapshot:
     claimed: bool
     lease_left: float
     rings: int
+    handed_at: float
     routing: dict[str, Any]
     state: TaskState
     first: TaskStep
@@ -144,8 +147,11 @@ class Turns(Protocol):
         Who names the lease's own `token` may restart in spite of it.
         """
 
-    def ring(self, task_id: str, epoch: int) -> int:
-        """Count one more handing out of the pending choice: how often it was handed out, 0 if the fence moved."""
+    def ring(self, task_id: str, epoch: int, again: bool) -> int:
+        """Count that the pending choice was found untaken: how often so far, 0 if the fence moved.
+
+        With `again` it is handed out once more, now.
+        """
 
 
 @dataclass(frozen=True)
@@ -189,6 +195,9 @@ class Agenda(Protocol):
 
     def add(self, task_id: str, at: float) -> bool:
         """Look at the task at this time, unless a time stands already; whether none stood."""
+
+    def hasten(self, task_id: str, at: float) -> None:
+        """Look at the task at this time, unless an earlier one stands."""
 
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
@@ -362,6 +371,44 @@ class Dispatcher(Protocol):
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
+
+    def waiting_since(self, phase: Phase) -> float | None:
+        """When the oldest message that no worker has taken was sent, in Unix seconds: of turns, calls or `advance`.
+
+        None if none waits, or if the broker cannot tell.
+        """
+
+
+class Attempts(Protocol):
+    """Work that may kill whoever does it: counted outside of what announces it."""
+
+    def begin(self, key: str) -> int | None:
+        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it.
+
+        Whoever begins is at it for the time of a lease.
+        """
+
+    def renew(self, key: str) -> bool:
+        """Be at it for one more lease."""
+
+    def count(self, key: str) -> int:
+        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+
+    def end(self, key: str) -> None:
+        """The work has ended, well or with an error: what was counted is forgotten."""
+
+
+class DeadLetters(Protocol):
+    """Messages that nobody delivers any more."""
+
+    def bury(self, letter: DeadLetter) -> None:
+        """Keep the letter, in place of one with the same id."""
+
+    def letters(self) -> list[DeadLetter]:
+        """All letters, oldest first."""
+
+    def remove(self, letter_id: str) -> None:
+        """Forget the letter, if it is there."""
 
 
 class Clock(Protocol):

@@ -26,7 +26,7 @@ class Settings(BaseModel):
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
     turn_lease: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
     ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+    sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     keep: Annotated[int, Field(ge=1)] = 86_400
     agents_concurrency: Annotated[int, Field(ge=1)] = 100

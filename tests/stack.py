@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start
@@ -25,13 +25,20 @@ TOOLS = "tests.tools_for_agents"
 class Stack:
     """Started on entering, and gone on leaving; workers are `workers.NAME`, or a module of the test's own.
 
-    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own.
+    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own. `changes` are
+    settings other than the tests' own.
     """
 
     def __init__(
-        self, folder: Path, pools: Sequence[str] = POOLS, s3: S3Server | None = None, modules: str = "workers"
+        self,
+        folder: Path,
+        pools: Sequence[str] = POOLS,
+        s3: S3Server | None = None,
+        modules: str = "workers",
+        **changes: Any,
     ) -> None:
         self.folder = folder
+        self._changes = changes
         self.model = ModelServer()
         self._pools = pools
         self._modules = modules
@@ -45,16 +52,17 @@ class Stack:
         self._exits.callback(lambda: self.valkey.stop())
         self._exits.enter_context(self.model)
         s3 = self._s3
-        self.settings = Settings(
-            redis_url=self.valkey.url,
-            workspace=f"s3://{s3.bucket}/{self.folder.name}" if s3 else f"file://{self.folder}/workspace",
-            s3_endpoint_url=s3.endpoint_url if s3 else None,
-            tools=(TOOLS,),
-            turn_lease=2.0,
-            ring_pause=1.5,
-            sweep_interval=0.2,
-            agents_concurrency=20,
-        )
+        own: dict[str, Any] = {
+            "redis_url": self.valkey.url,
+            "workspace": f"s3://{s3.bucket}/{self.folder.name}" if s3 else f"file://{self.folder}/workspace",
+            "s3_endpoint_url": s3.endpoint_url if s3 else None,
+            "tools": (TOOLS,),
+            "turn_lease": 2.0,
+            "ring_pause": 1.5,
+            "sweep_interval": 0.2,
+            "agents_concurrency": 20,
+        }
+        self.settings = Settings.model_validate(own | self._changes)
         self._exits.callback(self._stop_workers)
         for pool in self._pools:
             self.start(pool)

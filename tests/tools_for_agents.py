@@ -1,6 +1,7 @@
 """Tools that the tests' teams use."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def hang(seconds: float, stubborn: bool = False) -> str:
 def return_object() -> object:
     """Return what is not JSON."""
     return object()
+
+
+@tool
+def die() -> str:
+    """End the process that runs it."""
+    _note(f"dies in {os.getpid()}")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "?"
 
 
 @tool

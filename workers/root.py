@@ -1,4 +1,4 @@
-"""What the composition roots share: an application with Roboco's settings, Celery tasks and dead list."""
+"""What the composition roots share: an application with Roboco's settings, Celery tasks and dead letters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from roboco.adapters.celery.config import application, configuration
-from roboco.adapters.redis.dead import DeadList
+from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.settings import Settings, read_settings
 from workers.process import ProcessEngine
@@ -19,17 +19,17 @@ from workers.tasks import register
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
     """An application that consumes these queues, and the engine of its processes."""
     settings = read_settings()
-    basis = configuration(settings.broker, pool=pool, concurrency=concurrency, bury=_dead_list(settings).bury)
+    basis = configuration(settings.broker, pool=pool, concurrency=concurrency, bury=_dead_letters(settings).bury_record)
     app = application(basis | changes, queues)
     engine = ProcessEngine(app, settings)
     register(app, engine)
     return app, engine
 
 
-def _dead_list(settings: Settings) -> DeadList:
+def _dead_letters(settings: Settings) -> RedisDeadLetters:
     def connect() -> redis.Redis:
         return redis.Redis.from_url(
             settings.redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
         )
 
-    return DeadList(connect, Keys(settings.prefix))
+    return RedisDeadLetters(connect, Keys(settings.prefix))

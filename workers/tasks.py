@@ -5,6 +5,7 @@ visibility timeout. What comes from outside acknowledges late, since nobody else
 does not answer it goes back to its queue. `advance` may get lost: the sweeper rings again.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +15,12 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import ADVANCE, RESOLVE, SEND, STOP, SUBMIT, TOOL, TURN
+from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, RESOLVE, SEND, STOP, SUBMIT, TOOL, TURN
 from roboco.client.intake import take_message, take_resolution, take_stop, take_submission
+from roboco.domain.canonical import canonical
+from roboco.domain.letter import DeadLetter, letter_id_of
 from roboco.engine.advance import advance as engine_advance
+from roboco.engine.engine import Engine
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
@@ -24,8 +28,12 @@ from roboco.errors import TransientError, UsageError
 from roboco.ports import CallOrder, TurnOrder
 from workers.process import ProcessEngine
 
+_log = logging.getLogger(__name__)
+
 PAUSE = 1.0
 """Seconds before something from outside goes back to its queue because a server does not answer."""
+LONGEST = 600
+"""Seconds after which a look at a task is ended: a router of the user's own may hang."""
 OUTSIDE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
 
@@ -45,7 +53,7 @@ def register(app: Celery, engine: ProcessEngine) -> None:
     """Give the application Roboco's Celery tasks."""
     _register_outside(app, engine)
 
-    @app.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False, throws=(TransientError,))
+    @app.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False, time_limit=LONGEST, throws=(TransientError,))
     def advance(task_id: str) -> None:
         engine_advance(engine(), task_id)
 
@@ -62,24 +70,54 @@ def _register_outside(app: Celery, engine: ProcessEngine) -> None:
     @app.task(name=SUBMIT, bind=True, **OUTSIDE)
     def submit(self: Any, **arguments: Any) -> None:
         named = {"task_id": f"task_{self.request.id}"} | arguments
-        _or_again(lambda: take_submission(engine(), engine.settings, named))
+        _or_again(engine(), self.request, lambda: take_submission(engine(), engine.settings, named))
 
     @app.task(name=SEND, bind=True, **OUTSIDE)
     def send(self: Any, **arguments: Any) -> None:
-        _or_again(lambda: take_message(engine(), arguments, self.request.id))
+        _or_again(engine(), self.request, lambda: take_message(engine(), arguments, self.request.id))
 
     @app.task(name=STOP, bind=True, **OUTSIDE)
     def stop(self: Any, **arguments: Any) -> None:
-        _or_again(lambda: take_stop(engine(), arguments, self.request.id))
+        _or_again(engine(), self.request, lambda: take_stop(engine(), arguments, self.request.id))
 
     @app.task(name=RESOLVE, bind=True, **OUTSIDE)
     def resolve(self: Any, **arguments: Any) -> None:
-        _or_again(lambda: take_resolution(engine(), arguments, self.request.id))
+        _or_again(engine(), self.request, lambda: take_resolution(engine(), arguments, self.request.id))
 
 
-def _or_again(accept: Callable[[], object]) -> None:
+def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:
+    """Accept what came from outside; put it back if a server does not answer, bury it if it ends all its workers."""
+    key = f"message:{request.id}"
     try:
-        accept()
+        lost = engine.attempts.count(key)
+        if lost >= engine.policy.attempts:
+            engine.dead.bury(_letter(engine, request, lost))
+        else:
+            accept()
     except TransientError as error:
+        _forget(engine, key)
         time.sleep(PAUSE)
         raise Reject(error, requeue=True) from error
+    except Exception:
+        _forget(engine, key)
+        raise
+    _forget(engine, key)
+
+
+def _forget(engine: Engine, key: str) -> None:
+    try:
+        engine.attempts.end(key)
+    except TransientError as error:
+        _log.warning("a count of attempts is kept although it is not needed: %s", error)
+
+
+def _letter(engine: Engine, request: Any, lost: int) -> DeadLetter:
+    return DeadLetter(
+        letter_id=letter_id_of(str(request.id)),
+        reason=f"{lost} workers were lost while they took it in",
+        time=engine.now(),
+        attempts=lost,
+        queue=COORDINATOR_QUEUE,
+        headers={"task": request.task, "id": request.id},
+        body=canonical([list(request.args or ()), dict(request.kwargs or {}), {}]),
+    )

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import click
 
+from roboco.cli.dead import dead, requeue
 from roboco.cli.demo import demo
 from roboco.cli.dev import dev
 from roboco.cli.doctor import doctor
@@ -31,7 +32,24 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, demo, dev, submit, watch, send, stop, resolve, tasks, show, validate, schema, verify, doctor):
+for _command in (
+    run,
+    demo,
+    dev,
+    submit,
+    watch,
+    send,
+    stop,
+    resolve,
+    tasks,
+    show,
+    dead,
+    requeue,
+    validate,
+    schema,
+    verify,
+    doctor,
+):
     commands.add_command(_command)
 
 

@@ -50,7 +50,7 @@ def _table(summaries: list[TaskSummary], now: datetime) -> Table:
             Text(str(summary.steps)),
             Text(str(summary.tokens_in)),
             Text(str(summary.tokens_out)),
-            Text(_age((now - summary.created_at).total_seconds())),
+            Text(age((now - summary.created_at).total_seconds())),
         )
     return table
 
@@ -62,7 +62,8 @@ def colour(status: TaskStatus) -> str:
     return "red" if status.ended else "yellow"
 
 
-def _age(seconds: float) -> str:
+def age(seconds: float) -> str:
+    """So many seconds, in the largest unit that fits."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

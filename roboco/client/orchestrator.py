@@ -9,9 +9,11 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.team_file import load_team, named_team
+from roboco.client.requeue import requeue
 from roboco.client.task import Task
 from roboco.client.wiring import build_engine, dispatcher_of, producer
 from roboco.domain.ids import check_task_id, is_task_id
+from roboco.domain.letter import DeadLetter
 from roboco.domain.paths import summary_path
 from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
@@ -81,6 +83,14 @@ class Orchestrator:
         for name in self.engine.files.names(""):
             if is_task_id(name) and self.engine.files.get(summary_path(name)) is not None:
                 yield self._task(name).summary()
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Messages that no worker could read or take in, and work that was lost too often, oldest first."""
+        return self.engine.dead.letters()
+
+    def requeue(self, letter_id: str) -> DeadLetter:
+        """Send a dead letter again, and take it off the list; UsageError if that cannot be or would change nothing."""
+        return requeue(self.engine, self._producer, letter_id)
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self.engine, self._follower)

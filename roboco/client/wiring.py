@@ -9,7 +9,9 @@ from roboco.adapters.clock import SystemClock
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
+from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.board import RedisBoard
+from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.scripts import Scripts
@@ -39,6 +41,8 @@ def build_engine(
         turns=RedisTurns(scripts, keys, settings.turn_lease),
         calls=RedisCalls(scripts, keys, settings.turn_lease),
         agenda=RedisAgenda(client, keys),
+        attempts=RedisAttempts(client, keys, settings.turn_lease),
+        dead=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(client, keys),
         logs=RedisLogs(client, keys),
         histories=workspace.histories,

@@ -25,7 +25,7 @@ STOPPED = "stopped"
 class Situation:
     """What stands beside the history: inbox in order, results so far, seconds since the task was submitted.
 
-    `exhausted` says why no further attempt at the pending turn is made, if that is so.
+    `exhausted` says why no further attempt is made, at the pending turn or at the task, if that is so.
     """
 
     inbox: tuple[Item, ...] = ()
@@ -40,7 +40,7 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     stop = next((item for item in situation.inbox if isinstance(item, Stop)), None)
     if open_calls(history):
-        return _answer_calls(team, history.last, situation, stop)
+        return _answer_calls(team, history.last, situation, stop.reason if stop else situation.exhausted)
     if stop is not None:
         return _error(STOPPED, stop.reason, item_id=stop.item_id)
     if situation.exhausted is not None:
@@ -69,17 +69,17 @@ def _error(code: str, message: str, item_id: str | None = None) -> AppendStep:
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)
 
 
-def _answer_calls(team: Team, step: TaskStep, situation: Situation, stop: Stop | None) -> Action:
+def _answer_calls(team: Team, step: TaskStep, situation: Situation, ended: str | None) -> Action:
     resolved = resolutions(step, situation.inbox, situation.outcomes)
     answers = {**answered_here(team, step), **situation.outcomes}
     answers |= {call_id: one.outcome for call_id, one in resolved.items()}
-    if stop is None:
+    if ended is None:
         if missing := tuple(call for call in step.calls if call.id not in answers):
             return CallTools(missing)
         if asked := [call for call in step.calls if waits_for_person(answers[call.id])]:
             return _ask(team, asked)
     else:
-        closed = {call.id: failure(call.id, f"not finished: {stop.reason}") for call in step.calls}
+        closed = {call.id: failure(call.id, f"not finished: {ended}") for call in step.calls}
         answers = closed | answers
     outcomes = [answers[call.id] for call in step.calls]
     untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))

@@ -8,6 +8,8 @@ It may run twice, late, at the same time elsewhere, or die after any line: a cho
 epoch, a step once per position, and whatever was written down but not done is found by the sweeper.
 """
 
+from dataclasses import dataclass
+
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decide import Situation, decide
 from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
@@ -31,11 +33,11 @@ QUIET = 3600.0
 """Seconds after which a waiting task is looked at although nothing came for it."""
 
 
-def advance(engine: Engine, task_id: str, ring: bool = False) -> None:
+def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | None = None) -> None:
     """Do all that can be done for the task now.
 
     With `ring`, as the sweeper calls it, take over steps that Redis does not know, and hand out again what no
-    worker took.
+    worker took. `exhausted` says why the task is given up.
 
     A task that is not known, or has ended, is left alone.
     """
@@ -46,7 +48,7 @@ def advance(engine: Engine, task_id: str, ring: bool = False) -> None:
             return
         if ring and recover.catch_up(engine, task_id, task):
             continue
-        if not _move(engine, task_id, task, ring):
+        if not _move(engine, task_id, task, ring, exhausted):
             return
     engine.dispatcher.advance(task_id)
 
@@ -57,30 +59,54 @@ def _forget(engine: Engine, task_id: str) -> None:
         engine.agenda.put(task_id, engine.clock.now())
 
 
-def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool:
+def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
     """Make one move; whether the task has to be looked at again."""
     if task.phase is Phase.END:
         finish(engine, task_id, task)
         return False
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
-    stopped = any(isinstance(item, Stop) for item in waiting)
-    exhausted = None
-    if task.phase is Phase.TURN and not stopped:
-        held = pending.turn(engine, task_id, task, ring)
-        if not isinstance(held, str):
-            return held
-        exhausted = held
-    if task.phase is Phase.TOOLS and not stopped and pending.tools(engine, task_id, team, task, ring):
-        return False
-    if task.phase is Phase.WAIT and not waiting:
-        return _wait_on(engine, task_id, task)
+    if exhausted is None and not any(isinstance(item, Stop) for item in waiting):
+        seen_to = _see_to(engine, team, task, Look(task_id, ring, len(waiting)))
+        if isinstance(seen_to, bool):
+            return seen_to
+        exhausted = seen_to
     return _carry_out(engine, task_id, team, task, _decide(engine, team, task, waiting, exhausted))
+
+
+@dataclass(frozen=True)
+class Look:
+    """A look at a task for which so many items wait; with `ring` it is the sweeper's."""
+
+    task_id: str
+    ring: bool
+    items: int
+
+
+def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | str | None:
+    """See to what the task is doing.
+
+    Whether to look again, where nothing is to be decided; else None, or why the pending turn is given up.
+    """
+    match task.phase:
+        case Phase.TURN:
+            return pending.turn(engine, look.task_id, task, look.ring)
+        case Phase.TOOLS:
+            return False if pending.tools(engine, look.task_id, team, task, look.ring) else None
+        case Phase.WAIT if not look.items:
+            return _wait_on(engine, look.task_id, task)
+        case _ if look.ring and isinstance(team.collaboration_model, Custom):
+            # The sweeper shares its process with all of a worker: what runs a user's code is left to a child.
+            if pending.ring_again(engine, look.task_id, task):
+                engine.dispatcher.advance(look.task_id)
+            return False
+        case _:
+            return None
 
 
 def _decide(engine: Engine, team: Team, task: Snapshot, waiting: tuple[Item, ...], exhausted: str | None) -> Action:
     model = team.collaboration_model
-    router = _custom(engine, model.router) if isinstance(model, Custom) else route
+    router = _custom(engine, task, model.router) if isinstance(model, Custom) else route
     started = task.state.started_at
     situation = Situation(
         inbox=waiting,
@@ -91,18 +117,38 @@ def _decide(engine: Engine, team: Team, task: Snapshot, waiting: tuple[Item, ...
     return decide(team, History(task.state, task.tail), situation, router)
 
 
-def _custom(engine: Engine, name: str) -> Router:
-    """The user's router; whatever it raises becomes a route to nowhere, which ends the task and says why."""
+def _custom(engine: Engine, task: Snapshot, name: str) -> Router:
+    """The user's router; whatever it raises becomes a route to nowhere, which ends the task and says why.
+
+    So does a router that ends its worker again and again.
+    """
+    key = f"router:{task.first.step_id}"
 
     def routed(team: Team, history: History) -> Route:
-        try:
-            return engine.toolbox.router(name)(team, history)
-        except TransientError:
-            raise
-        except Exception as error:
-            return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
+        lost = engine.attempts.begin(key)
+        if lost is None:
+            raise TransientError(
+                f"router {name!r} is being asked for this task by another worker, or one that was lost"
+            )
+        if lost >= engine.policy.attempts:
+            chosen = Route("", name, "failed", f"the worker was lost {lost} times that asked it")
+        else:
+            with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+                chosen = _asked(engine, name, key, team, history)
+        engine.attempts.end(key)
+        return chosen
 
     return routed
+
+
+def _asked(engine: Engine, name: str, key: str, team: Team, history: History) -> Route:
+    try:
+        return engine.toolbox.router(name)(team, history)
+    except TransientError:
+        engine.attempts.end(key)
+        raise
+    except Exception as error:
+        return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
 
 
 def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Action) -> bool:

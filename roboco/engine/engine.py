@@ -8,9 +8,11 @@ from roboco.engine.keeper import Keeper
 from roboco.engine.teams import FrozenTeams
 from roboco.ports import (
     Agenda,
+    Attempts,
     Board,
     Calls,
     Clock,
+    DeadLetters,
     Dispatcher,
     Files,
     Histories,
@@ -47,6 +49,8 @@ class Engine:
     turns: Turns
     calls: Calls
     agenda: Agenda
+    attempts: Attempts
+    dead: DeadLetters
     inbox: Inbox
     logs: Logs
     histories: Histories

@@ -1,13 +1,14 @@
 """Choices that were written down: handing them out, and seeing to it that they are done.
 
-A turn or call that no worker took is handed out again with growing pauses, so that a backlog is not
-multiplied. One that a worker took and dropped (its lease has ended) is voided and tried again, a bounded
-number of times.
+A turn or call that no worker took is looked at with growing pauses, and handed out again if its message is gone:
+a backlog is not multiplied. One that a worker took and dropped (its lease has ended) is voided and tried again, a
+bounded number of times.
 """
 
 from roboco.domain.answers import answered_here, waits_for_person
 from roboco.domain.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
 from roboco.domain.ids import step_id_at
+from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path
@@ -17,6 +18,8 @@ from roboco.engine import recover
 from roboco.engine.engine import Engine, Policy
 from roboco.ports import CallOrder, CallState, Choice, Phase, Snapshot, TurnOrder
 
+SKEW = 2.0
+"""Seconds by which the clocks of the machines may differ, without a message being announced twice."""
 BUILTIN_TIMEOUT = 60.0
 """Seconds for a call of a built-in tool."""
 
@@ -29,7 +32,7 @@ def pause(policy: Policy, rings: int) -> float:
 def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str:
     """See to a pending turn: whether to look again, or why no further attempt is made."""
     if not task.claimed:
-        if ring and _ring(engine, task_id, task):
+        if ring and ring_again(engine, task_id, task):
             engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
         return False
     if task.lease_left > 0:
@@ -38,7 +41,10 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
     if recover.catch_up(engine, task_id, task):
         return True
     if task.attempt >= engine.policy.attempts:
-        return f"{task.agent}'s turn was lost {task.attempt} times with the worker that made it"
+        reason = f"{task.agent}'s turn was lost {task.attempt} times with the worker that made it"
+        detail = f"{task.agent}, step {task.seq}"
+        engine.dead.bury(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
+        return reason
     restart_turn(engine, task_id, task, "the worker that made it was lost")
     return False
 
@@ -80,7 +86,7 @@ def tools(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) 
         if call.id not in here and (state := task.calls.get(call.id, CallState())).outcome is None
     ]
     untaken = [pair for pair in open_calls if not pair[1].claimed]
-    if untaken and ring and _ring(engine, task_id, task):
+    if untaken and ring and ring_again(engine, task_id, task):
         for call, state in untaken:
             _send(engine, team, _order(task_id, task, call, state), call)
     for call, state in open_calls:
@@ -127,6 +133,8 @@ def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, l
 
 def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> Outcome:
     why = f"tool {call.tool_name!r} was lost {order.attempt} times with the worker that ran it"
+    detail = f"{call.tool_name}, call {call.id}"
+    engine.dead.bury(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
     spec = team.tool(call.tool_name)
     if spec is None or engine.files.get(intent_path(order.task_id, call.id)) is None:
         return failure(call.id, why)
@@ -141,11 +149,17 @@ def _send(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> None:
     engine.dispatcher.tool(order, call.tool_name, timeout_of(team.tool(call.tool_name)))
 
 
-def _ring(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    rings = engine.turns.ring(task_id, task.epoch)
+def ring_again(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Whether to announce the pending choice once more, since its message is not in the queue any more.
+
+    Queues are first in, first out: as long as an older message waits, ours does.
+    """
+    since = engine.dispatcher.waiting_since(task.phase)
+    gone = since is None or since > task.handed_at + SKEW
+    rings = engine.turns.ring(task_id, task.epoch, gone)
     if rings:
         engine.agenda.put(task_id, engine.clock.now() + pause(engine.policy, rings))
-    return rings > 0
+    return gone and rings > 0
 
 
 def _look_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:

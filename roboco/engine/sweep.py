@@ -8,8 +8,9 @@ import logging
 from collections.abc import Callable
 
 from roboco.domain.event import StreamReset
+from roboco.domain.letter import lost_work
 from roboco.domain.paths import OPEN
-from roboco.engine.advance import advance
+from roboco.engine.advance import QUIET, advance
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import RobocoError
@@ -37,14 +38,36 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
         fill_agenda(engine)
     due = engine.agenda.due(engine.clock.now(), BATCH)
     for task_id in due:
-        engine.agenda.put(task_id, engine.clock.now() + RETRY)
-        try:
-            look(engine, task_id, True)
-        except RobocoError as error:
-            _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
-        except Exception:  # one task that cannot be looked at must not keep the others from it
-            _log.exception("task %s could not be looked at and is tried again in %g s", task_id, RETRY)
+        _look_at(engine, task_id, look)
     return len(due)
+
+
+def _look_at(engine: Engine, task_id: str, look: Callable[[Engine, str, bool], None]) -> None:
+    """Look at the task; give it up if too many sweepers were lost while they did."""
+    key = f"look:{task_id}"
+    engine.agenda.put(task_id, engine.clock.now() + RETRY)
+    lost = engine.attempts.begin(key)
+    if lost is None:
+        return
+    engine.agenda.put(task_id, engine.clock.now() + min(RETRY * 2.0**lost, QUIET))
+    try:
+        with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+            if lost < engine.policy.attempts:
+                look(engine, task_id, True)
+            else:
+                _give_up(engine, task_id, lost)
+    except RobocoError as error:
+        _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
+    except Exception:  # one task that cannot be looked at must not keep the others from it
+        _log.exception("task %s could not be looked at and is tried again in %g s", task_id, RETRY)
+    engine.attempts.end(key)
+
+
+def _give_up(engine: Engine, task_id: str, lost: int) -> None:
+    reason = f"{lost} sweepers were lost while they looked at the task"
+    _log.error("task %s is given up: %s", task_id, reason)
+    engine.dead.bury(lost_work("advance", task_id, "", reason, lost, engine.now()))
+    advance(engine, task_id, True, reason)
 
 
 def _recover(engine: Engine) -> None:

@@ -31,6 +31,7 @@ LOST = "the worker that ran this call was lost, or the call was ended because it
 def tool(engine: Engine, order: CallOrder) -> None:
     """Run the call, unless it is done, taken, or no longer wanted."""
     token = engine.token()
+    engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
     if not engine.calls.claim(order, token):
         return
     team = engine.teams.get(order.task_id)

@@ -29,6 +29,7 @@ from roboco.ports import ModelStream, Reply, Request, RequestedCall, TurnClaim, 
 def turn(engine: Engine, order: TurnOrder) -> None:
     """Make the turn, unless it is done, taken, or no longer wanted."""
     team = engine.teams.get(order.task_id)
+    engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
     claim = engine.turns.claim(order, engine.token(), team.tail)
     if claim is None:
         return

@@ -11,10 +11,12 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.ports import (
     Agenda,
+    Attempts,
     Board,
     CallOrder,
     Calls,
     Choice,
+    DeadLetters,
     Inbox,
     Logs,
     Phase,
@@ -42,6 +44,8 @@ class ATask(ABC):
     agenda: Agenda
     inbox: Inbox
     logs: Logs
+    attempts: Attempts
+    dead: DeadLetters
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []

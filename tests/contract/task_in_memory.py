@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from tests.contract.a_task import LONG, SHORT, ATask
 from tests.contract.samples import TASK
-from tests.memory.agenda import MemoryAgenda, MemoryInbox, MemoryLogs
+from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.leases import MemoryCalls, MemoryTurns
@@ -26,6 +26,8 @@ class TaskInMemory(ATask):
         self.agenda = MemoryAgenda(server, clock)
         self.inbox = MemoryInbox(server)
         self.logs = MemoryLogs(server)
+        self.attempts = MemoryAttempts(server, clock, SHORT)
+        self.dead = MemoryDeadLetters(server)
 
     def outlive(self, seconds: float) -> None:
         """Move the clock."""

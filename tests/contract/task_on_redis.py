@@ -6,7 +6,9 @@ from collections.abc import Iterable
 import redis
 
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
+from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.board import RedisBoard
+from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.scripts import Scripts
@@ -31,6 +33,8 @@ class TaskOnRedis(ATask):
         self.agenda = RedisAgenda(client, keys)
         self.inbox = RedisInbox(client, keys)
         self.logs: RedisLogs = RedisLogs(client, keys)
+        self.attempts = RedisAttempts(client, keys, SHORT)
+        self.dead = RedisDeadLetters(lambda: client, keys)
 
     def outlive(self, seconds: float) -> None:
         """Wait for so long, and a little longer."""

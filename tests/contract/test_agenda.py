@@ -42,6 +42,14 @@ def test_a_time_is_replaced(agenda: Agenda) -> None:
     assert agenda.due(NOW, 10) == ["a"]
 
 
+def test_a_look_is_hastened_and_never_put_off(agenda: Agenda) -> None:
+    agenda.hasten("a", NOW)
+    agenda.hasten("a", NOW + 10)
+    assert agenda.due(NOW, 10) == ["a"]
+    agenda.hasten("a", NOW - 10)
+    assert agenda.due(NOW - 10, 10) == ["a"]
+
+
 def test_a_time_that_stands_is_not_replaced_by_an_addition(agenda: Agenda) -> None:
     agenda.put("a", NOW)
     assert not agenda.add("a", 0)

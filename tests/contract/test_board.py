@@ -146,7 +146,7 @@ def test_a_choice_begins_afresh(task: ATask) -> None:
     task.create()
     task.choose()
     task.turns.restart(TASK, task.now.epoch, told("again"))
-    task.turns.ring(TASK, task.now.epoch)
+    task.turns.ring(TASK, task.now.epoch, False)
     task.claim()
     task.choose()
     now = task.now
@@ -281,7 +281,7 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
     assert not task.turns.emit(claim, 2, said("late"))
     assert not task.turns.renew(claim)
     assert task.turns.restart(TASK, epoch, told("late")) is None
-    assert task.turns.ring(TASK, epoch) == 0
+    assert task.turns.ring(TASK, epoch, False) == 0
     assert task.board.choose(TASK, epoch, TURN, [told("late")]) is None
     assert not task.board.commit(TASK, epoch, step_after(task.steps), fold(chain(3)), [told("late")])
     assert task.now == before

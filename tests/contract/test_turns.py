@@ -150,7 +150,7 @@ def test_everything_is_refused_once_the_fence_has_moved(turn: ATask, move: str) 
     assert not turn.turns.renew(claim)
     assert turn.turns.restart(TASK, claim.order.epoch, told("late")) is None
     assert turn.turns.restart(TASK, claim.order.epoch, told("late"), "me") is None
-    assert turn.turns.ring(TASK, claim.order.epoch) == 0
+    assert turn.turns.ring(TASK, claim.order.epoch, False) == 0
     assert (turn.now, turn.told(), turn.said()) == (before, events, [])
 
 
@@ -167,7 +167,7 @@ def test_a_lost_attempt_is_voided(turn: ATask) -> None:
     lost = turn.lose_claim()
     assert turn.turns.emit(lost, 1, said("one"))
     turn.brief_turns.renew(lost)
-    turn.turns.ring(TASK, lost.order.epoch)
+    turn.turns.ring(TASK, lost.order.epoch, False)
     turn.outlive(SHORT)
     epoch = turn.turns.restart(TASK, lost.order.epoch, told("again"))
     now = turn.now
@@ -211,12 +211,22 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
     assert redis_task.told() == [(1, 0, "again")]
 
 
+def test_a_choice_is_handed_out_when_it_is_written_down_and_when_it_is_announced_again(turn: ATask) -> None:
+    epoch, handed = turn.now.epoch, turn.now.handed_at
+    assert handed > 1_700_000_000
+    turn.outlive(1.1)
+    turn.turns.ring(TASK, epoch, False)
+    assert turn.now.handed_at == handed
+    turn.turns.ring(TASK, epoch, True)
+    assert turn.now.handed_at > handed
+
+
 def test_rings_are_counted(turn: ATask) -> None:
     epoch = turn.now.epoch
-    assert [turn.turns.ring(TASK, epoch) for _ in range(3)] == [1, 2, 3]
+    assert [turn.turns.ring(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
     assert turn.now.rings == 3
-    assert turn.turns.ring(TASK, epoch - 1) == 0
-    assert turn.turns.ring("another", epoch) == 0
+    assert turn.turns.ring(TASK, epoch - 1, False) == 0
+    assert turn.turns.ring("another", epoch, False) == 0
     assert turn.now.rings == 3
 
 
@@ -249,7 +259,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: turns.emit(claim, 1, said("c")),
         lambda: turns.renew(claim),
         lambda: turns.restart(TASK, 1, told("again")),
-        lambda: turns.ring(TASK, 1),
+        lambda: turns.ring(TASK, 1, False),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):

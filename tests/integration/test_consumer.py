@@ -21,7 +21,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
 
 from roboco.adapters.celery.config import application, configuration
-from roboco.adapters.celery.consumer import GuardedConsumer
+from roboco.adapters.celery.consumer import BODY_LIMIT, GuardedConsumer
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
@@ -206,15 +206,16 @@ def test_malformed_messages_end_on_the_dead_list(bench: Bench, pool: str) -> Non
     assert not bench.logged("Connection to broker lost")
 
 
-def test_a_record_of_the_dead_list_is_small(bench: Bench) -> None:
+def test_a_record_has_its_limits(bench: Bench) -> None:
     bench.start_worker("threads")
-    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * 10_000)
+    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (BODY_LIMIT + 10))
     until(bench.dead)
 
     [record] = bench.dead()
     assert record["queue"] == AGENTS_QUEUE
     assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
-    assert record["body"] == "y" * 4096
+    assert record["body"] == "y" * BODY_LIMIT
+    assert record["cut"]
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
 
 

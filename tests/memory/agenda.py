@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
+from roboco.domain.letter import DeadLetter
 from roboco.ports import Clock
 from tests.memory.server import MemoryServer
 
@@ -26,6 +27,11 @@ class MemoryAgenda:
             fresh = task_id not in held.agenda
             held.agenda.setdefault(task_id, at)
             return fresh
+
+    def hasten(self, task_id: str, at: float) -> None:
+        """Look at the task at this time, unless an earlier one stands."""
+        with self._server as held:
+            held.agenda[task_id] = min(at, held.agenda.get(task_id, at))
 
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
@@ -70,6 +76,68 @@ class MemoryAgenda:
         with self._server as held:
             held.run = self._server.run
             held.fresh_until = now + seconds
+
+
+class MemoryAttempts:
+    """How often work was begun and never ended, and who is at it, for `lease` seconds."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def begin(self, key: str) -> int | None:
+        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.at_work.get(key, 0.0) > now:
+                return None
+            held.at_work[key] = now + self._lease
+        return self.count(key)
+
+    def renew(self, key: str) -> bool:
+        """Be at it for one more lease."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.at_work.get(key, 0.0) <= now:
+                return False
+            held.at_work[key] = now + self._lease
+            return True
+
+    def count(self, key: str) -> int:
+        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+        with self._server as held:
+            held.begun[key] = held.begun.get(key, 0) + 1
+            return held.begun[key] - 1
+
+    def end(self, key: str) -> None:
+        """The work has ended, well or with an error: what was counted is forgotten."""
+        with self._server as held:
+            held.begun.pop(key, None)
+            held.at_work.pop(key, None)
+
+
+class MemoryDeadLetters:
+    """Letters by id, as JSON."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    def bury(self, letter: DeadLetter) -> None:
+        """Keep the letter, in place of one with the same id."""
+        with self._server as held:
+            held.letters[letter.letter_id] = letter.model_dump_json()
+
+    def letters(self) -> list[DeadLetter]:
+        """All letters, oldest first."""
+        with self._server as held:
+            found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
+        return sorted(found, key=lambda letter: letter.time)
+
+    def remove(self, letter_id: str) -> None:
+        """Forget the letter, if it is there."""
+        with self._server as held:
+            held.letters.pop(letter_id, None)
 
 
 class MemoryInbox:

@@ -58,13 +58,14 @@ class MemoryBoard:
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
         """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return None
             if choice.items is not None and len(held.inboxes.get(task_id, ())) > choice.items:
                 return None
-            task.begin(choice.phase)
+            task.begin(choice.phase, now)
             task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
             task.routing = canonical(dict(choice.routing or {}))
             for event in events:
@@ -73,6 +74,7 @@ class MemoryBoard:
 
     def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
         """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None:
@@ -81,7 +83,7 @@ class MemoryBoard:
                 return True
             if task.epoch != epoch or task.seq != step.seq:
                 return False
-            task.begin(Phase.IDLE)
+            task.begin(Phase.IDLE, now)
             task.status = TaskStatus.RUNNING
             task.seq += 1
             task.fold = state.model_dump_json()
@@ -120,6 +122,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         claimed=task.owner != "",
         lease_left=max(0.0, task.lease_until - now),
         rings=task.rings,
+        handed_at=task.handed_at,
         routing=json.loads(task.routing),
         state=TaskState.model_validate_json(task.fold),
         first=_read(task.first),

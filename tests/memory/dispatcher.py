@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from roboco.ports import CallOrder, TurnOrder
+from roboco.ports import CallOrder, Clock, Phase, TurnOrder
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,11 @@ Message = Advance | Turn | Tool
 class QueueDispatcher:
     """Keeps messages in order: `queue` are those to deliver, `sent` all that ever were."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.queue: deque[Message] = deque()
         self.sent: list[Message] = []
+        self._clock = clock
+        self._sent_at: dict[int, float] = {}
 
     def advance(self, task_id: str) -> None:
         """Have the coordinator look at the task."""
@@ -55,3 +57,9 @@ class QueueDispatcher:
     def _send(self, message: Message) -> None:
         self.queue.append(message)
         self.sent.append(message)
+        self._sent_at[id(message)] = self._clock.now()
+
+    def waiting_since(self, phase: Phase) -> float | None:
+        """When the oldest message of the kind was sent that is still in the queue; None if none is."""
+        kind = {Phase.TURN: Turn, Phase.TOOLS: Tool}.get(phase, Advance)
+        return next((self._sent_at[id(message)] for message in self.queue if isinstance(message, kind)), None)

@@ -54,17 +54,20 @@ class MemoryTurns:
                 return None
             task.epoch += 1
             task.attempt += 1
+            task.handed_at = now
             task.release()
             self._server.tell(task_id, task, event)
             return task.epoch
 
-    def ring(self, task_id: str, epoch: int) -> int:
-        """Count one more handing out of the pending choice; 0 if the fence moved."""
+    def ring(self, task_id: str, epoch: int, again: bool) -> int:
+        """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
+        now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return 0
             task.rings += 1
+            task.handed_at = now if again else task.handed_at
             return task.rings
 
     def _renewed(self, claim: TurnClaim) -> StoredTask | None:

@@ -38,14 +38,16 @@ class StoredTask:
     owner: str = ""
     emitted: int = 0
     rings: int = 0
+    handed_at: float = 0.0
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
     chunks: list[str] = field(default_factory=list)
     forget_at: float | None = None
 
-    def begin(self, phase: Phase) -> None:
+    def begin(self, phase: Phase, now: float) -> None:
         """Move the fence: a new choice, or none."""
+        self.handed_at = now
         self.epoch += 1
         self.phase = phase
         self.attempt = 1
@@ -69,6 +71,9 @@ class _Held:
     run: int = 0
     fresh_until: float = 0.0
     sweeping_until: float = 0.0
+    begun: dict[str, int] = field(default_factory=dict)
+    at_work: dict[str, float] = field(default_factory=dict)
+    letters: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryServer:

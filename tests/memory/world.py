@@ -26,7 +26,7 @@ from roboco.engine.tool import tool
 from roboco.engine.turn import turn
 from roboco.errors import TransientError
 from roboco.ports import Phase
-from tests.memory.agenda import MemoryAgenda, MemoryInbox, MemoryLogs
+from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.dispatcher import Advance, Message, QueueDispatcher, Tool, Turn
@@ -70,7 +70,7 @@ class World:
         self.server = MemoryServer()
         self.files = MemoryFiles()
         self.histories = MemoryHistories()
-        self.dispatcher = QueueDispatcher()
+        self.dispatcher = QueueDispatcher(self.clock)
         self.keeper = ManualKeeper()
         self.failures: list[Exception] = []
         self.engine = self.process()
@@ -89,6 +89,8 @@ class World:
             turns=watched(MemoryTurns(self.server, self.clock, lease), "turns", watch),
             calls=watched(MemoryCalls(self.server, self.clock, lease), "calls", watch),
             agenda=watched(MemoryAgenda(self.server, self.clock), "agenda", watch),
+            attempts=watched(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
+            dead=watched(MemoryDeadLetters(self.server), "dead", watch),
             inbox=watched(MemoryInbox(self.server), "inbox", watch),
             logs=watched(MemoryLogs(self.server), "logs", watch),
             histories=watched(self.histories, "histories", watch),

@@ -9,7 +9,7 @@ from kombu import Queue
 
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES
 
-# Stores a record on the dead list: JSON values under `reason`, `queue`, `headers`, `body` (text) and `time`.
+# Stores a record, which is the JSON of a DeadLetter.
 # Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
 # again; a message whose acknowledgement is lost is stored twice.
 Bury = Callable[[dict[str, Any]], None]

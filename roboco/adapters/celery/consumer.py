@@ -11,11 +11,13 @@ from celery.worker.consumer import Consumer
 from kombu.message import Message
 
 from roboco.adapters.celery.config import Bury
+from roboco.domain.letter import letter_id_of
 
-BODY_LIMIT: Final = 4096  # bytes
+BODY_LIMIT: Final = 1024 * 1024  # bytes; a prompt and a team fit
 HEADER_LIMIT: Final = 256  # characters of JSON, for one header
 HEADERS_LIMIT: Final = 40  # Celery itself sends about 20
 REASON_LIMIT: Final = 512  # characters
+SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})  # headers that nothing but a display needs
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +85,8 @@ class GuardedConsumer(Consumer):
                 bury(record)
         except Exception:
             # To the end of its queue, and later: at once would be a hot loop for as long as the store is away.
-            logger.exception("cannot bury %s, trying again in %s s", json.dumps(record), self.pause)
+            told = {name: record[name] for name in ("queue", "reason", "headers")}
+            logger.exception("cannot bury %s, trying again in %s s", json.dumps(told), self.pause)
             give_back = (logger, self.connection_errors, True)
             self.timer.call_after(self.pause, message.reject_log_error, give_back)
         else:
@@ -137,12 +140,19 @@ def _body_flaw(message: Message) -> str | None:
 def _record(message: Message, reason: str) -> dict[str, Any]:
     body: Any = message.body
     raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
-    headers = islice(message.headers.items(), HEADERS_LIMIT)
+    text = raw[:BODY_LIMIT].decode("utf-8", "replace")
+    headers = {name[:HEADER_LIMIT]: _shortened(value) for name, value in islice(message.headers.items(), HEADERS_LIMIT)}
+    needed = {name: value for name, value in message.headers.items() if name not in SHOWN_ONLY}
+    queue = str(message.delivery_info.get("routing_key"))
     return {
+        "letter_id": letter_id_of(queue, str(message.delivery_tag)),
         "reason": reason[:REASON_LIMIT],
-        "queue": str(message.delivery_info.get("routing_key")),
-        "headers": {name[:HEADER_LIMIT]: _shortened(value) for name, value in headers},
-        "body": raw[:BODY_LIMIT].decode("utf-8", "replace"),
+        "queue": queue,
+        "headers": headers,
+        "body": text,
+        "content_type": str(message.content_type),
+        "content_encoding": str(message.content_encoding),
+        "cut": text.encode() != raw or any(headers.get(name) != value for name, value in needed.items()),
         "time": datetime.now(UTC).isoformat(),
     }
 

@@ -1,15 +1,21 @@
 """The dispatcher on Celery: messages of ids and numbers, sent by name."""
 
-from typing import Any
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery.names import ADVANCE, TOOL, TURN
+from roboco.adapters.celery.names import ADVANCE, QUEUE_OF, TOOL, TURN
 from roboco.errors import TransientError
-from roboco.ports import CallOrder, TurnOrder
+from roboco.ports import CallOrder, Phase, TurnOrder
 
+SENT_AT: Final = "roboco_sent_at"
+"""The header that says when a message was sent, in Unix seconds."""
 KILL_AFTER = 2.0
 """Seconds that a tool has to end after it was told that its time is up."""
 
@@ -40,11 +46,39 @@ class CeleryDispatcher:
         }
         self._send(TOOL, arguments, name, soft_time_limit=timeout, time_limit=timeout + KILL_AFTER)
 
+    def waiting_since(self, phase: Phase) -> float | None:
+        """When the oldest message in the queue was sent; None if there is none, or on a broker other than Redis."""
+        name = {Phase.TURN: TURN, Phase.TOOLS: TOOL}.get(phase, ADVANCE)
+        connections: Any = self._app.pool
+        with sending(name), connections.acquire(block=True) as connection:
+            if connection.transport.driver_type != "redis":
+                return None
+            oldest = connection.default_channel.client.lindex(QUEUE_OF[name], -1)
+        return None if oldest is None else _sent_at(oldest)
+
     def _send(self, name: str, arguments: dict[str, Any], shown: str, **options: Any) -> None:
         described = repr(arguments if not shown else {"by": shown} | arguments)
-        try:
-            self._app.send_task(name, kwargs=arguments, kwargsrepr=described, ignore_result=True, **options)
-        except (KombuError, RedisError, OSError) as error:
-            raise TransientError(
-                f"the broker does not take {name!r}: {error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
-            ) from error
+        headers = {SENT_AT: time.time()}
+        with sending(name):
+            self._app.send_task(
+                name, kwargs=arguments, kwargsrepr=described, ignore_result=True, headers=headers, **options
+            )
+
+
+@contextmanager
+def sending(name: str) -> Iterator[None]:
+    """Turns the errors of a broker that does not take the message into TransientError."""
+    try:
+        yield
+    except (KombuError, RedisError, OSError) as error:
+        raise TransientError(
+            f"the broker does not take {name!r}: {error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
+        ) from error
+
+
+def _sent_at(message: bytes) -> float | None:
+    """When the message was sent, in Unix seconds; None for one that is not ours."""
+    try:
+        return float(json.loads(message)["headers"][SENT_AT])
+    except (ValueError, KeyError, TypeError):
+        return None

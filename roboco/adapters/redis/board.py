@@ -122,6 +122,7 @@ def snapshot(
         claimed=fields["owner"] != "",
         lease_left=max(0, lease_ms) / 1000,
         rings=int(fields["rings"]),
+        handed_at=float(fields.get("handed", 0)),
         routing=json.loads(fields["routing"]),
         state=TaskState.model_validate_json(fields["fold"]),
         first=read_step(fields["first"]),

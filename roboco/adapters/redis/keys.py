@@ -63,8 +63,16 @@ class Keys:
 
     @property
     def dead(self) -> str:
-        """List: messages that no worker could read, as JSON."""
+        """Hash: dead letters by id, as JSON."""
         return f"{self.prefix}:dead"
+
+    def begun(self, work: str) -> str:
+        """Set with a time to live: an entry for each time that the work was begun and not ended."""
+        return f"{self.prefix}:{{{work}}}:begun"
+
+    def at_work(self, work: str) -> str:
+        """String with a time to live: there while somebody is at the work."""
+        return f"{self.prefix}:{{{work}}}:at-work"
 
     def of_task(self, task_id: str) -> tuple[str, ...]:
         """The keys that an ended task leaves behind."""

@@ -48,9 +48,9 @@ class RedisTurns:
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
         return self._scripts.run("restart", names, epoch, uuid.uuid4().hex, token, body(event)) or None
 
-    def ring(self, task_id: str, epoch: int) -> int:
-        """Count one more handing out of the pending choice; 0 if the fence moved."""
-        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch, uuid.uuid4().hex))
+    def ring(self, task_id: str, epoch: int, again: bool) -> int:
+        """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
+        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch, uuid.uuid4().hex, int(again)))
 
 
 class RedisCalls:

@@ -11,7 +11,8 @@ if now[2] == ARGV[2] then return tonumber(now[1]) end
 if now[1] ~= ARGV[1] then return 0 end
 if ARGV[3] ~= '' and redis.call('SCARD', KEYS[5]) > tonumber(ARGV[3]) then return 0 end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'op', ARGV[2], 'phase', ARGV[4], 'status', ARGV[5],
-  'reason', ARGV[6], 'agent', ARGV[7], 'routing', ARGV[8], 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0)
+  'reason', ARGV[6], 'agent', ARGV[7], 'routing', ARGV[8], 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
+  'handed', redis.call('TIME')[1])
 redis.call('DEL', KEYS[3])
 -- Whoever waits for a person's word on a call keeps the outcomes of the others.
 if ARGV[4] ~= 'wait' then redis.call('DEL', KEYS[4]) end

@@ -9,7 +9,7 @@ if now[2] == ARGV[2] then return tonumber(now[1]) end
 if now[1] ~= ARGV[1] then return 0 end
 if redis.call('EXISTS', KEYS[3]) == 1 and now[3] ~= ARGV[3] then return 0 end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'op', ARGV[2], 'attempt', tonumber(now[4]) + 1,
-  'owner', '', 'emitted', 0, 'rings', 0)
+  'owner', '', 'emitted', 0, 'rings', 0, 'handed', redis.call('TIME')[1])
 redis.call('DEL', KEYS[3])
 say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[4])
 return tonumber(ARGV[1]) + 1

@@ -1,0 +1,65 @@
+"""roboco dead, requeue: messages that nobody delivers any more."""
+
+import json
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from roboco.cli import options
+from roboco.cli.printable import one_line
+from roboco.cli.screen import Screen
+from roboco.cli.tasks import age
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.letter import DeadLetter
+from roboco.settings import read_settings
+
+
+@click.command()
+@options.as_json
+def dead(as_json: bool) -> None:
+    """List dead letters, oldest first, with the reason and how often each was tried.
+
+    They are messages that no worker could read or take in, and turns and tool calls that were lost too often.
+    """
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        letters = orchestrator.dead_letters()
+    if as_json:
+        click.echo(json.dumps([letter.model_dump(mode="json") for letter in letters], indent=2))
+    elif letters:
+        Screen(sys.stdout).table(_table(letters, datetime.now(UTC)))
+    else:
+        click.echo("no dead letters")
+
+
+@click.command()
+@click.argument("letter_ids", metavar="LETTERS", nargs=-1, required=True)
+def requeue(letter_ids: tuple[str, ...]) -> None:
+    """Send dead letters again, and take them off the list."""
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        for letter_id in letter_ids:
+            letter = orchestrator.requeue(letter_id)
+            click.echo(f"{letter_id} is sent again ({one_line(letter.name, 64)})")
+
+
+def _table(letters: list[DeadLetter], now: datetime) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("letter", no_wrap=True)
+    for heading in ("message", "of", "reason"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("attempts", "age"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for letter in letters:
+        of = ", ".join(filter(None, (letter.task_id, letter.detail))) or str(letter.headers.get("id", ""))
+        table.add_row(
+            Text(letter.letter_id),
+            Text(one_line(letter.name, 64)),
+            Text(one_line(of, 160)),
+            Text(one_line(letter.reason, 500)),
+            Text(str(letter.attempts or "")),
+            Text(age((now - letter.time).total_seconds())),
+        )
+    return table

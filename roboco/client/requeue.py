@@ -1,0 +1,55 @@
+"""requeue: have a dead letter delivered once more."""
+
+from typing import Any
+
+from celery import Celery
+
+from roboco.adapters.celery.dispatcher import sending
+from roboco.domain.letter import DeadLetter
+from roboco.domain.paths import open_path
+from roboco.engine.engine import Engine
+from roboco.errors import UsageError
+
+
+def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
+    """Send the letter again, with its attempts forgotten, and take it off the list.
+
+    UsageError if there is none of this id, if it was not kept whole, or if it would change nothing. A death between
+    the two leaves it on the list: what is sent twice has the effect of once.
+    """
+    letter = next((letter for letter in engine.dead.letters() if letter.letter_id == letter_id), None)
+    if letter is None:
+        raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead lists them")
+    if letter.cut:
+        raise UsageError(f"letter {letter_id} was too long or no text, and is not kept whole: send it from its source")
+    if letter.work is None:
+        engine.attempts.end(f"message:{letter.headers.get('id')}")
+        _publish(app, letter)
+    else:
+        _look_again(engine, letter)
+    engine.dead.remove(letter_id)
+    return letter
+
+
+def _look_again(engine: Engine, letter: DeadLetter) -> None:
+    if engine.files.get(open_path(letter.task_id)) is None:
+        raise UsageError(
+            f"task {letter.task_id!r} has ended because of it, and stays as it is: roboco show {letter.task_id}. "
+            "Submit it again under another id to have it done from its beginning"
+        )
+    engine.attempts.end(f"look:{letter.task_id}")
+    engine.dispatcher.advance(letter.task_id)
+
+
+def _publish(app: Celery, letter: DeadLetter) -> None:
+    producers: Any = app.amqp.producer_pool
+    with sending(letter.name), producers.acquire(block=True) as producer:
+        producer.publish(
+            letter.body,
+            exchange="",
+            routing_key=letter.queue,
+            headers=letter.headers,
+            content_type=letter.content_type,
+            content_encoding=letter.content_encoding,
+            delivery_mode=2,
+        )

@@ -1,0 +1,44 @@
+"""Attempts: work that was begun and never ended is counted, outside of what announces it."""
+
+from datetime import UTC, datetime, timedelta
+
+from roboco.domain.letter import DeadLetter, lost_work
+from roboco.ports import Attempts, DeadLetters
+from tests.contract.a_task import SHORT, ATask
+
+
+def test_work_that_never_ends_is_counted(task: ATask) -> None:
+    attempts: Attempts = task.attempts
+    assert [attempts.count("a") for _ in range(3)] == [0, 1, 2]
+    assert attempts.count("b") == 0
+    attempts.end("a")
+    assert attempts.count("a") == 0
+
+
+def test_one_is_at_it_for_a_lease(task: ATask) -> None:
+    assert task.attempts.begin("a") == 0
+    assert task.attempts.begin("a") is None
+    task.outlive(SHORT)
+    assert not task.attempts.renew("a")
+    assert task.attempts.begin("a") == 1
+    assert task.attempts.renew("a")
+    task.attempts.end("a")
+    assert task.attempts.begin("a") == 0
+    task.attempts.end("never begun")
+
+
+def letter(name: str, minutes: int) -> DeadLetter:
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+    return lost_work("turn", name, "writer, step 3", "lost", 5, time)
+
+
+def test_letters_are_kept_by_id_oldest_first(task: ATask) -> None:
+    dead: DeadLetters = task.dead
+    assert dead.letters() == []
+    newer, older = letter("newer", 2), letter("older", 1)
+    for one in (newer, older, newer):
+        dead.bury(one)
+    assert dead.letters() == [older, newer]
+    dead.remove(older.letter_id)
+    dead.remove("another")
+    assert dead.letters() == [newer]

@@ -1,0 +1,114 @@
+"""What ends its worker each time: tried a bounded number of times, listed as a dead letter, and sent again by hand."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from roboco import UsageError, team_from
+from roboco.domain.letter import DeadLetter
+from tests.integration.cli_shell import Shell
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path, attempts=3) as running:
+        running.model.script(lambda request: Reply(text="hello"))
+        yield running
+
+
+def letter_of(stack: Stack) -> DeadLetter:
+    """The oldest dead letter, when there is one."""
+    until(stack.orchestrator.dead_letters, 60, "there is a dead letter")
+    return stack.orchestrator.dead_letters()[0]
+
+
+def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
+    def calling(request: Request) -> Reply:
+        return Reply(text="done") if request.count("assistant") else Reply(tool_calls=[("die", {})])
+
+    stack.model.script(calling)
+    team = team_from(
+        {
+            "name": "deadly",
+            "agents": [{"name": "echo", "prompt": "echo", "tools": ["die"]}],
+            "tools": [{"name": "die", "function": "tests.tools_for_agents:die", "effect": "pure"}],
+        }
+    )
+    task = stack.orchestrator.run(team, "Go.")
+    assert task.result(60).status == "completed"
+    assert "lost 3 times" in str(task.history()[2].results[0].error)
+    assert len((stack.folder / "calls.txt").read_text().splitlines()) == 3
+    letter = letter_of(stack)
+    assert (letter.name, letter.attempts, letter.task_id) == ("roboco.tool", 3, task.task_id)
+    with pytest.raises(UsageError, match="has ended because of it"):
+        stack.orchestrator.requeue(letter.letter_id)
+
+
+def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
+    """Seen from outside: each time that the model is asked, the worker that asked is killed."""
+
+    def deadly(request: Request) -> Reply:
+        os.kill(stack.workers["agents"].pid, signal.SIGKILL)
+        return Reply(text="too late", delay=1.0)
+
+    stack.model.script(deadly)
+    task = stack.orchestrator.run(team_from(ECHO), "Go.")
+    for asked in (1, 2, 3):
+        until(lambda asked=asked: len(stack.model.requests) >= asked, 30, "the model is asked")  # type: ignore[misc]
+        until(lambda: not stack.workers["agents"].alive(), 10, "the worker is gone")
+        stack.start("agents")
+    result = task.result(60)
+    assert (result.status, result.reason) == ("failed", "echo's turn was lost 3 times with the worker that made it")
+    assert len(stack.model.requests) == 3
+    assert letter_of(stack).detail == "echo, step 1"
+
+
+def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path) -> None:
+    with Stack(tmp_path, pools=("agents",), attempts=3) as stack:
+        stack.model.script(lambda request: Reply(text="hello"))
+        stack.start("submit", modules="tests.killing")
+        arguments = {"task_id": "DEADLY", "team": ECHO, "prompt": "Go."}
+        with Celery(broker=stack.valkey.url) as producer:
+            producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator")
+        letter = letter_of(stack)
+        assert (letter.name, letter.attempts, letter.queue) == ("roboco.submit", 3, "roboco.coordinator")
+        assert "3 workers were lost" in letter.reason
+        assert stack.workers["submit"].alive()
+
+        stack.kill("submit")
+        stack.workers["submit"].process.wait()
+        stack.start("submit", modules="tests.killing", DEADLY_NO_MORE="1")
+        shell = Shell(tmp_path, stack.environment)
+        listed = json.loads(shell.run("dead", "--json"))
+        assert [one["letter_id"] for one in listed] == [letter.letter_id]
+        assert "is sent again (roboco.submit)" in shell.run("requeue", letter.letter_id)
+        until(lambda: not stack.orchestrator.dead_letters(), 10, "the letter is gone")
+        until(lambda: list(stack.orchestrator.tasks()), 20, "the task is there")
+        assert stack.orchestrator.task("DEADLY").result(60).status == "completed"
+
+
+def test_a_message_that_no_worker_knows_is_sent_again_when_one_does(stack: Stack) -> None:
+    """The order of a deployment: a producer first, its workers later."""
+    with Celery(broker=stack.valkey.url) as producer:
+        producer.send_task("roboco.tomorrow", kwargs={"text": "ü" * 1000}, queue="roboco.coordinator")
+    letter = letter_of(stack)
+    assert (letter.name, letter.cut) == ("roboco.tomorrow", False)
+    assert "deploy workers before" in letter.reason
+    stack.orchestrator.requeue(letter.letter_id)
+    until(lambda: stack.log("coordinator").count("buried a message") == 2, 20, "it came again")
+    until(lambda: letter_of(stack).letter_id != letter.letter_id, 10, "it is a letter of its own")
+    again = letter_of(stack)
+    assert (again.body, again.headers, again.reason) == (letter.body, letter.headers, letter.reason)
+    with pytest.raises(UsageError, match="roboco dead lists them"):
+        stack.orchestrator.requeue("another")

@@ -1,0 +1,146 @@
+"""What ends its worker each time: the task fails after a bounded number of attempts, and a dead letter says so."""
+
+from typing import Any
+
+from roboco.domain.history import History
+from roboco.domain.router import Route
+from roboco.domain.status import TaskStatus
+from roboco.domain.team import END, Team
+from roboco.errors import TransientError
+from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
+from tests.memory.watch import Call, Crash, make
+from tests.memory.world import World
+
+ATTEMPTS = 3
+
+
+def letters(world: World) -> list[tuple[str | None, int]]:
+    return [(letter.work, letter.attempts) for letter in world.engine.dead.letters()]
+
+
+def deadly(where: str) -> World:
+    """A world whose graph team's every process dies at this port call."""
+
+    def watch(name: str, call: Call) -> Any:
+        if name == where:
+            raise Crash
+        return call()
+
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    world.watch = watch
+    return world
+
+
+def test_a_turn_leaves_one_letter() -> None:
+    world = deadly("model.stream")
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    [letter] = world.engine.dead.letters()
+    assert (letter.name, letter.task_id, letter.detail, letter.attempts) == (
+        "roboco.turn",
+        "task_1",
+        "writer, step 1",
+        ATTEMPTS,
+    )
+    assert letter.reason == world.summary().reason
+
+
+def test_a_tool_call_leaves_one_letter_and_the_agent_is_told() -> None:
+    world = TOOLS.world()
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "toolbox.run":
+            raise Crash
+        return call()
+
+    world.submit(TOOLS.team)
+    world.watch = watch
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert letters(world) == [("tool", ATTEMPTS)] * 3
+
+
+def test_a_task_whose_every_look_ends_the_sweeper_is_given_up() -> None:
+    world = deadly("dispatcher.turn")
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert f"{ATTEMPTS} sweepers were lost" in world.summary().reason
+    assert letters(world) == [("advance", ATTEMPTS)]
+
+
+def test_looks_that_merely_fail_are_not_counted() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "board.choose":
+            raise TransientError("refused")
+        return call()
+
+    world.watch = watch
+    for _ in range(50):
+        world.drain()
+        world.clock.move(60)
+        world.sweep()
+    assert world.status() is TaskStatus.QUEUED
+    world.watch = make
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert not letters(world)
+
+
+def ending(router: Any) -> Journey:
+    """The custom team with another router."""
+    return Journey(CUSTOM.team, CUSTOM.script, routers={"shop.routers:by_turns": router})
+
+
+def test_a_router_that_ends_its_worker_fails_the_task() -> None:
+    asked: list[int] = []
+
+    def router(team: Team, history: History) -> Route:
+        asked.append(len(history.tail))
+        raise Crash
+
+    world = ending(router).world()
+    world.submit(CUSTOM.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert f"lost {ATTEMPTS} times" in world.summary().reason
+    assert len(asked) == ATTEMPTS
+
+
+def test_the_sweeper_never_asks_a_router_itself() -> None:
+    """Its process is the worker's own: what ends it ends all of the worker."""
+    processes: list[str] = []
+    now = [""]
+
+    def router(team: Team, history: History) -> Route:
+        processes.append(now[0])
+        return Route(END, "mine", "r", "why")
+
+    world = ending(router).world()
+    world.submit(CUSTOM.team)
+    world.dispatcher.queue.clear()
+    now[0] = "sweeper"
+    while not world.dispatcher.queue:
+        world.sweep()
+    now[0] = "child"
+    world.settle()
+    assert processes == ["child"]
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_router_that_cannot_be_had_just_now_is_asked_again() -> None:
+    asked: list[int] = []
+
+    def router(team: Team, history: History) -> Route:
+        asked.append(1)
+        if len(asked) <= 2 * ATTEMPTS:
+            raise TransientError("the store is away")
+        return Route(END, "mine", "r", "why")
+
+    world = ending(router).world()
+    world.submit(CUSTOM.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
