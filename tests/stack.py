@@ -81,6 +81,11 @@ class Stack:
         self._exits.close()
 
     @property
+    def s3_port(self) -> int | None:
+        """The port of the S3 server, if the workspace is in one."""
+        return self._s3.port if self._s3 else None
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment of workers and producers."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROBOCO_", "OPENAI_"))}
@@ -138,6 +143,11 @@ class Stack:
         """What the pool's workers have printed."""
         path = self.folder / f"{pool}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def noted(self) -> int:
+        """How many lines the tests' tools have written."""
+        path = self.folder / "calls.txt"
+        return path.read_text().count("\n") if path.exists() else 0
 
     def _stop_workers(self) -> None:
         for server in self.workers.values():

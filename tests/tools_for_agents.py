@@ -1,9 +1,11 @@
 """Tools that the tests' teams use."""
 
+import contextlib
 import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from roboco import CallContext, tool
 
@@ -48,6 +50,42 @@ def return_object() -> object:
 
 
 @tool
+def append_line(late: bool, context: CallContext) -> str:
+    """Append a line and take two seconds, or take four seconds and append it."""
+    return _append(late, context)
+
+
+def find_line(args: dict[str, Any], key: str) -> str | None:
+    """Whether there is a line for the key."""
+    lines = _folder() / "lines.txt"
+    return "the line is there" if lines.exists() and key.partition("/")[2] in lines.read_text().split() else None
+
+
+@tool(verify=find_line)
+def append_known_line(late: bool, context: CallContext) -> str:
+    """Append a line that can be found again."""
+    return _append(late, context)
+
+
+def _append(late: bool, context: CallContext) -> str:
+    _note(f"{context.call_id} {context.attempt}")
+    if late:
+        _be_stubborn(4)
+    with (_folder() / "lines.txt").open("a") as file:
+        file.write(f"{context.call_id}\n")
+    if not late:
+        _be_stubborn(2)
+    return "appended"
+
+
+def _be_stubborn(seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(Exception):
+            time.sleep(0.05)
+
+
+@tool
 def die() -> str:
     """End the process that runs it."""
     _note(f"dies in {os.getpid()}")
@@ -62,5 +100,9 @@ def large_text(size: int) -> str:
 
 
 def _note(line: str) -> None:
-    with (Path(os.environ["TEST_FOLDER"]) / "calls.txt").open("a") as file:
+    with (_folder() / "calls.txt").open("a") as file:
         file.write(f"{line}\n")
+
+
+def _folder() -> Path:
+    return Path(os.environ["TEST_FOLDER"])

@@ -36,6 +36,10 @@ class Scripts:
             if path.name.endswith(".lua") and not path.name.startswith("_")
         }
 
+    def hash_of(self, name: str) -> str:
+        """The hash by which the script is called."""
+        return str(self._scripts[name].sha)
+
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """The script's answer; TransientError if Redis gave none."""
         script: Script = self._scripts[name]

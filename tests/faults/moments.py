@@ -1,0 +1,225 @@
+"""Workers killed, stopped and ended at named moments, which are seen from outside: at a gate before Redis and S3."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import redis
+
+from roboco import Task
+from roboco.adapters.local.process import Server
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.step import verify_chain
+from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
+from tests.servers.gate import Gate, Held
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+from tests.transcript import Transcript
+
+SECONDS = 30.0
+"""How long a moment, an end or a process is waited for."""
+
+
+@cache
+def _script(name: str) -> bytes:
+    """What a call of this script holds on the wire."""
+    with redis.Redis() as client:
+        return str(Scripts(client).hash_of(name)).encode()
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a worker is: at the `nth` request of the kind, before it or, with `answered`, before its answer.
+
+    `script` is a script in Redis, `message` the Celery task of a message that is sent, `s3` a request to S3. With
+    none of them it is when the file of the tests' tools has so many lines more.
+    """
+
+    name: str
+    journey: Journey
+    script: str = ""
+    message: str = ""
+    s3: str = ""
+    nth: int = 1
+    answered: bool = False
+
+    @property
+    def at_a_gate(self) -> bool:
+        """Whether the worker is stopped at a gate."""
+        return bool(self.script or self.message or self.s3)
+
+    def hold(self, gate: Gate) -> Held:
+        """Have the gate stop the worker there."""
+        if self.script:
+            return gate.hold(_script(self.script), self.nth, self.answered)
+        pattern = rf'"task": ?"{self.message}"' if self.message else self.s3
+        return gate.hold(pattern.encode(), self.nth, self.answered)
+
+
+AGENTS = (
+    Moment("claimed", GRAPH, script="claim", answered=True),
+    Moment("first token out", GRAPH, script="emit", answered=True),
+    Moment("in the middle of a turn", GRAPH, script="emit", nth=4),
+    Moment("step appended, not committed", GRAPH, script="commit"),
+    Moment("committed, not handed on", GRAPH, message="roboco.advance"),
+)
+TOOLS = (
+    Moment("claimed", PARALLEL, script="claim_call", answered=True),
+    Moment("result not recorded", PARALLEL, script="record"),
+    Moment("last result recorded, not handed on", PARALLEL, message="roboco.advance"),
+)
+RUNNING = Moment("two tools running", PARALLEL, nth=2)
+COORDINATOR = (
+    Moment("turn chosen, not handed out", GRAPH, message="roboco.turn"),
+    Moment("calls chosen, one not handed out", PARALLEL, message="roboco.tool", nth=2),
+    Moment("results appended, not committed", PARALLEL, script="commit"),
+    Moment("results committed, not handed on", PARALLEL, script="commit", answered=True),
+)
+FOLDING = (
+    Moment("fold written, nothing removed", PARALLEL, s3=r"DELETE /[^ ]*/history/"),
+    Moment("fold half removed", PARALLEL, s3=r"DELETE /[^ ]*/history/", nth=4),
+)
+
+
+def slow(request: Request) -> Reply:
+    """The answer, slowly enough that a signal falls in between."""
+    reply = answer(request)
+    return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
+
+
+class Victim:
+    """The stack's only worker of a pool, behind gates; what becomes of it is up to a test."""
+
+    def __init__(self, stack: Stack, pool: str) -> None:
+        self._stack = stack
+        self._pool = pool
+        self._exits = ExitStack()
+        self._zombies: list[Server] = []
+        self.redis = self._exits.enter_context(Gate(stack.valkey.port))
+        self.s3 = self._exits.enter_context(Gate(stack.s3_port)) if stack.s3_port else None
+        self.start()
+
+    def close(self) -> None:
+        """End all that was started."""
+        for server in (*self._zombies, self._stack.workers.pop(self._pool)):
+            _signal(server, signal.SIGKILL)
+            server.process.wait()
+        self._exits.close()
+
+    def gate(self, moment: Moment) -> Gate:
+        """The gate at which the moment is seen."""
+        gate = self.s3 if moment.s3 else self.redis
+        assert gate is not None
+        return gate
+
+    def start(self) -> None:
+        """Start a worker; an earlier one is gone, or stands still."""
+        changes = {"ROBOCO_REDIS_URL": f"redis://127.0.0.1:{self.redis.port}/0"}
+        if self.s3 is not None:
+            changes["ROBOCO_S3_ENDPOINT_URL"] = f"http://127.0.0.1:{self.s3.port}"
+        self._stack.start(self._pool, **changes)
+        self._stack.wait_ready(self._pool)
+
+    def kill(self, held: Held | None) -> None:
+        """SIGKILL: what the worker was about to send never arrives."""
+        _signal(self._worker, signal.SIGKILL)
+        self._worker.process.wait()
+        if held is not None:
+            held.drop()
+        self.start()
+
+    def end(self, held: Held | None) -> None:
+        """SIGTERM: the worker does what it has begun, and ends well."""
+        self._worker.process.terminate()
+        if held is not None:
+            held.release()
+        assert self._worker.process.wait(SECONDS) == 0
+        self.start()
+
+    @contextmanager
+    def stopped(self, held: Held | None) -> Iterator[None]:
+        """SIGSTOP for the block, in which another worker has taken over; then the first one goes on as a zombie."""
+        zombie = self._worker
+        _signal(zombie, signal.SIGSTOP)
+        self._zombies.append(zombie)
+        time.sleep(self._stack.settings.turn_lease)  # the length of the stop is what the case is about
+        self.start()
+        yield
+        _signal(zombie, signal.SIGCONT)
+        if held is not None:
+            held.release()
+            assert held.passed.wait(SECONDS)
+
+    @property
+    def _worker(self) -> Server:
+        return self._stack.workers[self._pool]
+
+
+def _signal(server: Server, sign: signal.Signals) -> None:
+    """To the worker and all its processes: it leads a session of its own."""
+    try:
+        os.killpg(server.pid, sign)
+    except ProcessLookupError:
+        server.process.wait()
+
+
+class Case:
+    """One run, in which something happens to the victim at a moment."""
+
+    def __init__(self, stack: Stack, victim: Victim, moment: Moment) -> None:
+        self._stack = stack
+        self._victim = victim
+        self._journey = moment.journey
+        stack.model.script(slow)
+        self._asked = len(stack.model.requests)
+        self._held = moment.hold(victim.gate(moment)) if moment.at_a_gate else None
+        before = stack.noted()
+        self.task: Task = stack.orchestrator.run(self._journey.team, self._journey.prompt)
+        if self._held is None:
+            until(lambda: stack.noted() >= before + moment.nth, SECONDS, moment.name)
+        else:
+            assert self._held.reached.wait(SECONDS), f"it never came to: {moment.name}"
+
+    def kill(self) -> None:
+        """SIGKILL at the moment, and what must come of it."""
+        self._victim.kill(self._held)
+        self.check()
+
+    def end(self) -> None:
+        """SIGTERM at the moment, and what must come of it: nothing is made twice."""
+        self._victim.end(self._held)
+        transcript = self.check()
+        assert "event_turn_restart" not in transcript.types
+        turns = sum(1 for step in self.task.history() if step.by_agent)
+        assert len(self._stack.model.requests) - self._asked == turns, "a turn was made twice"
+
+    def stop_and_go_on(self) -> None:
+        """SIGSTOP at the moment for longer than a lease, then SIGCONT: the zombie changes nothing."""
+        with self._victim.stopped(self._held):
+            self.check()
+        self.check()
+
+    def check(self) -> Transcript:
+        """The history is as ever, and so is what a follower from the beginning is shown."""
+        assert self._journey.run_to_end(self.task, SECONDS) == self._journey.ends
+        transcript = Transcript()
+        for item in self.task.stream():
+            transcript.take(item)
+        history = self.task.history()
+        assert shape(history) == self._journey.expected
+        assert verify_chain(self._stack.orchestrator.engine.histories.lines(self.task.task_id)) == len(history)
+        assert transcript.finals == list(range(len(history)))
+        assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
+        assert self._stack.model.violations == []
+        return transcript
+
+
+HAPPENINGS: dict[str, Callable[[Case], None]] = {
+    "SIGKILL": Case.kill,
+    "SIGSTOP, SIGCONT": Case.stop_and_go_on,
+    "SIGTERM": Case.end,
+}

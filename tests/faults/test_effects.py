@@ -1,0 +1,129 @@
+"""A tools worker killed in an irreversible call: never two effects, and who can tell says what came of it."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from roboco import Task, Team, team_from
+from roboco.domain.part import ToolResult
+from tests.integration.cli_shell import Shell
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("stack")) as running:
+        running.model.script(_script)
+        yield running
+
+
+def _script(request: Request) -> Reply:
+    if request.count("assistant"):
+        return Reply(text="done")
+    return Reply(tool_calls=[("append_line", {"late": request.last_user == "late"}), ("add", {"a": 1, "b": 2})])
+
+
+def team(**fields: Any) -> Team:
+    """A team whose only agent appends a line, which cannot be taken back."""
+    functions = "tests.tools_for_agents"
+    return team_from(
+        {
+            "name": "lines",
+            "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_line", "add"]}],
+            "tools": [
+                {"name": "append_line", "function": f"{functions}:append_line", "timeout": 20} | fields,
+                {"name": "add", "function": f"{functions}:add", "effect": "pure"},
+            ],
+        }
+    )
+
+
+def lines(stack: Stack) -> Counter[str]:
+    path = stack.folder / "lines.txt"
+    return Counter(path.read_text().splitlines() if path.exists() else ())
+
+
+def killed(stack: Stack, prompt: str, **fields: Any) -> Task:
+    """The task whose tools worker was killed while the call ran, before its effect, or after it."""
+    before = stack.noted()
+    task = stack.orchestrator.run(team(**fields), prompt)
+    call_id = _call_id(task)
+    until(lambda: stack.noted() > before, 20, "the call runs")
+    if prompt == "early":
+        until(lambda: lines(stack)[call_id], 20, "the line is there")
+    stack.restart("tools")
+    return task
+
+
+def _call_id(task: Task) -> str:
+    until(lambda: len(task.history()) > 1, 20, "the call is made")
+    return task.history()[1].calls[0].id
+
+
+def result(task: Task) -> ToolResult:
+    assert task.result(60).status == "completed"
+    assert task.history()[2].results[1].result == 3
+    return task.history()[2].results[0]
+
+
+@pytest.mark.parametrize("prompt", ["early", "late"])
+def test_the_agent_is_told_that_nobody_knows(stack: Stack, prompt: str) -> None:
+    task = killed(stack, prompt)
+    assert "outcome unknown: the worker that ran this call was lost" in str(result(task).error)
+    assert lines(stack)[_call_id(task)] == (prompt == "early")
+
+
+@pytest.mark.parametrize("prompt", ["early", "late"])
+def test_the_tool_finds_out(stack: Stack, prompt: str) -> None:
+    task = killed(stack, prompt, function="tests.tools_for_agents:append_known_line")
+    found = result(task)
+    assert (found.result, found.is_error) == (("the line is there", False) if prompt == "early" else (None, True))
+    assert lines(stack)[_call_id(task)] == (prompt == "early")
+
+
+@pytest.mark.parametrize("way", ["python", "celery", "command"])
+def test_a_person_is_asked(stack: Stack, way: str, tmp_path: Path) -> None:
+    task = killed(stack, "early", on_unknown="ask")
+    waiting = task.result(60)
+    call_id = _call_id(task)
+    assert waiting.status == "approval"
+    assert f"append_line ({call_id})" in waiting.reason
+    match way:
+        case "python":
+            task.resolve(call_id, True, "there")
+        case "celery":
+            arguments = {"task_id": task.task_id, "call_id": call_id, "happened": True, "result": "there"}
+            with Celery(broker=stack.valkey.url) as producer:
+                producer.send_task("roboco.resolve", kwargs=arguments, queue="roboco.coordinator")
+        case _:
+            shell = Shell(tmp_path, stack.environment)
+            shell.run("resolve", task.task_id, call_id, "--happened", "--result", '"there"')
+    until(lambda: len(task.history()) > 2, 20, "the word is a step")
+    assert result(task).result == "there"
+    assert lines(stack)[call_id] == 1
+
+
+def test_what_a_call_has_done_when_its_time_was_up_is_not_known(stack: Stack) -> None:
+    """The worker's child is killed, since the tool swallows what tells it to end."""
+    task = stack.orchestrator.run(team(timeout=1), "late")
+    assert "outcome unknown" in str(result(task).error)
+    assert lines(stack)[_call_id(task)] == 0
+
+
+def test_a_worker_that_is_told_to_end_finishes_its_call(stack: Stack) -> None:
+    before = stack.noted()
+    task = stack.orchestrator.run(team(), "early")
+    until(lambda: stack.noted() > before, 20, "the call runs")
+    stack.kill("tools", signal.SIGTERM)
+    assert stack.workers["tools"].process.wait(20) == 0
+    stack.start("tools")
+    assert result(task).result == "appended"
+    assert lines(stack)[_call_id(task)] == 1

@@ -1,0 +1,31 @@
+"""A worker of the coordinator pool killed, stopped for longer than a lease, and ended, at each named moment."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.moments import COORDINATOR, HAPPENINGS, Case, Moment, Victim
+from tests.stack import Stack
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Workers of the other pools."""
+    others = tuple(pool for pool in ("coordinator", "agents", "tools") if pool != "coordinator")
+    with Stack(tmp_path_factory.mktemp("stack"), pools=others) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def victim(stack: Stack) -> Iterator[Victim]:
+    victim = Victim(stack, "coordinator")
+    yield victim
+    victim.close()
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("moment", COORDINATOR, ids=lambda moment: moment.name)
+def test_a_worker_of_coordinator(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
+    HAPPENINGS[happening](Case(stack, victim, moment))

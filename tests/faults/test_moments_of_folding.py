@@ -1,0 +1,33 @@
+"""A coordinator killed, stopped for longer than a lease, and ended, while it folds a history in S3."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from roboco.adapters.local.seaweed import S3Server
+from tests.faults.moments import FOLDING, HAPPENINGS, Case, Moment, Victim
+from tests.stack import Stack, s3_environment
+
+pytestmark = [pytest.mark.workers, pytest.mark.s3]
+
+
+@pytest.fixture(scope="module")
+def stack(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Workers of the other pools, over a workspace in S3."""
+    with s3_environment(s3), Stack(tmp_path_factory.mktemp("stack"), pools=("agents", "tools"), s3=s3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def victim(stack: Stack) -> Iterator[Victim]:
+    victim = Victim(stack, "coordinator")
+    yield victim
+    victim.close()
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("moment", FOLDING, ids=lambda moment: moment.name)
+def test_a_coordinator_that_folds(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
+    HAPPENINGS[happening](Case(stack, victim, moment))
+    names = stack.orchestrator.engine.files.names("")
+    assert not [name for name in names if stack.orchestrator.engine.files.names(f"{name}/history/")], "all is folded"

@@ -1,0 +1,37 @@
+"""A worker of the tools pool killed, stopped for longer than a lease, and ended, at each named moment."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.moments import HAPPENINGS, RUNNING, TOOLS, Case, Moment, Victim
+from tests.stack import Stack
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Workers of the other pools."""
+    others = tuple(pool for pool in ("coordinator", "agents", "tools") if pool != "tools")
+    with Stack(tmp_path_factory.mktemp("stack"), pools=others) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def victim(stack: Stack) -> Iterator[Victim]:
+    victim = Victim(stack, "tools")
+    yield victim
+    victim.close()
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("moment", TOOLS, ids=lambda moment: moment.name)
+def test_a_worker_of_tools(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
+    HAPPENINGS[happening](Case(stack, victim, moment))
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+def test_a_worker_whose_tool_is_running(stack: Stack, victim: Victim, happening: str) -> None:
+    """Seen in the file to which the tool writes when it begins."""
+    HAPPENINGS[happening](Case(stack, victim, RUNNING))

@@ -1,0 +1,165 @@
+"""Gate: a TCP proxy before a server, which stops the one request that a test waits for, or its answer.
+
+with Gate(port) as gate:
+    held = gate.hold(b"EVALSHA", answer=True)   # the server does it, and nobody hears of it
+    held.reached.wait(10)
+    held.release()
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+_SIZE = 64 * 1024
+_OVERLAP = 200
+"""Bytes of the chunk before that are searched again, since a pattern may be cut in two."""
+
+
+class Held:
+    """The `nth` request that matches: `reached` is set when it is there, `passed` when it, or its answer, went on.
+
+    Whoever waits for it may have given up, and closed the connection: then it has passed, too.
+    """
+
+    def __init__(self, pattern: bytes, nth: int, answer: bool, loop: asyncio.AbstractEventLoop) -> None:
+        self.reached = threading.Event()
+        self.passed = threading.Event()
+        self.answer = answer
+        self._pattern = re.compile(pattern)
+        self._left = nth
+        self._loop = loop
+        self._go = asyncio.Event()
+        self._dropped = False
+
+    def release(self) -> None:
+        """Let it go on."""
+        self._loop.call_soon_threadsafe(self._go.set)
+
+    def drop(self) -> None:
+        """Let it get lost, together with its connection."""
+        self._dropped = True
+        self.release()
+
+    def is_struck_by(self, before: bytes, data: bytes) -> bool:
+        """Whether the request that ends in this data, after what came before, is the one."""
+        if self._left <= 0:
+            return False
+        matches = self._pattern.finditer(before + data)
+        self._left -= sum(match.end() > len(before) for match in matches)
+        return self._left <= 0
+
+    async def wait(self) -> bool:
+        """Stand still until it is released: whether it goes on."""
+        self.reached.set()
+        await self._go.wait()
+        return not self._dropped
+
+
+class Gate:
+    """Listens on `port` of this machine while it is entered, and passes on to the server's port."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
+        self._held: list[Held] = []
+        self._ways: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._server = self._do(asyncio.start_server(self._accept, "127.0.0.1", 0))
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> Held:
+        """Stop the nth request from now on that holds what the pattern matches; with `answer`, what comes back."""
+        held = Held(pattern, nth, answer, self._loop)
+        self._held.append(held)
+        return held
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _close(self) -> None:
+        self._server.close()
+        for way in list(self._ways):
+            way.cancel()
+        await asyncio.gather(*self._ways, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream = await asyncio.open_connection("127.0.0.1", self._server_port)
+        except OSError:
+            writer.close()
+            return
+        connection = _Connection(self._held, (reader, writer), upstream)
+        for way in (connection.requests(), connection.answers()):
+            task = asyncio.ensure_future(way)
+            self._ways.add(task)
+            task.add_done_callback(self._ways.discard)
+
+
+class _Connection:
+    def __init__(
+        self,
+        held: list[Held],
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self._held = held
+        self._client = client
+        self._server = server
+        self._answer: Held | None = None
+
+    async def requests(self) -> None:
+        """Pass requests on, but for the one that is held."""
+        before = b""
+        with suppress(OSError):
+            while data := await self._client[0].read(_SIZE):
+                struck = self._struck(before, data)
+                if struck is not None and struck.answer:
+                    self._answer = struck
+                elif struck is not None and not await struck.wait():
+                    break
+                await _pass_on(self._server[1], data, None if struck is not None and struck.answer else struck)
+                before = data[-_OVERLAP:]
+        self._close()
+
+    async def answers(self) -> None:
+        """Pass answers on, but for the one that is held."""
+        with suppress(OSError):
+            while data := await self._server[0].read(_SIZE):
+                held, self._answer = self._answer, None
+                if held is not None and not await held.wait():
+                    break
+                await _pass_on(self._client[1], data, held)
+        self._close()
+
+    def _struck(self, before: bytes, data: bytes) -> Held | None:
+        return next((held for held in self._held if held.is_struck_by(before, data)), None)
+
+    def _close(self) -> None:
+        for _, writer in (self._client, self._server):
+            writer.close()
+
+
+async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: Held | None) -> None:
+    try:
+        writer.write(data)
+        await writer.drain()
+    finally:
+        if held is not None:
+            held.passed.set()
