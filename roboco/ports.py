@@ -416,3 +416,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Unix seconds, UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass."""

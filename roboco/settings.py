@@ -21,6 +21,7 @@ class Settings(BaseModel):
     broker_url: str | None = None
     workspace: str = f"file://{Path('.roboco/workspace').absolute()}"
     s3_endpoint_url: str | None = None
+    s3_timeout: Annotated[float, Field(ge=0.1, le=300)] = 20.0
     teams: Path | None = None
     tools: tuple[str, ...] = ()
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"

@@ -9,3 +9,7 @@ class SystemClock:
     def now(self) -> float:
         """Unix seconds, UTC."""
         return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        time.sleep(seconds)

@@ -85,7 +85,7 @@ def check_workspace(settings: Settings) -> Iterator[Check]:
     path = f"_doctor/{uuid.uuid4().hex}"
     began = time.monotonic()
     try:
-        files = open_workspace(settings.workspace, settings.s3_endpoint_url).files
+        files = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout).files
         try:
             won = files.create(path, b"first"), files.create(path, b"second")
             kept = files.get(path)

@@ -48,7 +48,7 @@ def _checked(file: Path) -> Team:
 def _missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     """The functions that the team names and that cannot be had here, as mistakes of its file."""
     sys.path.insert(0, str(Path.cwd()))  # as it is for a worker
-    workspace = open_workspace(settings.workspace, settings.s3_endpoint_url)
+    workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     toolbox = FunctionToolbox(workspace.files, workspace.histories, settings.tools)
     for index, tool in enumerate(team.tools):
         yield from _mistake(f"tools[{index}].function", toolbox.function, tool.function)

@@ -1,6 +1,5 @@
 """Task: one task as its caller sees it, from any process."""
 
-import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from roboco.adapters.artifacts import read_artifact
 from roboco.adapters.redis.follower import Position, RedisFollower
 from roboco.client.intake import take_message, take_resolution, take_stop
 from roboco.domain.event import TaskEnded
+from roboco.domain.event_file import as_sent
 from roboco.domain.paths import artifacts_path, events_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -153,7 +153,7 @@ class Task:
 
     def _stored_events(self, view: View) -> list[dict[str, Any]]:
         stored = self._engine.files.get(events_path(self.task_id)) or b""
-        records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
+        records = as_sent(stored.splitlines(), self.history())
         generation = records[-1]["generation"] if records else ""
         had = view.cursor.events if view.cursor.generation == generation else 0
         return [record for record in records if record["generation"] == generation and record["seq"] > had]

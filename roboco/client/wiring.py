@@ -35,7 +35,7 @@ def build_engine(
     """The engine of this process; nothing is connected before it is used. Do not share it across a fork."""
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
-    workspace = open_workspace(settings.workspace, settings.s3_endpoint_url)
+    workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     return Engine(
         board=RedisBoard(scripts, keys),
         turns=RedisTurns(scripts, keys, settings.turn_lease),

@@ -2,6 +2,7 @@
 
 import json
 
+from roboco.domain.event_file import as_stored
 from roboco.domain.paths import events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER
@@ -9,22 +10,28 @@ from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
 
+FIRST_FOLD = 16
+
 
 def fold_due(seq: int) -> bool:
-    """Whether the history is folded after the step at this position.
+    """Whether the history is folded after the step at this position: after 16 steps, 256, 4096, and so on.
 
-    It is so after 16 steps, and each time that a quarter of what was folded came on top, but at least 16:
-    what is written by all folds together stays proportional to the history.
+    Each step is stored as a segment, written by the folds on the way (a fifteenth of all together) and once more when
+    the task ends. Readers fetch segments many at a time, so that they can wait for that.
     """
-    point = 16
+    return _due(seq, FIRST_FOLD)
+
+
+def _due(seq: int, factor: int) -> bool:
+    point = FIRST_FOLD
     while point < seq + 1:
-        point += max(16, point // 4)
+        point *= factor
     return point == seq + 1
 
 
 def archive(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
     """Write the summary of a waiting task and, where enough has come on top, its events."""
-    if any(fold_due(seq) or seq < 16 for seq in range(_last_user_seq(task), task.seq)):
+    if any(_due(seq, 2) or seq < FIRST_FOLD for seq in range(_last_user_seq(task), task.seq)):
         _write_events(engine, task_id)
     _write_summary(engine, task_id, task, status, reason)
 
@@ -41,7 +48,7 @@ def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 def _write_events(engine: Engine, task_id: str) -> None:
     """Keep the log beside the events that an earlier generation of it left, which Redis has lost."""
-    lines = list(engine.logs.events(task_id, 0))
+    lines = [as_stored(line) for line in engine.logs.events(task_id, 0)]
     if not lines:
         return
     stored = (engine.files.get(events_path(task_id)) or b"").splitlines()

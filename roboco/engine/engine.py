@@ -31,13 +31,15 @@ class Policy:
 
     `lease`: how long a claim counts without a heartbeat. `ring_pause`: how long a choice that no worker took
     waits before it is handed out again; the pause doubles each time, up to `longest_pause`. `attempts`: how
-    often a turn or tool call is tried before it counts as failed. `keep`: how long an ended task stays in Redis.
+    often a turn or tool call is tried before it counts as failed. `patience`: how long a worker keeps what it has
+    done while the workspace does not take it. `keep`: how long an ended task stays in Redis.
     """
 
     lease: float = 15.0
     ring_pause: float = 10.0
     longest_pause: float = 300.0
     attempts: int = 5
+    patience: float = 600.0
     keep: int = 86_400
 
 

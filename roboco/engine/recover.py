@@ -7,7 +7,7 @@ from roboco.domain.event import AnyEvent, StepEnded, StreamReset, ToolCalled, To
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import open_path
 from roboco.domain.state import fold
-from roboco.domain.step import ORCHESTRATOR, USER, TaskStep
+from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.ports import CallState, Snapshot
@@ -27,9 +27,11 @@ def load(engine: Engine, task_id: str) -> Snapshot | None:
 
 def set_up(engine: Engine, task_id: str) -> None:
     """Set the task up from its workspace; another worker may do the same at the same time."""
-    steps = list(engine.histories.read(task_id))
-    if not steps:
+    lines = list(engine.histories.lines(task_id))
+    if not lines:
         return
+    verify_chain(lines)
+    steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     engine.board.create(task_id, steps, fold(steps), [event])
     knock_again(engine, task_id)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from roboco.domain.event import StreamReset
 from roboco.domain.letter import lost_work
-from roboco.domain.paths import OPEN
+from roboco.domain.paths import OPEN, open_path
 from roboco.engine.advance import QUIET, advance
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
-from roboco.errors import RobocoError
+from roboco.errors import CorruptHistory, RobocoError
 
 _log = logging.getLogger(__name__)
 
@@ -56,11 +56,28 @@ def _look_at(engine: Engine, task_id: str, look: Callable[[Engine, str, bool], N
                 look(engine, task_id, True)
             else:
                 _give_up(engine, task_id, lost)
+    except CorruptHistory as error:
+        _put_aside(engine, task_id, error)
     except RobocoError as error:
         _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
     except Exception:  # one task that cannot be looked at must not keep the others from it
         _log.exception("task %s could not be looked at and is tried again in %g s", task_id, RETRY)
     engine.attempts.end(key)
+
+
+def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
+    """Only a person can restore what the workspace has lost: nothing goes on on a broken base."""
+    letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
+    engine.dead.bury(letter)
+    engine.agenda.put(task_id, engine.clock.now() + QUIET)
+    _log.error(
+        "task %s stands still, because its history is broken: %s. Restore history.jsonl (or what lies below history/) "
+        "from a backup and run: roboco requeue %s. Or delete %s to give the task up",
+        task_id,
+        error,
+        letter.letter_id,
+        open_path(task_id),
+    )
 
 
 def _give_up(engine: Engine, task_id: str, lost: int) -> None:

@@ -19,6 +19,7 @@ from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team import ToolSpec
 from roboco.engine.engine import Engine
+from roboco.engine.insist import insist
 from roboco.engine.pending import close_call, restart_call, told
 from roboco.errors import TransientError
 from roboco.ports import CallContext, CallOrder
@@ -79,20 +80,26 @@ def _outcome(
     """
     if spec is None or not _irreversible(spec):
         return engine.toolbox.run(call, spec, context)
-    intent = {"call": call.model_dump(mode="json"), "attempt": context.attempt, "token": engine.token()}
-    if not engine.files.create(intent_path(context.task_id, call.id), canonical(intent).encode()):
+    intent = canonical({"call": call.model_dump(mode="json"), "attempt": context.attempt, "token": engine.token()})
+    path, what = intent_path(context.task_id, call.id), f"call {call.id} of task {context.task_id}"
+    if not insist(engine, lambda: engine.files.create(path, intent.encode()), ours, f"the intent of {what}"):
         return _found_out(engine, spec, call, context, _stored(engine, context))
     if not ours():
-        engine.files.delete(intent_path(context.task_id, call.id))  # it has not run, and never will on our part
+        engine.files.delete(path)  # it has not run, and never will on our part
         return None
     outcome = engine.toolbox.run(call, spec, context)
     if outcome.unknown:
         outcome = _found_out(engine, spec, call, context, outcome)
-    try:
-        engine.files.put(outcome_path(context.task_id, call.id), outcome.model_dump_json().encode())
-    except TransientError as error:
-        _log.warning("the outcome of %s is kept in redis alone: %s", call.id, error)
+    _keep(engine, context, outcome, ours, f"the outcome of {what}")
     return outcome
+
+
+def _keep(engine: Engine, context: CallContext, outcome: Outcome, ours: Callable[[], bool], what: str) -> None:
+    path, data = outcome_path(context.task_id, context.call_id), outcome.model_dump_json().encode()
+    try:
+        insist(engine, lambda: engine.files.put(path, data), ours, what)
+    except TransientError as error:
+        _log.warning("%s is kept in redis alone: %s", what, error)
 
 
 def _stored(engine: Engine, context: CallContext) -> Outcome | None:

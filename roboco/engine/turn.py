@@ -20,6 +20,7 @@ from roboco.domain.step import TaskStep
 from roboco.domain.team import Agent, Team
 from roboco.engine import recover
 from roboco.engine.engine import Engine
+from roboco.engine.insist import insist
 from roboco.engine.pending import restart_turn
 from roboco.engine.prompt import render_prompt
 from roboco.errors import ModelError, UsageError
@@ -163,7 +164,12 @@ def _commit(engine: Engine, claim: TurnClaim, said: _Said, metadata: dict[str, o
         created_at=engine.now(),
         metadata=metadata,
     ).sealed(task.state.last_digest)
-    stored = engine.histories.append(order.task_id, step)
+    stored = insist(
+        engine,
+        lambda: engine.histories.append(order.task_id, step),
+        lambda: engine.turns.renew(claim),
+        f"step {step.seq} of task {order.task_id}",
+    )
     if stored.digest == step.digest:
         events = recover.events_of(engine, order.task_id, step, task.tail[-1])
         engine.board.commit(order.task_id, order.epoch, step, task.state.after(step), events)

@@ -1,5 +1,6 @@
 """S3 with faults: calls that are counted, come late or never, and answers that get lost."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +25,16 @@ class WatchedObjects(S3Objects):
         return WatchedObjects(*self._place)
 
     def die_before(self, name: str, nth: int = 1) -> None:
-        """Raise Killed instead of making the nth call of this name."""
+        """Raise Killed instead of making the nth call of this name, and any call from then on."""
         left = nth
+        lock = threading.Lock()
 
         def before(called: str, path: str) -> None:
             nonlocal left
-            left -= called == name
-            if not left:
+            with lock:
+                left -= called == name or left <= 0
+                dead = left <= 0
+            if dead:
                 raise Killed(called, path)
 
         self.before = before

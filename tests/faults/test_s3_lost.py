@@ -1,7 +1,8 @@
-"""The S3 server killed in the middle of a run and started again: the task goes on and ends."""
+"""The S3 server, or it and Redis, killed in mid-run and started again a second later: the task goes on and ends."""
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ def slow(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.05)
 
 
-def test_s3_killed_and_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("redis", ["redis stays", "redis goes too, with its data", "redis goes too, without its data"])
+def test_s3_killed_and_started_again(tmp_path: Path, redis: str) -> None:
     s3 = start_seaweed(tmp_path / "seaweed")
     try:
         with s3_environment(s3), Stack(tmp_path, s3=s3) as stack:
@@ -32,7 +34,9 @@ def test_s3_killed_and_started_again(tmp_path: Path) -> None:
                 if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 5:
                     os.kill(s3.pid, signal.SIGKILL)
                     s3.process.wait()
-                if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 7:
+                    if "goes" in redis:
+                        stack.restart_redis(keep="with its" in redis)
+                    time.sleep(1.0)  # how long it is away
                     s3 = start_seaweed(tmp_path / "seaweed", s3.port)
             assert task.result(60).status == "completed"
             assert shape(task.history()) == GRAPH.expected

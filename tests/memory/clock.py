@@ -15,3 +15,7 @@ class ManualClock:
     def move(self, seconds: float) -> None:
         """Let so many seconds pass."""
         self._ms += round(max(0.0, seconds) * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        self.move(seconds)

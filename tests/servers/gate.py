@@ -10,10 +10,10 @@ import asyncio
 import re
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+_REQUEST = re.compile(rb"[A-Z]+ /")
 _SIZE = 64 * 1024
 _OVERLAP = 200
 """Bytes of the chunk before that are searched again, since a pattern may be cut in two."""
@@ -60,15 +60,20 @@ class Held:
 
 
 class Gate:
-    """Listens on `port` of this machine while it is entered, and passes on to the server's port."""
+    """Listens on `port` of this machine while it is entered, and passes on to the server's port.
+
+    Each HTTP request waits `delay` seconds; while there is a `refusal`, it is the answer to all of them.
+    """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
-        self._held: list[Held] = []
+        self.held: list[Held] = []
         self._ways: set[asyncio.Task[None]] = set()
         self.port = 0
+        self.delay = 0.0
+        self.refusal = b""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -87,7 +92,7 @@ class Gate:
     def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> Held:
         """Stop the nth request from now on that holds what the pattern matches; with `answer`, what comes back."""
         held = Held(pattern, nth, answer, self._loop)
-        self._held.append(held)
+        self.held.append(held)
         return held
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -98,6 +103,7 @@ class Gate:
         for way in list(self._ways):
             way.cancel()
         await asyncio.gather(*self._ways, return_exceptions=True)
+        await asyncio.sleep(0.01)  # the transports close themselves in the loop's next rounds
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -105,7 +111,7 @@ class Gate:
         except OSError:
             writer.close()
             return
-        connection = _Connection(self._held, (reader, writer), upstream)
+        connection = _Connection(self, (reader, writer), upstream)
         for way in (connection.requests(), connection.answers()):
             task = asyncio.ensure_future(way)
             self._ways.add(task)
@@ -115,41 +121,59 @@ class Gate:
 class _Connection:
     def __init__(
         self,
-        held: list[Held],
+        gate: Gate,
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        self._held = held
+        self._gate = gate
         self._client = client
         self._server = server
         self._answer: Held | None = None
 
     async def requests(self) -> None:
         """Pass requests on, but for the one that is held."""
-        before = b""
-        with suppress(OSError):
-            while data := await self._client[0].read(_SIZE):
-                struck = self._struck(before, data)
-                if struck is not None and struck.answer:
-                    self._answer = struck
-                elif struck is not None and not await struck.wait():
-                    break
-                await _pass_on(self._server[1], data, None if struck is not None and struck.answer else struck)
-                before = data[-_OVERLAP:]
-        self._close()
+        try:
+            await self._pass_requests()
+        except OSError:
+            pass
+        finally:
+            self._close()
 
     async def answers(self) -> None:
         """Pass answers on, but for the one that is held."""
-        with suppress(OSError):
-            while data := await self._server[0].read(_SIZE):
-                held, self._answer = self._answer, None
-                if held is not None and not await held.wait():
-                    break
-                await _pass_on(self._client[1], data, held)
-        self._close()
+        try:
+            await self._pass_answers()
+        except OSError:
+            pass
+        finally:
+            self._close()
+
+    async def _pass_requests(self) -> None:
+        before = b""
+        while data := await self._client[0].read(_SIZE):
+            if self._gate.refusal:
+                self._client[1].write(self._gate.refusal)
+                await self._client[1].drain()
+                return
+            if self._gate.delay and _REQUEST.match(data):
+                await asyncio.sleep(self._gate.delay)
+            struck = self._struck(before, data)
+            if struck is not None and struck.answer:
+                self._answer = struck
+            elif struck is not None and not await struck.wait():
+                return
+            await _pass_on(self._server[1], data, None if struck is not None and struck.answer else struck)
+            before = data[-_OVERLAP:]
+
+    async def _pass_answers(self) -> None:
+        while data := await self._server[0].read(_SIZE):
+            held, self._answer = self._answer, None
+            if held is not None and not await held.wait():
+                return
+            await _pass_on(self._client[1], data, held)
 
     def _struck(self, before: bytes, data: bytes) -> Held | None:
-        return next((held for held in self._held if held.is_struck_by(before, data)), None)
+        return next((held for held in self._gate.held if held.is_struck_by(before, data)), None)
 
     def _close(self) -> None:
         for _, writer in (self._client, self._server):

@@ -19,6 +19,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_BROKER_URL": "redis://b:1/2",
         "ROBOCO_WORKSPACE": "s3://bucket/prefix",
         "ROBOCO_S3_ENDPOINT_URL": "http://127.0.0.1:9000",
+        "ROBOCO_S3_TIMEOUT": "5",
         "ROBOCO_TEAMS": "/teams",
         "ROBOCO_TOOLS": "shop.search, shop.mail,",
         "ROBOCO_PREFIX": "my-shop",

@@ -1,5 +1,6 @@
 """The workspace in a folder."""
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -65,10 +66,14 @@ class FolderFiles:
     def _write(self, target: Path, data: bytes) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         written = target.parent / f".{uuid.uuid4().hex}"
-        with written.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with written.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            written.unlink(missing_ok=True)
+            raise
         return written
 
     @contextmanager
@@ -76,7 +81,20 @@ class FolderFiles:
         try:
             yield
         except OSError as error:
-            raise TransientError(f"workspace {self._root} cannot be used: {error}") from error
+            raise TransientError(f"workspace {self._root} cannot be used: {told(error)}") from error
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def told(error: OSError) -> str:
+    """The error, and what whoever runs the workers can do about it."""
+    if error.errno in _FULL:
+        return f"{error}; make room there: what waits to be written is tried again"
+    if error.errno in _FORBIDDEN:
+        return f"{error}; let the user that workers run as write there: it is tried again"
+    return f"{error}; check ROBOCO_WORKSPACE"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.folder import FolderFiles, told
 from roboco.domain.paths import history_path
 from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
@@ -40,7 +40,7 @@ class FolderHistories:
                     )
                 _write_line(file, end, step.line().encode() + b"\n")
         except OSError as error:
-            raise TransientError(f"history {path} cannot be written: {error}") from error
+            raise TransientError(f"history {path} cannot be written: {told(error)}") from error
         return step
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:

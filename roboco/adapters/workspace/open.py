@@ -19,13 +19,13 @@ class Workspace(NamedTuple):
     histories: Histories
 
 
-def open_workspace(url: str, s3_endpoint_url: str | None = None) -> Workspace:
+def open_workspace(url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0) -> Workspace:
     """The workspace at "file:///folder" or "s3://bucket/prefix"; UsageError for anything else."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         files = FolderFiles(Path(unquote(parts.netloc + parts.path)).absolute())
         return Workspace(files, FolderHistories(files))
     if parts.scheme == "s3" and parts.netloc:
-        objects = S3Objects(connect_s3(s3_endpoint_url), parts.netloc, parts.path)
+        objects = S3Objects(connect_s3(s3_endpoint_url, timeout=s3_timeout), parts.netloc, parts.path)
         return Workspace(S3Files(objects), S3Histories(objects))
     raise UsageError(f"ROBOCO_WORKSPACE={url!r} is not possible: use file:///folder or s3://bucket/prefix")

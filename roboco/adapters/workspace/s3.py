@@ -17,11 +17,14 @@ LOST = frozenset({409, 412})
 _REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
 
 
-def connect_s3(endpoint_url: str | None, region: str | None = None) -> Any:
-    """A client with limits on every wait; credentials come from the environment, as boto3 has it."""
+def connect_s3(endpoint_url: str | None, region: str | None = None, timeout: float = 20.0) -> Any:
+    """A client with limits on every wait; credentials come from the environment, as boto3 has it.
+
+    An answer is waited for `timeout` seconds, four times.
+    """
     config = Config(
-        connect_timeout=5,
-        read_timeout=20,
+        connect_timeout=min(5.0, timeout),
+        read_timeout=timeout,
         retries={"mode": "standard", "total_max_attempts": 4},
         max_pool_connections=50,
         request_checksum_calculation="when_required",

@@ -6,6 +6,8 @@ taken if `history.jsonl` holds it or if it has a segment; where both are there, 
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 
 from roboco.adapters.workspace.s3 import S3Objects, Stored
 from roboco.domain.paths import history_path, segments_path
@@ -14,6 +16,8 @@ from roboco.errors import CorruptHistory, TransientError
 
 _STEPS = "steps"
 _TRIES = 10
+_ABREAST = 16
+"""How many requests run at the same time; the client has 50 connections."""
 
 
 class S3Histories:
@@ -63,9 +67,9 @@ class S3Histories:
             lines += fresh
             if not self._put(task_id, lines, stored):
                 return
-        for name in names:
-            if _seq(name) < len(lines):
-                self._objects.delete(segments_path(task_id) + name)
+        folded = [segments_path(task_id) + name for name in names if _seq(name) < len(lines)]
+        with ThreadPoolExecutor(_ABREAST) as pool:
+            list(pool.map(self._objects.delete, folded))
 
     def _put(self, task_id: str, lines: list[bytes], stored: Stored | None) -> bool:
         data = b"".join(line + b"\n" for line in lines)
@@ -95,13 +99,14 @@ class S3Histories:
         )
 
     def _segments(self, task_id: str, names: list[str]) -> list[bytes]:
-        found: list[bytes] = []
-        for name in names:
-            stored = self._objects.get(segments_path(task_id) + name)
-            if stored is None:
-                break
-            found.append(stored.data)
-        return found
+        """What the segments hold, up to the first one that is gone."""
+        paths = [segments_path(task_id) + name for name in names]
+        if len(paths) == 1:
+            found = [self._objects.get(paths[0])]
+        else:
+            with ThreadPoolExecutor(_ABREAST) as pool:
+                found = list(pool.map(self._objects.get, paths))
+        return [stored.data for stored in takewhile(bool, found) if stored]
 
 
 def _segment(task_id: str, seq: int) -> str:

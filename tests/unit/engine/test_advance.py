@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.event_file import as_sent
 from roboco.domain.history import History
 from roboco.domain.paths import events_path, open_path
 from roboco.domain.router import Route, Router
@@ -80,8 +81,7 @@ def test_an_ended_task_is_closed() -> None:
     assert summary.created_at == world.history()[0].created_at
     assert open_path(TASK) not in world.files.held
     assert TASK not in world.server.held.agenda
-    lines = world.files.held[events_path(TASK)].decode().splitlines()
-    assert lines == world.server.held.tasks[TASK].events
+    assert as_sent(world.files.held[events_path(TASK)].splitlines(), world.history()) == world.events()
 
 
 def test_an_ended_task_leaves_redis_after_a_while_and_stays_ended() -> None:

@@ -1,0 +1,203 @@
+"""A workspace that misbehaves: slow, refusing, answering too late, full. Nothing is lost, nothing stands twice."""
+
+import errno
+import logging
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from roboco import Task, TransientError, team_from
+from roboco.adapters.local.seaweed import S3Server
+from roboco.domain.step import verify_chain
+from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
+from tests.servers.gate import Gate, Held
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, s3_environment, until
+from tests.transcript import Transcript
+
+pytestmark = pytest.mark.workers
+
+TIMEOUT = 2.5
+REFUSAL = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+ECHO = team_from({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
+DESK = team_from(
+    {"name": "desk", "collaboration_model": {"type": "manual"}, "agents": [{"name": "echo", "prompt": "echo"}]}
+)
+LARGE = "x" * 200_000
+
+
+@pytest.fixture(scope="module")
+def gate(s3: S3Server) -> Iterator[Gate]:
+    """A gate before the S3 server; tests leave it open."""
+    with Gate(s3.port) as entered:
+        yield entered
+
+
+@pytest.fixture(scope="module")
+def stack(s3: S3Server, gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Workers that reach S3 through the gate; the test's own orchestrator does as well."""
+    folder, endpoint = tmp_path_factory.mktemp("stack"), f"http://127.0.0.1:{gate.port}"
+    with s3_environment(s3), Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=TIMEOUT) as running:
+        yield running
+
+
+def slow(request: Request) -> Reply:
+    reply = answer(request)
+    return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
+
+
+def check(stack: Stack, journey: Journey, task: Task, asked: int) -> None:
+    """The history is as ever, a follower sees it all, and no turn was made twice."""
+    assert task.result(120).status == "completed"
+    history = task.history()
+    assert shape(history) == journey.expected
+    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == len(history)
+    transcript = Transcript()
+    for item in task.stream():
+        transcript.take(item)
+    assert transcript.finals == list(range(len(history)))
+    assert len(stack.model.requests) - asked == sum(step.by_agent for step in history)
+    assert stack.model.violations == []
+
+
+@pytest.mark.s3
+def test_slow(stack: Stack, gate: Gate) -> None:
+    """Each request takes two seconds: as long as a lease."""
+    stack.model.script(lambda request: Reply(text="hello"))
+    asked = len(stack.model.requests)
+    gate.delay = 2.0
+    try:
+        task = stack.orchestrator.run(ECHO, "Hello.")
+        assert task.result(120).status == "completed"
+    finally:
+        gate.delay = 0.0
+    assert [step.text for step in task.history()] == ["Hello.", "hello"]
+    assert len(stack.model.requests) - asked == 1
+
+
+@pytest.mark.s3
+def test_refusing_in_mid_run(stack: Stack, gate: Gate) -> None:
+    stack.model.script(slow)
+    asked = len(stack.model.requests)
+    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    chunks = 0
+    for item in task.stream():
+        chunks += item.type == "text_part_delta"
+        if chunks == 5:
+            gate.refusal = REFUSAL
+            with pytest.raises(TransientError, match="the S3 store failed"):
+                stack.orchestrator.run(ECHO, "Hello.")
+            until(lambda: "is kept until the workspace takes it" in stack.log("agents"), 30, "a step waits")
+            gate.refusal = b""
+            chunks += 1
+    check(stack, GRAPH, task, asked)
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        r"PUT /[^ ]*/history/00000001.json",
+        r"PUT /[^ ]*/history/00000002.json",
+        r"PUT /[^ ]*/history.jsonl",
+        r"PUT /[^ ]*/task.json",
+        r"DELETE /[^ ]*_open/",
+    ],
+    ids=["a turn's step", "the results", "the fold", "the summary", "the marker"],
+)
+def test_answering_after_the_time_out_though_it_was_stored(stack: Stack, gate: Gate, request_line: str) -> None:
+    stack.model.script(answer)
+    asked = len(stack.model.requests)
+    held: Held = gate.hold(request_line.encode(), answer=True)
+    task = stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
+    assert held.reached.wait(30)
+    check(stack, PARALLEL, task, asked)
+    held.release()
+    check(stack, PARALLEL, task, asked)
+
+
+@contextmanager
+def full(stack: Stack, pool: str) -> Iterator[None]:
+    """No file of the pool's processes may grow beyond 64 KiB: as on a disk that is full, writing fails half-way."""
+    processes = [stack.workers[pool].pid, *_children(stack.workers[pool].pid)]
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in processes}
+    for pid, (_, hard) in before.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (64 * 1024, hard))
+    try:
+        yield
+    finally:
+        for pid, limits in before.items():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limits are set on Linux alone")
+def test_a_disk_that_is_full(folder_stack: Stack) -> None:
+    """The step waits in the worker, whose log says where and why, until there is room. The model is asked once."""
+    folder_stack.model.script(lambda request: Reply(text=LARGE))
+    asked = len(folder_stack.model.requests)
+    with full(folder_stack, "agents"):
+        task = folder_stack.orchestrator.run(ECHO, "Hello.")
+        until(lambda: "is kept until the workspace takes it" in folder_stack.log("agents"), 30, "the step waits")
+        assert len(task.history()) == 1
+        told = folder_stack.log("agents")
+        assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in told
+        assert "make room" in told
+    assert task.result(30).status == "completed"
+    assert [step.text for step in task.history()] == ["Hello.", LARGE]
+    assert verify_chain(folder_stack.orchestrator.engine.histories.lines(task.task_id)) == 2
+    assert len(folder_stack.model.requests) - asked == 1
+    folder_stack.model.script(answer)
+
+
+def test_a_submission_to_a_full_disk_is_refused_and_leaves_nothing(folder_stack: Stack) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    logging.disable()  # the log's own file may be larger than the limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
+    try:
+        with pytest.raises(TransientError, match="make room"):
+            folder_stack.orchestrator.run(ECHO, LARGE, task_id="too-large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        logging.disable(logging.NOTSET)
+    assert "too-large" not in [task.task_id for task in folder_stack.orchestrator.tasks()]
+    assert not (folder_stack.folder / "workspace" / "_open" / "too-large").exists()
+    again = folder_stack.orchestrator.run(ECHO, LARGE, task_id="too-large")
+    assert again.result(30).status == "completed"
+
+
+def test_a_broken_history_stands_still_until_a_person_has_restored_it(folder_stack: Stack) -> None:
+    """Redis is lost, and in the workspace a line: the operator is told which, and what to do."""
+    stack = folder_stack
+    stack.model.script(lambda request: Reply(text="hello"))
+    task = stack.orchestrator.run(DESK, "Hello.")
+    assert task.result(30).status == "user_turn"
+    path = stack.folder / "workspace" / task.task_id / "history.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"hello", b"hullo"))
+    _forget_in_redis(stack, task.task_id)
+    task.send("And you?")
+    until(lambda: "stands still, because its history is broken: step 1 (" in stack.log("coordinator"), 30, "it is told")
+    [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
+    assert f"roboco requeue {letter.letter_id}" in stack.log("coordinator")
+    assert "was changed: its digest does not match" in letter.reason
+    assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "nothing was written on a broken base"
+
+    path.write_bytes(whole)
+    stack.orchestrator.requeue(letter.letter_id)
+    until(lambda: len(task.history()) == 4, 30, "the message is a step, and answered")
+    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == 4
+    task.stop()
+    task.result(30)
+
+
+def _forget_in_redis(stack: Stack, task_id: str) -> None:
+    client = stack.orchestrator._client
+    for key in client.scan_iter(f"*{{{task_id}}}*"):
+        client.delete(key)

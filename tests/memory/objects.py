@@ -1,0 +1,61 @@
+"""S3 in memory: objects with conditional writes, and how much was written."""
+
+import hashlib
+import threading
+from collections import Counter
+from typing import Any
+
+from roboco.adapters.workspace.s3 import S3Files, S3Objects, Stored
+
+
+class MemoryObjects(S3Objects):
+    """Objects by path; `written` counts the bytes of each put by the last part of its path."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "memory")
+        self.held: dict[str, bytes] = {}
+        self.written: Counter[str] = Counter()
+        self._metadata: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
+        """Store the object; False if the condition does not hold."""
+        with self._lock:
+            there = self.held.get(path)
+            if (if_none and there is not None) or (if_match and (there is None or _etag(there) != if_match)):
+                return False
+            self.held[path] = data
+            self._metadata[path] = dict(extra.get("Metadata", {}))
+            self.written[path.rpartition("/")[2]] += len(data)
+            return True
+
+    def get(self, path: str) -> Stored | None:
+        """The object; None if there is none."""
+        data = self.held.get(path)
+        return None if data is None else Stored(data, _etag(data))
+
+    def metadata(self, path: str) -> dict[str, str] | None:
+        """The metadata that the object was stored with; None if there is no object."""
+        return self._metadata.get(path)
+
+    def delete(self, path: str) -> None:
+        """Remove the object, if it is there."""
+        self.held.pop(path, None)
+        self._metadata.pop(path, None)
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder, sorted."""
+        below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
+        return sorted({path.partition("/")[0] for path in below})
+
+
+class ObjectFiles(S3Files):
+    """Files of objects in memory, which tests look at as at those of `MemoryFiles`."""
+
+    def __init__(self, objects: MemoryObjects) -> None:
+        super().__init__(objects)
+        self.held = objects.held
+
+
+def _etag(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
