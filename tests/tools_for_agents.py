@@ -55,6 +55,16 @@ def append_line(late: bool, context: CallContext) -> str:
     return _append(late, context)
 
 
+@tool
+def append_soon(context: CallContext) -> str:
+    """Append a line in the middle of half a second."""
+    time.sleep(0.25)
+    with (_folder() / "lines.txt").open("a") as file:
+        file.write(f"{context.call_id}\n")
+    time.sleep(0.25)
+    return "appended"
+
+
 def find_line(args: dict[str, Any], key: str) -> str | None:
     """Whether there is a line for the key."""
     lines = _folder() / "lines.txt"

@@ -1,0 +1,78 @@
+"""What the soak does to its workers and servers, by chance and with a seed."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+
+from roboco.adapters.local.seaweed import S3Server, start_seaweed
+from tests.stack import Stack
+
+WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")
+KINDS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
+"""What happens, and how often compared to the others."""
+
+
+class Faults:
+    """Makes something happen every `pause` seconds on average; `happened` counts it, `kills` are SIGKILLs of agents."""
+
+    def __init__(self, stack: Stack, s3: S3Server | None, pause: float, chance: random.Random) -> None:
+        self.happened: Counter[str] = Counter()
+        self.kills: list[float] = []
+        self.outages: list[float] = []
+        self.s3 = s3
+        self._stack = stack
+        self._pause = pause
+        self._chance = chance
+        self._next = time.monotonic() + pause
+        self._stopped: dict[str, float] = {}
+        self._s3_back = 0.0
+
+    def tend(self, more: bool) -> None:
+        """Start again what is gone, let go on what stood still for long enough, and make the next thing happen."""
+        now = time.monotonic()
+        for name, until in list(self._stopped.items()):
+            if now >= until or not more:
+                del self._stopped[name]
+                self._signal(name, signal.SIGCONT)
+        if self.s3 is not None and not self.s3.alive() and (now >= self._s3_back or not more):
+            self.s3 = start_seaweed(self.s3.log.parent, self.s3.port)
+        for name in WORKERS:
+            if not self._stack.workers[name].alive():
+                self._stack.start(name)
+        if more and now >= self._next:
+            self._next = now + self._chance.uniform(0.3, 1.7) * self._pause
+            self._strike(self._chance.choices(list(KINDS), list(KINDS.values()))[0])
+
+    def _strike(self, kind: str) -> None:
+        name = self._chance.choice([worker for worker in WORKERS if worker not in self._stopped])
+        match kind:
+            case "SIGKILL":
+                if name.startswith("agents"):
+                    self.kills.append(time.monotonic())
+                self._signal(name, signal.SIGKILL)
+                self._stack.workers[name].process.wait()
+            case "SIGSTOP":
+                self._signal(name, signal.SIGSTOP)
+                self._stopped[name] = time.monotonic() + self._stack.settings.turn_lease + self._chance.uniform(0.5, 2)
+            case "SIGTERM":
+                self._stack.workers[name].process.terminate()
+            case "redis killed" | "redis emptied":
+                self.outages.append(time.monotonic())
+                self._stack.restart_redis(keep=kind == "redis killed")
+            case _ if self.s3 is not None and self.s3.alive():
+                self.outages.append(time.monotonic())
+                os.kill(self.s3.pid, signal.SIGKILL)
+                self.s3.process.wait()
+                self._s3_back = time.monotonic() + self._chance.uniform(0.5, 3)
+            case _:
+                return
+        self.happened[kind] += 1
+
+    def _signal(self, name: str, sign: signal.Signals) -> None:
+        """To the worker and all its processes: it leads a session of its own."""
+        try:
+            os.killpg(self._stack.workers[name].pid, sign)
+        except ProcessLookupError:
+            self._stack.workers[name].process.wait()

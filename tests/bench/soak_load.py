@@ -1,0 +1,141 @@
+"""The load of the soak: always so many tasks of several teams, and what is wrong with each when it has ended."""
+
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from roboco import RobocoError, Task, Team, TransientError, team_from
+from roboco.domain.part import ToolResult
+from roboco.domain.step import verify_chain
+from tests.journeys import GRAPH, PARALLEL, SEQUENTIAL, Journey, answer, shape
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack
+from tests.transcript import Transcript
+
+PACE = 0.12
+"""Seconds between two pieces of an answer: a turn takes one to two seconds."""
+
+CLERK = team_from(
+    {
+        "name": "clerks",
+        "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_soon"]}],
+        "tools": [{"name": "append_soon", "function": "tests.tools_for_agents:append_soon", "timeout": 20}],
+    }
+)
+CALLS = 2
+
+
+def says(request: Request) -> Reply:
+    """What the model says: a clerk appends two lines, which cannot be taken back; the others as in the tests."""
+    if not request.system.startswith("clerk"):
+        reply = answer(request)
+        return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=PACE)
+    if request.count("assistant"):
+        return Reply(text="Both lines were asked for.", interval=PACE)
+    return Reply(text="I append.", tool_calls=[("append_soon", {})] * CALLS, interval=PACE)
+
+
+def told_apart(team: Team) -> Team:
+    """The team, whose prompts name the task: so the model server can tell whose turn a request is."""
+    agents = [agent.model_copy(update={"prompt": agent.prompt + " {{ task.id }}"}) for agent in team.agents]
+    return team.model_copy(update={"agents": tuple(agents)})
+
+
+@dataclass
+class Tally:
+    """What has come of the ended tasks."""
+
+    tasks: int = 0
+    steps: int = 0
+    restarts: int = 0
+    unknown: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class Load:
+    """Keeps so many tasks going, and looks at those that have ended."""
+
+    def __init__(self, stack: Stack, abreast: int, chance: random.Random) -> None:
+        self.tally = Tally()
+        self.open: dict[str, float] = {}
+        self._stack = stack
+        self._abreast = abreast
+        self._chance = chance
+        self._journeys: dict[str, Journey | None] = {}
+        self._accepted: set[str] = set()
+        self._count = 0
+
+    def tend(self, more: bool) -> None:
+        """Submit what is missing, if there is to be more, and look at what has ended."""
+        for task_id in list(self.open):
+            if task_id not in self._accepted:
+                self._submit(task_id)
+            elif self._ended(task_id):
+                del self.open[task_id]
+        while more and len(self.open) < self._abreast:
+            self._count += 1
+            task_id = f"soak-{self._count}"
+            self._journeys[task_id] = self._chance.choice([GRAPH, PARALLEL, SEQUENTIAL, None])
+            self.open[task_id] = time.time()
+            self._submit(task_id)
+
+    def _submit(self, task_id: str) -> None:
+        """Submit it; a server that is away leaves it for the next time, as whoever submits would."""
+        journey = self._journeys[task_id]
+        team, prompt = (journey.team, journey.prompt) if journey else (CLERK, "Go.")
+        try:
+            self._stack.orchestrator.run(told_apart(team), prompt, task_id=task_id)
+        except TransientError:
+            return
+        self._accepted.add(task_id)
+
+    def _ended(self, task_id: str) -> bool:
+        """Whether the task has ended and was looked at; servers that are away put it off."""
+        task = Task(task_id, self._stack.orchestrator.engine, self._stack.orchestrator._follower)
+        try:
+            if not task.summary().status.ended:
+                return False
+            self._look_at(task)
+        except TransientError:
+            return False
+        return True
+
+    def _look_at(self, task: Task) -> None:
+        transcript = Transcript()
+        for item in task.stream():
+            transcript.take(item)
+        tally, history, journey = self.tally, task.history(), self._journeys[task.task_id]
+        tally.tasks += 1
+        tally.steps += len(history)
+        tally.restarts += sum(step.metadata.get("attempt", 1) > 1 for step in history)
+        if task.summary().status != "completed":
+            tally.failed.append(f"{task.task_id}: {task.summary().reason}")
+            return
+        if transcript.finals != list(range(len(history))):
+            tally.lost.append(f"{task.task_id}: a follower is shown the steps {transcript.finals}")
+        try:
+            verify_chain(self._stack.orchestrator.engine.histories.lines(task.task_id))
+        except RobocoError as error:
+            tally.lost.append(f"{task.task_id}: {error}")
+        if journey is None:
+            self._look_at_lines(task.task_id, [result for step in history for result in step.results])
+        elif (found := shape(history)) != journey.expected:
+            kind = tally.doubled if len(found) > len(journey.expected) else tally.lost
+            kind.append(f"{task.task_id}: {found}")
+
+    def _look_at_lines(self, task_id: str, results: list[ToolResult]) -> None:
+        path = self._stack.folder / "lines.txt"
+        lines = Counter(path.read_text().split() if path.exists() else ())
+        if len(results) != CALLS:
+            self.tally.lost.append(f"{task_id}: {len(results)} results")
+        for result in results:
+            self.tally.unknown += result.is_error
+            if lines[result.tool_call_id] > 1:
+                self.tally.doubled.append(f"{task_id}: {lines[result.tool_call_id]} lines of {result.tool_call_id}")
+            if not result.is_error and lines[result.tool_call_id] == 0:
+                self.tally.lost.append(f"{task_id}: no line of {result.tool_call_id}")
+            if result.is_error and "outcome unknown" not in str(result.error):
+                self.tally.lost.append(f"{task_id}: {result.error}")
