@@ -25,5 +25,5 @@ def as_sent(lines: Iterable[bytes], steps: Sequence[TaskStep]) -> list[dict[str,
 
 
 def _with_step(record: dict[str, Any], steps: Sequence[TaskStep]) -> dict[str, Any]:
-    seq = record.get("step_seq")
-    return record | {"step": steps[seq].model_dump(mode="json")} if isinstance(seq, int) else record
+    seq = record.pop("step_seq", None)
+    return record if seq is None else record | {"step": steps[seq].model_dump(mode="json")}

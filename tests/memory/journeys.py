@@ -1,5 +1,6 @@
 """Journeys: whole runs of teams that come to the same however often a part of them is repeated."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -184,5 +185,11 @@ def assert_whole(world: World, where: str) -> None:
         numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
     for channel in numbers.values():
         assert channel == list(range(1, len(channel) + 1)), where
+    ends = Counter(
+        (record["generation"], record["step"]["seq"])
+        for record in world.published()
+        if record["type"] == "event_step_end"
+    )
+    assert all(count == 1 for count in ends.values()), f"{where} a step was told twice: {ends}"
     reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
     assert reader.steps == world.history(), where

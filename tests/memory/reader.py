@@ -15,11 +15,13 @@ class Reader:
         self.steps: list[TaskStep] = []
         self.texts: dict[str, str] = {}
         self.ended = False
+        self._ended_ids: set[str] = set()
 
     def show(self, item: Shown) -> None:
         """Take one item in; AssertionError if a step is missing, comes twice or has another text."""
         match item:
             case TextPartDelta():
+                assert item.step_id not in self._ended_ids, f"text comes for a step that is final: {item.text!r}"
                 before = "" if item.replace else self.texts.get(item.step_id, "")
                 self.texts[item.step_id] = before + item.text
             case TurnRestarted():
@@ -39,6 +41,7 @@ class Reader:
             held = self.texts.pop(step.step_id, "")
             assert held == step.text, f"of step {step.seq} the reader holds {held!r}, it is {step.text!r}"
         self.steps.append(step)
+        self._ended_ids.add(step.step_id)
 
 
 def items_of(records: Iterable[dict[str, Any]], read_steps: ReadSteps, cursor: str = "") -> list[StreamItem]:
