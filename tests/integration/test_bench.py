@@ -15,6 +15,14 @@ from tests.stack import ROOT
 pytestmark = pytest.mark.workers
 
 
+def test_a_short_soak_loses_nothing() -> None:
+    need(find_server)
+    command = [sys.executable, "-m", "tests.bench.soak", "--seconds", "20", "--tasks", "6", "--seed", "11"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "lost 0 · doubled 0 · stuck 0 · failed 0" in ended.stdout
+
+
 def test_each_bench_prints_its_ratio(tmp_path: Path) -> None:
     need(find_server)
     command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", "--json", str(tmp_path / "json")]

@@ -1,10 +1,9 @@
 """Whole journeys through three real worker processes, on the folder workspace and on the S3 server."""
 
-import json
-
 import pytest
 
 from roboco.domain.event import read_message
+from roboco.domain.event_file import as_sent
 from roboco.domain.step import verify_chain
 from tests.journeys import JOURNEYS, Journey, shape
 from tests.stack import Stack, until
@@ -30,7 +29,6 @@ def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are there")
     until(lambda: (files.get(f"_open/{task.task_id}") is None) == completed, 10, "the marker is as it should be")
-    events = [
-        read_message(json.loads(line)) for line in (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
-    ]
+    lines = (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
+    events = [read_message(record) for record in as_sent(lines, task.history())]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

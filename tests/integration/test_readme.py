@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from roboco import CallContext
+from roboco.adapters.toolbox import FunctionToolbox
+from roboco.domain.part import ToolCall
+from roboco.domain.team import ToolSpec
 from tests.journeys import answer
+from tests.memory.workspace import MemoryFiles, MemoryHistories
 from tests.servers.model_server import Reply, Request
 from tests.stack import ROOT, Stack
 
@@ -53,6 +58,23 @@ def test_the_team_of_the_readme(tmp_path: Path) -> None:
         assert changed.stderr == "step 3 was changed\n"
         assert stack.model.violations == []
         stack.model.script(answer)
+
+
+def test_the_tool_of_the_readme_finds_out_what_came_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    toolbox = FunctionToolbox(MemoryFiles(), MemoryHistories(), ("shop_mail",))
+    spec = ToolSpec(name="send_mail", function="shop_mail:send_mail")
+    call = ToolCall(id="tc_1", tool_name="send_mail", args={"to": "ann", "text": "hello"})
+    context = CallContext("t", "one", "tc_1", "t/tc_1", 1)
+    before = toolbox.verify(call, spec, context)
+    assert before is not None
+    assert before.result.is_error
+    assert toolbox.run(call, spec, context).result.result == "sent"
+    after = toolbox.verify(call, spec, context)
+    assert after is not None
+    assert after.result.result == "sent"
 
 
 def test_the_commands_of_compose_are_those_of_the_readme() -> None:
