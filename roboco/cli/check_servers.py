@@ -14,6 +14,8 @@ from redis.exceptions import RedisError
 
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES
 from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.dead import RedisDeadLetters
+from roboco.adapters.redis.keys import Keys
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.open import open_workspace
 from roboco.cli.check import Check, State
@@ -38,6 +40,7 @@ def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
         with connect(settings.redis_url) as client:
             facts: dict[str, Any] = client.info()
             trip = median(_timed(client.ping) for _ in range(9))
+            letters = len(RedisDeadLetters(lambda: client, Keys(settings.prefix)).letters())
     except (RedisError, RobocoError, OSError) as error:
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not named:
@@ -54,6 +57,7 @@ def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
     kept = bool(facts.get("aof_enabled"))
     todo = "set appendonly yes: else a restart begins every turn in flight again"
     yield _wanted("redis disk", kept, f"appendonly {'yes' if kept else 'no'}", todo)
+    yield _wanted("dead letters", letters == 0, str(letters), "see `roboco dead`")
 
 
 def check_broker(settings: Settings) -> Iterator[Check]:

@@ -21,9 +21,9 @@ from roboco.settings import read_settings
 @click.command()
 @options.as_json
 def dead(as_json: bool) -> None:
-    """List dead letters, oldest first, with the reason and how often each was tried.
+    """List what is not delivered any more, and why.
 
-    They are messages that no worker could read or take in, and turns and tool calls that were lost too often.
+    Dead letters are messages that no worker could read or take in, and turns and tool calls that were lost too often.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
         letters = orchestrator.dead_letters()
@@ -38,7 +38,10 @@ def dead(as_json: bool) -> None:
 @click.command()
 @click.argument("letter_ids", metavar="LETTERS", nargs=-1, required=True)
 def requeue(letter_ids: tuple[str, ...]) -> None:
-    """Send dead letters again, and take them off the list."""
+    """Send dead letters again, and take them off the list.
+
+    Work of a task that has ended cannot be sent again.
+    """
     with closing(Orchestrator(read_settings())) as orchestrator:
         for letter_id in letter_ids:
             letter = orchestrator.requeue(letter_id)

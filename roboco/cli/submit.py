@@ -64,13 +64,15 @@ def _result(_: click.Context, __: click.Parameter, text: str | None) -> Any:
 @click.command()
 @click.argument("task_id")
 @click.argument("call_id")
-@click.option("--happened/--did-not-happen", required=True, default=None, help="Whether the call had its effect.")
+@click.option("--happened/--did-not-happen", default=None, help="Whether the call had its effect.")
 @click.option("--result", metavar="JSON", callback=_result, help="The call's result, where that is known.")
-def resolve(task_id: str, call_id: str, happened: bool, result: Any) -> None:
+def resolve(task_id: str, call_id: str, happened: bool | None, result: Any) -> None:
     """Say what came of a tool call whose outcome nobody knows.
 
     A task waits for it (status approval) where its tool says on_unknown: ask.
     """
+    if happened is None:
+        raise click.UsageError("say --happened or --did-not-happen")
     with closing(Orchestrator(read_settings())) as orchestrator:
         orchestrator.task(task_id).resolve(call_id, happened, result)
     click.echo(f"{task_id} goes on")
