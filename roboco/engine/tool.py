@@ -21,7 +21,6 @@ from roboco.domain.team import ToolSpec
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.pending import close_call, restart_call, told
-from roboco.errors import TransientError
 from roboco.ports import CallContext, CallOrder
 
 _log = logging.getLogger(__name__)
@@ -98,8 +97,8 @@ def _keep(engine: Engine, context: CallContext, outcome: Outcome, ours: Callable
     path, data = outcome_path(context.task_id, context.call_id), outcome.model_dump_json().encode()
     try:
         insist(engine, lambda: engine.files.put(path, data), ours, what)
-    except TransientError as error:
-        _log.warning("%s is kept in redis alone: %s", what, error)
+    except Exception as error:  # the call's time may be up meanwhile, which a pool tells by an exception of its own
+        _log.warning("%s is kept in redis alone: %r", what, error)
 
 
 def _stored(engine: Engine, context: CallContext) -> Outcome | None:

@@ -1,0 +1,44 @@
+"""Ports: what the engine needs from the world, and what each implementation must keep.
+
+Every method may raise TransientError when its server does not answer; the engine then gives up what it
+was doing, and the sweeper has it done again. A call that is sent twice, because an answer got lost, has
+the effect of one.
+"""
+
+from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
+from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot
+from roboco.ports.leases import CallOrder, Calls, TurnClaim, TurnOrder, Turns
+from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
+from roboco.ports.tools import CallContext, Toolbox
+from roboco.ports.workspace import Files, Histories
+from roboco.ports.world import Clock, Dispatcher
+
+__all__ = [
+    "Agenda",
+    "Attempts",
+    "Board",
+    "CallContext",
+    "CallOrder",
+    "CallState",
+    "Calls",
+    "Choice",
+    "Clock",
+    "DeadLetters",
+    "Dispatcher",
+    "Files",
+    "Histories",
+    "Inbox",
+    "Logs",
+    "Model",
+    "ModelStream",
+    "Phase",
+    "Prompts",
+    "Reply",
+    "Request",
+    "RequestedCall",
+    "Snapshot",
+    "Toolbox",
+    "TurnClaim",
+    "TurnOrder",
+    "Turns",
+]

@@ -1,0 +1,93 @@
+"""What the sweeper works from, and what came for a task from outside."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from roboco.domain.event import AnyEvent
+from roboco.domain.letter import DeadLetter
+
+
+class Agenda(Protocol):
+    """When the sweeper looks at a task again. Every open task stands in it. Times are Unix seconds."""
+
+    def put(self, task_id: str, at: float) -> None:
+        """Look at the task at this time."""
+
+    def add(self, task_id: str, at: float) -> bool:
+        """Look at the task at this time, unless a time stands already; whether none stood."""
+
+    def hasten(self, task_id: str, at: float) -> None:
+        """Look at the task at this time, unless an earlier one stands."""
+
+    def due(self, now: float, limit: int) -> list[str]:
+        """The tasks whose time has come, earliest first."""
+
+    def drop(self, task_id: str) -> None:
+        """Do not look at the task again."""
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Whether this sweeper may sweep now, for so many seconds."""
+
+    def intact(self) -> bool:
+        """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
+
+    def restarted(self) -> bool:
+        """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
+
+    def fresh(self) -> bool:
+        """Whether the last `begin` was less than its `seconds` ago."""
+
+    def begin(self, seconds: float) -> None:
+        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
+
+
+class Inbox(Protocol):
+    """Which items wait for a task; what they say is in the workspace."""
+
+    def knock(self, task_id: str, item_ids: Sequence[str]) -> None:
+        """Note the items."""
+
+    def forget(self, task_id: str, item_id: str) -> None:
+        """The item was taken over."""
+
+
+class Logs(Protocol):
+    """The logs of both channels."""
+
+    def events(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the execution channel after this number, oldest first."""
+
+    def announce(self, task_id: str, event: AnyEvent) -> None:
+        """Publish an event that belongs to no task that is known: it has no number and is in no log."""
+
+
+class Attempts(Protocol):
+    """Work that may kill whoever does it: counted outside of what announces it."""
+
+    def begin(self, key: str) -> int | None:
+        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it.
+
+        Whoever begins is at it for the time of a lease.
+        """
+
+    def renew(self, key: str) -> bool:
+        """Be at it for one more lease."""
+
+    def count(self, key: str) -> int:
+        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+
+    def end(self, key: str) -> None:
+        """The work has ended, well or with an error: what was counted is forgotten."""
+
+
+class DeadLetters(Protocol):
+    """Messages that nobody delivers any more."""
+
+    def bury(self, letter: DeadLetter) -> None:
+        """Keep the letter, in place of one with the same id."""
+
+    def letters(self) -> list[DeadLetter]:
+        """All letters, oldest first."""
+
+    def remove(self, letter_id: str) -> None:
+        """Forget the letter, if it is there."""

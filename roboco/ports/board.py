@@ -1,0 +1,100 @@
+"""The board: the state of tasks in Redis."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from roboco.domain.event import AnyEvent
+from roboco.domain.outcome import Outcome
+from roboco.domain.state import TaskState
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+
+
+class Phase(StrEnum):
+    """What a task is doing between two commits: the kind of the choice that was written down last."""
+
+    IDLE = "idle"
+    TURN = "turn"
+    TOOLS = "tools"
+    WAIT = "wait"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class CallState:
+    """A tool call that was handed out: attempts from 1, whether a worker took it, and its outcome."""
+
+    attempt: int = 1
+    claimed: bool = False
+    lease_left: float = 0.0
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A task as the board has it: `epoch` is the fence, `seq` the position of the next step.
+
+    `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
+    has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
+    pending turn; `item_ids` are in the inbox.
+    """
+
+    epoch: int
+    seq: int
+    phase: Phase
+    status: TaskStatus
+    reason: str
+    agent: str
+    attempt: int
+    claimed: bool
+    lease_left: float
+    rings: int
+    handed_at: float
+    routing: dict[str, Any]
+    state: TaskState
+    first: TaskStep
+    tail: tuple[TaskStep, ...]
+    item_ids: tuple[str, ...]
+    calls: Mapping[str, CallState]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to happen next, as it is written down before it is handed out.
+
+    `items`, if given, is how many items the inbox held when it was decided: with more of them it is void.
+    """
+
+    phase: Phase
+    status: TaskStatus
+    reason: str = ""
+    agent: str = ""
+    routing: Mapping[str, Any] | None = None
+    items: int | None = None
+
+
+class Board(Protocol):
+    """The state of tasks, in Redis. All of it can be computed again from the workspace."""
+
+    def load(self, task_id: str, tail: int) -> Snapshot | None:
+        """The task with at most `tail` of its newest steps, at one moment; None if it is not known."""
+
+    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Set the task up, idle, with these newest steps; False and nothing changed if it is known already."""
+
+    def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
+
+    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+        """Take over a stored step: the task is idle after it and the fence moves.
+
+        True also if the step was taken over before; False if the fence had moved and the step is not in.
+        """
+
+    def begin_again(self, task_id: str, event: AnyEvent) -> None:
+        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+
+    def leave(self, task_id: str, seconds: int) -> None:
+        """Forget an ended task after so many seconds."""

@@ -1,0 +1,85 @@
+"""Leases: on turns and tool calls, and what is told while they last."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from roboco.domain.event import AnyEvent, StreamChunk
+from roboco.domain.outcome import Outcome
+from roboco.ports.board import Snapshot
+
+
+@dataclass(frozen=True)
+class TurnOrder:
+    """The turn that a message announces."""
+
+    task_id: str
+    seq: int
+    epoch: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class TurnClaim:
+    """A turn that is ours until its lease ends: `token` is the owner's, `task` what the board said."""
+
+    order: TurnOrder
+    token: str
+    task: Snapshot
+
+
+class Turns(Protocol):
+    """Leases on turns. Everything is refused once the fence has moved."""
+
+    def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
+        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
+        """Number the chunk, log it, publish it and renew the lease; a `number` that was sent before is dropped."""
+
+    def renew(self, claim: TurnClaim) -> bool:
+        """Renew the lease; False if the turn is no longer ours."""
+
+    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+        """Void the attempt and move the fence: the new epoch; None if the fence moved or a live lease stands.
+
+        Who names the lease's own `token` may restart in spite of it.
+        """
+
+    def ring(self, task_id: str, epoch: int, again: bool) -> int:
+        """Count that the pending choice was found untaken: how often so far, 0 if the fence moved.
+
+        With `again` it is handed out once more, now.
+        """
+
+
+@dataclass(frozen=True)
+class CallOrder:
+    """The tool call that a message announces; `seq` is the position of the step that called."""
+
+    task_id: str
+    seq: int
+    epoch: int
+    call_id: str
+    attempt: int
+
+
+class Calls(Protocol):
+    """Leases on tool calls and their outcomes; each call of a step stands alone."""
+
+    def claim(self, order: CallOrder, token: str) -> bool:
+        """Whether the call is ours now: not if the fence moved, it has an outcome or this attempt was claimed."""
+
+    def renew(self, order: CallOrder, token: str) -> bool:
+        """Renew the lease; False if the call is no longer ours."""
+
+    def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
+        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours.
+
+        Without a token the outcome is kept whoever has the call: its time is up.
+        """
+
+    def restart(self, order: CallOrder, lost: bool = False) -> int | None:
+        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void.
+
+        With `lost` the lease does not count: its worker is known to be gone.
+        """

@@ -1,0 +1,36 @@
+"""Tools: what a process can describe and run."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ToolCall
+from roboco.domain.router import Router
+from roboco.domain.team import Agent, Team, ToolSpec
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What a tool may know of its call; the same `idempotency_key` on every attempt."""
+
+    task_id: str
+    agent: str
+    call_id: str
+    idempotency_key: str
+    attempt: int
+
+
+class Toolbox(Protocol):
+    """The tools that this process can describe and run."""
+
+    def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
+        """The agent's tools as the chat completions protocol has them; UsageError if one cannot be had."""
+
+    def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
+        """Run the call of a built-in (`spec` None) or declared tool; whatever goes wrong is in the outcome."""
+
+    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+        """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
+
+    def router(self, name: str) -> Router:
+        """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""

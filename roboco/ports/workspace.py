@@ -1,0 +1,44 @@
+"""The workspace: the histories and files of tasks."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from roboco.domain.step import TaskStep
+
+
+class Histories(Protocol):
+    """The histories of tasks: append-only, one writer wins each position."""
+
+    def append(self, task_id: str, step: TaskStep) -> TaskStep:
+        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+
+    def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        """The committed steps from a position on, each exactly once and in order."""
+
+    def lines(self, task_id: str) -> Iterator[bytes]:
+        """The stored lines, unread, oldest first."""
+
+    def fold(self, task_id: str) -> None:
+        """Gather what is stored in pieces into `history.jsonl`; harmless at any moment and twice at once."""
+
+
+class Files(Protocol):
+    """Files of the workspace by relative path; each is written whole or not at all."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Store the file if there is none; False and nothing changed if another one stands there.
+
+        True also if the same bytes stand there: an answer may have got lost.
+        """
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store the file, in place of an older one."""
+
+    def get(self, path: str) -> bytes | None:
+        """The file's bytes; None if there is none."""
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names directly below a folder ("" or ending in "/"), sorted; of folders without the "/"."""

@@ -1,0 +1,35 @@
+"""The rest of the world: messages and time."""
+
+from typing import Protocol
+
+from roboco.ports.board import Phase
+from roboco.ports.leases import CallOrder, TurnOrder
+
+
+class Dispatcher(Protocol):
+    """Sends the messages that announce work. A message may come late, twice or never."""
+
+    def advance(self, task_id: str) -> None:
+        """Have the coordinator look at the task."""
+
+    def turn(self, order: TurnOrder, agent: str) -> None:
+        """Have an agent worker make the turn."""
+
+    def tool(self, order: CallOrder, name: str, timeout: float) -> None:
+        """Have a tool worker make the call, and end it after `timeout` seconds."""
+
+    def waiting_since(self, phase: Phase) -> float | None:
+        """When the oldest message that no worker has taken was sent, in Unix seconds: of turns, calls or `advance`.
+
+        None if none waits, or if the broker cannot tell.
+        """
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> float:
+        """Unix seconds, UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass."""
