@@ -65,10 +65,10 @@ def append_soon(context: CallContext) -> str:
     return "appended"
 
 
-def find_line(args: dict[str, Any], key: str) -> str | None:
+def find_line(args: dict[str, Any], key: str) -> str | bool:
     """Whether there is a line for the key."""
     lines = _folder() / "lines.txt"
-    return "the line is there" if lines.exists() and key.partition("/")[2] in lines.read_text().split() else None
+    return "the line is there" if lines.exists() and key.partition("/")[2] in lines.read_text().split() else False
 
 
 @tool(verify=find_line)

@@ -5,7 +5,6 @@ visibility timeout. What comes from outside acknowledges late, since nobody else
 does not answer it goes back to its queue. `advance` may get lost: the sweeper rings again.
 """
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,8 +26,6 @@ from roboco.engine.turn import turn as engine_turn
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallOrder, TurnOrder
 from workers.process import ProcessEngine
-
-_log = logging.getLogger(__name__)
 
 PAUSE = 1.0
 """Seconds before something from outside goes back to its queue because a server does not answer."""
@@ -86,37 +83,44 @@ def _register_outside(app: Celery, engine: ProcessEngine) -> None:
 
 
 def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:
-    """Accept what came from outside; put it back if a server does not answer, bury it if it ends all its workers."""
+    """Accept what came from outside; put it back if a server does not answer.
+
+    What ends all its workers, or fails in a way that is not its sender's mistake, is kept as a dead letter.
+    """
     key = f"message:{request.id}"
     try:
-        lost = engine.attempts.count(key)
+        lost = engine.attempts.begin(key)
+        if lost is None:
+            raise TransientError("another worker is at it, or was lost a moment ago")
         if lost >= engine.policy.attempts:
-            engine.dead.bury(_letter(engine, request, lost))
+            engine.dead.bury(_letter(engine, request, f"{lost} workers were lost while they took it in", lost))
         else:
-            accept()
-    except TransientError as error:
-        _forget(engine, key)
-        time.sleep(PAUSE)
-        raise Reject(error, requeue=True) from error
-    except Exception:
-        _forget(engine, key)
-        raise
-    _forget(engine, key)
-
-
-def _forget(engine: Engine, key: str) -> None:
-    try:
+            with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+                _take_in(engine, request, key, accept)
         engine.attempts.end(key)
     except TransientError as error:
-        _log.warning("a count of attempts is kept although it is not needed: %s", error)
+        time.sleep(PAUSE)
+        raise Reject(error, requeue=True) from error
 
 
-def _letter(engine: Engine, request: Any, lost: int) -> DeadLetter:
+def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object]) -> None:
+    try:
+        accept()
+    except (TransientError, UsageError):
+        engine.attempts.end(key)
+        raise
+    except Exception as error:
+        engine.dead.bury(_letter(engine, request, f"{type(error).__name__}: {error}", 1))
+        engine.attempts.end(key)
+        raise
+
+
+def _letter(engine: Engine, request: Any, reason: str, attempts: int) -> DeadLetter:
     return DeadLetter(
         letter_id=letter_id_of(str(request.id)),
-        reason=f"{lost} workers were lost while they took it in",
+        reason=reason,
         time=engine.now(),
-        attempts=lost,
+        attempts=attempts,
         queue=COORDINATOR_QUEUE,
         headers={"task": request.task, "id": request.id},
         body=canonical([list(request.args or ()), dict(request.kwargs or {}), {}]),

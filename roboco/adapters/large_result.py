@@ -15,22 +15,31 @@ KEPT = 2 * 1024
 
 def keep_large(files: Files, task_id: str, outcome: Outcome) -> Outcome:
     """The outcome, with a result that is too large kept as an artifact and cut to its beginning."""
+    if (data := _large(outcome)) is None:
+        return outcome
+    is_text = isinstance(outcome.result.result, str)
+    name = f"result-{outcome.result.tool_call_id[-12:]}{'.txt' if is_text else '.json'}"
+    artifact = write_artifact(files, task_id, name, data, "text/plain" if is_text else "application/json")
+    cut = _cut(outcome, data, f"the whole is {artifact.uri}")
+    return cut.model_copy(update={"artifacts": (*outcome.artifacts, artifact)})
+
+
+def cut_large(outcome: Outcome) -> Outcome:
+    """The outcome, with a result that is too large cut to its beginning."""
+    data = _large(outcome)
+    return outcome if data is None else _cut(outcome, data, "the rest could not be stored")
+
+
+def _large(outcome: Outcome) -> bytes | None:
+    """The bytes of a result that is too large for the history; None of any other."""
     result = outcome.result.result
     text = result if isinstance(result, str) else canonical(result)
-    data = text.encode()
-    if len(data) <= LARGEST:
-        return outcome
-    is_text = isinstance(result, str)
-    if not is_text:
-        data = json.dumps(result, ensure_ascii=False, indent=1).encode()
-    name = f"result-{outcome.result.tool_call_id[-12:]}{'.txt' if is_text else '.json'}"
-    mime_type = "text/plain" if is_text else "application/json"
-    artifact = write_artifact(files, task_id, name, data, mime_type)
+    if len(data := text.encode()) <= LARGEST:
+        return None
+    return data if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=1).encode()
+
+
+def _cut(outcome: Outcome, data: bytes, rest: str) -> Outcome:
     beginning = data[:KEPT].decode(errors="ignore")
-    kept = f"{beginning}\n[... {len(data)} bytes in all, the whole is {artifact.uri}]"
-    return outcome.model_copy(
-        update={
-            "result": outcome.result.model_copy(update={"result": kept}),
-            "artifacts": (*outcome.artifacts, artifact),
-        }
-    )
+    kept = f"{beginning}\n[... {len(data)} bytes in all, {rest}]"
+    return outcome.model_copy(update={"result": outcome.result.model_copy(update={"result": kept})})

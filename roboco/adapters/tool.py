@@ -38,9 +38,9 @@ def tool(function: Function | None = None, *, verify: Verify | None = None) -> A
 
     `verify(args, key)` is asked where an irreversible call was begun and its worker was lost: whether the call with
     these arguments (an object of JSON) and this idempotency key had its effect. What it returns, in JSON, becomes the
-    call's result; True stands for a result that is not known. None and False say that the effect did not happen and
-    will not: the lost worker may be one that stood still and goes on, so void the key with whoever carries the effect
-    out before you say so. Where it raises, the outcome stays unknown.
+    call's result; True stands for a result that is not known. False says that the effect did not happen and will not:
+    the lost worker may be one that stood still and goes on, so void the key with whoever carries the effect out before
+    you say so. Where it returns None, or raises, the outcome stays unknown.
     """
 
     def mark(marked: Function) -> Function:
@@ -101,7 +101,9 @@ class FunctionTool:
         if self.verify is None:
             return None
         found = _awaited(self.verify(args, context.idempotency_key))
-        if found is None or found is False:
+        if found is None:
+            return None
+        if found is False:
             return Found(happened=False)
         return Found(happened=True, result="the call had its effect" if found is True else found)
 

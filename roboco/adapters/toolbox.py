@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from roboco.adapters.builtin_tools import BuiltinTools, handoff_schema
-from roboco.adapters.large_result import keep_large
+from roboco.adapters.large_result import cut_large, keep_large
 from roboco.adapters.tool import FunctionTool, describe_function, is_tool
 from roboco.domain.builtin import BUILTIN
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
@@ -47,7 +47,7 @@ class FunctionToolbox:
         return tuple(schemas)
 
     def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
-        """Run the call; whatever goes wrong is in the outcome. A large result becomes an artifact.
+        """Run the call; whatever goes wrong is in the outcome.
 
         TransientError only where the workspace fails, so that the call is tried again.
         """
@@ -66,8 +66,15 @@ class FunctionToolbox:
             raise
         except Exception as error:  # a tool may raise anything, and the agent is told what
             return failure(call.id, f"{type(error).__name__}: {error}"[:2000], _elapsed_ms(began))
-        outcome = success(call, result, _elapsed_ms(began)).model_copy(update={"artifacts": artifacts})
+        return success(call, result, _elapsed_ms(began)).model_copy(update={"artifacts": artifacts})
+
+    def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
+        """The outcome, with a result that is too large for the history in a file of the task."""
         return keep_large(self._files, context.task_id, outcome)
+
+    def cut(self, outcome: Outcome) -> Outcome:
+        """The outcome, with a result that is too large for the history cut to its beginning."""
+        return cut_large(outcome)
 
     def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
         """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
@@ -83,7 +90,7 @@ class FunctionToolbox:
             return None
         if not found.happened:
             return without_effect(call.id)
-        return keep_large(self._files, context.task_id, success(call, found.result, _elapsed_ms(began)))
+        return success(call, found.result, _elapsed_ms(began))
 
     def router(self, name: str) -> Router:
         """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""

@@ -40,7 +40,7 @@ def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
         with connect(settings.redis_url) as client:
             facts: dict[str, Any] = client.info()
             trip = median(_timed(client.ping) for _ in range(9))
-            letters = len(RedisDeadLetters(lambda: client, Keys(settings.prefix)).letters())
+            letters = RedisDeadLetters(lambda: client, Keys(settings.prefix)).count()
     except (RedisError, RobocoError, OSError) as error:
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not named:

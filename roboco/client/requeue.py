@@ -17,7 +17,7 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     UsageError if there is none of this id, if it was not kept whole, or if it would change nothing. A death between
     the two leaves it on the list: what is sent twice has the effect of once.
     """
-    letter = next((letter for letter in engine.dead.letters() if letter.letter_id == letter_id), None)
+    letter = engine.dead.letter(letter_id)
     if letter is None:
         raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead lists them")
     if letter.cut:
@@ -32,20 +32,26 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
 
 
 def _look_again(engine: Engine, letter: DeadLetter) -> None:
+    if letter.work != "advance":
+        raise UsageError(
+            f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has gone on without it, "
+            f"or has ended: roboco show {letter.task_id}"
+        )
     if engine.files.get(open_path(letter.task_id)) is None:
         raise UsageError(
             f"task {letter.task_id!r} has ended because of it, and stays as it is: roboco show {letter.task_id}. "
             "Submit it again under another id to have it done from its beginning"
         )
-    engine.attempts.end(f"look:{letter.task_id}")
-    engine.dispatcher.advance(letter.task_id)
+    for key in ("look", "failed-look", "router"):
+        engine.attempts.end(f"{key}:{letter.task_id}")
+    engine.agenda.put(letter.task_id, engine.clock.now())
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:
     producers: Any = app.amqp.producer_pool
     with sending(letter.name), producers.acquire(block=True) as producer:
         producer.publish(
-            letter.body,
+            letter.body.encode(),
             exchange="",
             routing_key=letter.queue,
             headers=letter.headers,

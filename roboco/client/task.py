@@ -1,5 +1,6 @@
 """Task: one task as its caller sees it, from any process."""
 
+import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -151,12 +152,13 @@ class Task:
             yield from view.from_history()
             yield StreamItem(_end_of(summary), str(view.cursor))
 
-    def _stored_events(self, view: View) -> list[dict[str, Any]]:
+    def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
         stored = self._engine.files.get(events_path(self.task_id)) or b""
-        records = as_sent(stored.splitlines(), self.history())
+        records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
         generation = records[-1]["generation"] if records else ""
         had = view.cursor.events if view.cursor.generation == generation else 0
-        return [record for record in records if record["generation"] == generation and record["seq"] > had]
+        new = [record for record in records if record["generation"] == generation and record["seq"] > had]
+        return as_sent(new, lambda start: self._engine.histories.read(self.task_id, start))
 
 
 def _end_of(summary: TaskSummary) -> TaskEnded:

@@ -11,7 +11,7 @@ from roboco.domain.answers import answered_here, is_told, resolutions, waits_for
 from roboco.domain.builtin import HANDOFF
 from roboco.domain.history import RESULTS_ARE_IN, History
 from roboco.domain.inbox import Item, Message, Stop
-from roboco.domain.outcome import Outcome, failure
+from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCall, ToolResultPart
 from roboco.domain.router import Route, Router, route
 from roboco.domain.status import TaskStatus
@@ -79,7 +79,7 @@ def _answer_calls(team: Team, step: TaskStep, situation: Situation, ended: str |
         if asked := [call for call in step.calls if waits_for_person(answers[call.id])]:
             return _ask(team, asked)
     else:
-        closed = {call.id: failure(call.id, f"not finished: {ended}") for call in step.calls}
+        closed = {call.id: _closed(team, call, ended) for call in step.calls}
         answers = closed | answers
     outcomes = [answers[call.id] for call in step.calls]
     untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
@@ -89,6 +89,14 @@ def _answer_calls(team: Team, step: TaskStep, situation: Situation, ended: str |
         parts.append(ToolResultPart(tool_result=outcome.result))
         parts.extend(ArtifactPart(artifact=artifact) for artifact in outcome.artifacts)
     return AppendStep(TOOL_EXECUTOR, tuple(parts), {"resolved": items} if items else {}, tuple(items.values()), untold)
+
+
+def _closed(team: Team, call: ToolCall, ended: str) -> Outcome:
+    """What is said of a call whose result nobody waits for any more."""
+    spec = team.tool(call.tool_name)
+    if spec is None or spec.effect != "irreversible":
+        return failure(call.id, f"not finished: {ended}")
+    return unknown(call.id, f"the task was ended before its result was in ({ended})", "tell")
 
 
 def _ask(team: Team, calls: list[ToolCall]) -> Wait:

@@ -1,7 +1,7 @@
 """events.jsonl: the events as the workspace keeps them. The end of a step names the step, which the history holds."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from roboco.domain.canonical import canonical
@@ -19,11 +19,21 @@ def as_stored(message: bytes) -> bytes:
     return message if step is None else canonical(record | {"step_seq": step["seq"]}).encode()
 
 
-def as_sent(lines: Iterable[bytes], steps: Sequence[TaskStep]) -> list[dict[str, Any]]:
-    """The messages of the lines, with the steps of the history put back in."""
-    return [_with_step(json.loads(line), steps) for line in lines]
+def as_sent(
+    records: Iterable[dict[str, Any]], read_steps: Callable[[int], Iterable[TaskStep]]
+) -> Iterator[dict[str, Any]]:
+    """The messages of the lines' JSON, with the steps of the history put back in.
 
-
-def _with_step(record: dict[str, Any], steps: Sequence[TaskStep]) -> dict[str, Any]:
-    seq = record.pop("step_seq", None)
-    return record if seq is None else record | {"step": steps[seq].model_dump(mode="json")}
+    A step that the history has lost is left out with its message: who follows then reads the history itself.
+    """
+    steps: Sequence[TaskStep] | None = None
+    first = 0
+    for record in records:
+        seq = record.pop("step_seq", None)
+        if seq is None:
+            yield record
+            continue
+        if steps is None:
+            first, steps = seq, tuple(read_steps(seq))
+        if seq - first < len(steps):
+            yield record | {"step": steps[seq - first].model_dump(mode="json")}

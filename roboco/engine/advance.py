@@ -8,6 +8,7 @@ It may run twice, late, at the same time elsewhere, or die after any line: a cho
 epoch, a step once per position, and whatever was written down but not done is found by the sweeper.
 """
 
+import logging
 from dataclasses import dataclass
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
@@ -16,6 +17,7 @@ from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusC
 from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item, Stop
+from roboco.domain.letter import lost_work
 from roboco.domain.paths import open_path
 from roboco.domain.router import Route, Router, route
 from roboco.domain.status import TaskStatus
@@ -26,6 +28,8 @@ from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
 from roboco.ports import Choice, Phase, Snapshot, TurnOrder
+
+_log = logging.getLogger(__name__)
 
 MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
@@ -62,7 +66,7 @@ def _forget(engine: Engine, task_id: str) -> None:
 def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
     """Make one move; whether the task has to be looked at again."""
     if task.phase is Phase.END:
-        finish(engine, task_id, task)
+        _finish(engine, task_id, task)
         return False
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
@@ -71,7 +75,18 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
         if isinstance(seen_to, bool):
             return seen_to
         exhausted = seen_to
-    return _carry_out(engine, task_id, team, task, _decide(engine, team, task, waiting, exhausted))
+    again = _carry_out(engine, task_id, team, task, _decide(engine, team, task_id, task, waiting, exhausted))
+    if fold_due(task.seq - 1):
+        engine.histories.fold(task_id)
+    return again
+
+
+def _finish(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Close the task; a late message about one that is closed changes nothing."""
+    if engine.files.get(open_path(task_id)) is None:
+        engine.agenda.drop(task_id)
+    else:
+        finish(engine, task_id, task)
 
 
 @dataclass(frozen=True)
@@ -104,9 +119,11 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
             return None
 
 
-def _decide(engine: Engine, team: Team, task: Snapshot, waiting: tuple[Item, ...], exhausted: str | None) -> Action:
+def _decide(
+    engine: Engine, team: Team, task_id: str, task: Snapshot, waiting: tuple[Item, ...], exhausted: str | None
+) -> Action:
     model = team.collaboration_model
-    router = _custom(engine, task, model.router) if isinstance(model, Custom) else route
+    router = _custom(engine, task_id, model.router) if isinstance(model, Custom) else route
     started = task.state.started_at
     situation = Situation(
         inbox=waiting,
@@ -117,12 +134,12 @@ def _decide(engine: Engine, team: Team, task: Snapshot, waiting: tuple[Item, ...
     return decide(team, History(task.state, task.tail), situation, router)
 
 
-def _custom(engine: Engine, task: Snapshot, name: str) -> Router:
+def _custom(engine: Engine, task_id: str, name: str) -> Router:
     """The user's router; whatever it raises becomes a route to nowhere, which ends the task and says why.
 
     So does a router that ends its worker again and again.
     """
-    key = f"router:{task.first.step_id}"
+    key = f"router:{task_id}"
 
     def routed(team: Team, history: History) -> Route:
         lost = engine.attempts.begin(key)
@@ -131,21 +148,30 @@ def _custom(engine: Engine, task: Snapshot, name: str) -> Router:
                 f"router {name!r} is being asked for this task by another worker, or one that was lost"
             )
         if lost >= engine.policy.attempts:
-            chosen = Route("", name, "failed", f"the worker was lost {lost} times that asked it")
+            why = f"the worker was lost {lost} times that asked it"
+            engine.dead.bury(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
+            chosen = Route("", name, "failed", why)
         else:
             with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
                 chosen = _asked(engine, name, key, team, history)
-        engine.attempts.end(key)
+        _forget_attempts(engine, key)
         return chosen
 
     return routed
+
+
+def _forget_attempts(engine: Engine, key: str) -> None:
+    try:
+        engine.attempts.end(key)
+    except TransientError as error:
+        _log.warning("a count of attempts is kept although it is not needed: %s", error)
 
 
 def _asked(engine: Engine, name: str, key: str, team: Team, history: History) -> Route:
     try:
         return engine.toolbox.router(name)(team, history)
     except TransientError:
-        engine.attempts.end(key)
+        _forget_attempts(engine, key)
         raise
     except Exception as error:
         return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
@@ -183,8 +209,6 @@ def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) ->
     engine.board.commit(task_id, task.epoch, step, task.state.after(step), events)
     for item_id in action.item_ids:
         items.settle(engine, task_id, item_id, step.seq)
-    if fold_due(step.seq):
-        engine.histories.fold(task_id)
 
 
 def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn) -> bool:
@@ -215,8 +239,6 @@ def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn)
         return True
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
     engine.dispatcher.turn(TurnOrder(task_id, seq, epoch, 1), action.agent)
-    if fold_due(seq - 1):
-        engine.histories.fold(task_id)
     return False
 
 

@@ -1,4 +1,4 @@
-"""insist: what must be stored is tried again while the store is away: done work is not thrown away."""
+"""insist: what must be stored is tried again while its server is away: done work is not thrown away."""
 
 import logging
 from collections.abc import Callable
@@ -14,12 +14,15 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 
 
-def insist(engine: Engine, store: Callable[[], T], ours: Callable[[], bool], what: str) -> T:
-    """What `store` returns, once the workspace takes it.
+def insist(
+    engine: Engine, store: Callable[[], T], ours: Callable[[], bool], what: str, patience: float | None = None
+) -> T:
+    """What `store` returns, once its server answers.
 
-    TransientError if it has not for `policy.patience` seconds, or as soon as the work is not ours any more.
+    TransientError if it has not for `patience` seconds (`policy.patience`, unless given), or as soon as the work is
+    not ours any more.
     """
-    until = engine.clock.now() + engine.policy.patience
+    until = engine.clock.now() + (engine.policy.patience if patience is None else patience)
     pause = FIRST_PAUSE
     while True:
         try:
@@ -27,7 +30,7 @@ def insist(engine: Engine, store: Callable[[], T], ours: Callable[[], bool], wha
         except TransientError as error:
             if engine.clock.now() + pause > until or not _still(ours):
                 raise
-            _log.warning("%s is kept until the workspace takes it, and is tried again in %g s: %s", what, pause, error)
+            _log.warning("%s waits until its server answers, and is tried again in %g s: %s", what, pause, error)
         engine.clock.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -11,7 +11,7 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
-from roboco.domain.paths import intent_path
+from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team, ToolSpec
 from roboco.engine import recover
@@ -25,7 +25,7 @@ BUILTIN_TIMEOUT = 60.0
 
 
 def pause(policy: Policy, rings: int) -> float:
-    """Seconds until a choice that was handed out again `rings` times is handed out once more."""
+    """Seconds until a choice is looked at again that was found untaken `rings` times."""
     return min(policy.longest_pause, policy.ring_pause * 2.0 ** min(rings, 30))
 
 
@@ -41,7 +41,9 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
     if recover.catch_up(engine, task_id, task):
         return True
     if task.attempt >= engine.policy.attempts:
-        reason = f"{task.agent}'s turn was lost {task.attempt} times with the worker that made it"
+        reason = (
+            f"{task.agent}'s turn was lost {task.attempt} times, with its worker or in the middle of its model's answer"
+        )
         detail = f"{task.agent}, step {task.seq}"
         engine.dead.bury(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
         return reason
@@ -92,8 +94,11 @@ def tools(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) 
     for call, state in open_calls:
         if state.claimed and state.lease_left <= 0:
             restart_call(engine, team, _order(task_id, task, call, state), call)
-    if open_calls and not untaken:
-        _look_after_lease(engine, task_id, min(state.lease_left for _, state in open_calls))
+    if taken := [state.lease_left for _, state in open_calls if state.claimed]:
+        if untaken:
+            engine.agenda.hasten(task_id, engine.clock.now() + min(taken) + 0.05)
+        else:
+            _look_after_lease(engine, task_id, min(taken))
     return bool(open_calls)
 
 
@@ -122,8 +127,9 @@ def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, l
 
     With `lost` its worker is known to be gone, whatever the lease says.
     """
-    if order.attempt >= engine.policy.attempts:
-        close_call(engine, order, call, _lost_too_often(engine, team, order, call))
+    begun = engine.files.get(intent_path(order.task_id, call.id)) is not None
+    if order.attempt >= engine.policy.attempts + begun:  # who comes after a worker that began it only finds out
+        close_call(engine, order, call, _lost_too_often(engine, team, order, call, begun))
         return
     attempt = engine.calls.restart(order, lost)
     if attempt is not None:
@@ -131,12 +137,20 @@ def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, l
         _send(engine, team, again, call)
 
 
-def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> Outcome:
-    why = f"tool {call.tool_name!r} was lost {order.attempt} times with the worker that ran it"
+def stored_outcome(engine: Engine, task_id: str, call_id: str) -> Outcome | None:
+    """The outcome of an irreversible call, as its worker has stored it."""
+    data = engine.files.get(outcome_path(task_id, call_id))
+    return Outcome.model_validate_json(data) if data else None
+
+
+def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall, begun: bool) -> Outcome:
+    if begun and (stored := stored_outcome(engine, order.task_id, call.id)) is not None:
+        return stored
+    why = f"tool {call.tool_name!r} was lost {order.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
     engine.dead.bury(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
     spec = team.tool(call.tool_name)
-    if spec is None or engine.files.get(intent_path(order.task_id, call.id)) is None:
+    if spec is None or not begun:
         return failure(call.id, why)
     return unknown(call.id, why, spec.on_unknown)
 

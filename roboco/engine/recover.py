@@ -10,6 +10,7 @@ from roboco.domain.state import fold
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
+from roboco.errors import CorruptHistory
 from roboco.ports import CallState, Snapshot
 
 COORDINATOR_TAIL = 64
@@ -29,7 +30,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     """Set the task up from its workspace; another worker may do the same at the same time."""
     lines = list(engine.histories.lines(task_id))
     if not lines:
-        return
+        raise CorruptHistory(f"task {task_id!r} has no history in its workspace, though it was accepted")
     verify_chain(lines)
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))

@@ -9,7 +9,8 @@ from roboco.domain.paths import item_path, taken_path
 from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
+from roboco.ports import Snapshot
 
 
 def resolve(engine: Engine, task_id: str, call_id: str, happened: bool, result: Any, item_id: str) -> None:
@@ -22,6 +23,8 @@ def resolve(engine: Engine, task_id: str, call_id: str, happened: bool, result: 
         return
     task = recover.load(engine, task_id)
     waiting = sorted(name for name, call in task.calls.items() if waits_for_person(call.outcome)) if task else []
+    if task is not None and call_id not in waiting and _may_yet_wait(task, call_id):
+        raise TransientError(f"call {call_id} of task {task_id!r} is being looked into; say it again in a moment")
     if task is None or call_id not in waiting:
         those = ", ".join(waiting) or "none"
         raise UsageError(f"call_id: call {call_id[:80]!r} of task {task_id!r} waits for nobody; those that do: {those}")
@@ -37,3 +40,9 @@ def resolve(engine: Engine, task_id: str, call_id: str, happened: bool, result: 
             result=result,
         ),
     )
+
+
+def _may_yet_wait(task: Snapshot, call_id: str) -> bool:
+    """Whether the call is open and its outcome is not there yet: after a loss of Redis it is found out again."""
+    known = task.calls.get(call_id)
+    return any(call.id == call_id for call in task.tail[-1].calls) and (known is None or known.outcome is None)

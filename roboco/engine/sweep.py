@@ -1,4 +1,4 @@
-"""sweep: look at the tasks whose time has come. It runs in every coordinator worker, one at a time.
+"""sweep: look at the tasks whose time has come. It runs in every coordinator worker, as a rule in one at a time.
 
 Redis may lose its last second or everything, and a task may be accepted while it does not answer: so from time to
 time, and whenever Redis was emptied or started again, the agenda is filled from the markers in the workspace.
@@ -13,10 +13,11 @@ from roboco.domain.paths import OPEN, open_path
 from roboco.engine.advance import QUIET, advance
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
-from roboco.errors import CorruptHistory, RobocoError
+from roboco.errors import CorruptHistory, TransientError
 
 _log = logging.getLogger(__name__)
 
+Look = Callable[[Engine, str, bool], None]
 BATCH = 200
 """How many tasks one sweep looks at."""
 REFILL = 1800.0
@@ -25,7 +26,7 @@ RETRY = 5.0
 """Seconds after which a task is looked at again whose look failed."""
 
 
-def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], None] = advance) -> int:
+def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     """Look at the tasks that are due: how many there were. Nothing happens if another sweeper has the lock.
 
     The lock lasts `seconds`: a sweeper that dies delays the next one by no more.
@@ -38,31 +39,49 @@ def sweep(engine: Engine, seconds: float, look: Callable[[Engine, str, bool], No
         fill_agenda(engine)
     due = engine.agenda.due(engine.clock.now(), BATCH)
     for task_id in due:
-        _look_at(engine, task_id, look)
+        try:
+            _look_at(engine, task_id, look)
+        except Exception:
+            _log.exception("task %s could not be seen to and is tried again", task_id)
     return len(due)
 
 
-def _look_at(engine: Engine, task_id: str, look: Callable[[Engine, str, bool], None]) -> None:
+def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     """Look at the task; give it up if too many sweepers were lost while they did."""
     key = f"look:{task_id}"
-    engine.agenda.put(task_id, engine.clock.now() + RETRY)
     lost = engine.attempts.begin(key)
     if lost is None:
         return
-    engine.agenda.put(task_id, engine.clock.now() + min(RETRY * 2.0**lost, QUIET))
+    pause = min(RETRY * 2.0**lost, QUIET)
+    engine.agenda.put(task_id, engine.clock.now() + pause)
+    with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+        if lost < engine.policy.attempts:
+            _try(engine, task_id, look, pause)
+            engine.attempts.end(key)
+        else:
+            _give_up(engine, task_id, lost)
+            engine.attempts.end(key)  # not if that raised: then the next look is no different from this one
+
+
+def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
+    failures = f"failed-look:{task_id}"
     try:
-        with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
-            if lost < engine.policy.attempts:
-                look(engine, task_id, True)
-            else:
-                _give_up(engine, task_id, lost)
+        look(engine, task_id, True)
+        engine.attempts.end(failures)
+    except TransientError as error:
+        _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, pause, error)
     except CorruptHistory as error:
         _put_aside(engine, task_id, error)
-    except RobocoError as error:
-        _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, RETRY, error)
-    except Exception:  # one task that cannot be looked at must not keep the others from it
-        _log.exception("task %s could not be looked at and is tried again in %g s", task_id, RETRY)
-    engine.attempts.end(key)
+    except Exception as error:  # one task that cannot be looked at must not keep the others from it
+        failed = engine.attempts.count(failures) + 1
+        if failed < engine.policy.attempts:
+            _log.exception("task %s could not be looked at and is tried again in %g s", task_id, pause)
+            return
+        _log.exception("task %s could not be looked at for the %d. time and is put aside", task_id, failed)
+        engine.dead.bury(
+            lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now())
+        )
+        engine.agenda.put(task_id, engine.clock.now() + QUIET)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:

@@ -10,17 +10,18 @@ what came of it, or the agent is told, or a person is asked.
 """
 
 import logging
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from roboco.domain.answers import answered_here
 from roboco.domain.canonical import canonical
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
-from roboco.domain.team import ToolSpec
+from roboco.domain.team import Team, ToolSpec
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
-from roboco.engine.pending import close_call, restart_call, told
+from roboco.engine.pending import close_call, restart_call, stored_outcome, told
 from roboco.ports import CallContext, CallOrder
 
 _log = logging.getLogger(__name__)
@@ -31,22 +32,23 @@ LOST = "the worker that ran this call was lost, or the call was ended because it
 def tool(engine: Engine, order: CallOrder) -> None:
     """Run the call, unless it is done, taken, or no longer wanted."""
     token = engine.token()
+    team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
     if not engine.calls.claim(order, token):
         return
-    team = engine.teams.get(order.task_id)
+    with engine.keeper.hold(lambda: engine.calls.renew(order, token), lambda: None):
+        _run(engine, team, order, token)
+
+
+def _run(engine: Engine, team: Team, order: CallOrder, token: str) -> None:
     task = engine.board.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
         return
     step = task.tail[-1]
     call = next(call for call in step.calls if call.id == order.call_id)
     context = CallContext(order.task_id, step.agent_name, call.id, f"{order.task_id}/{call.id}", order.attempt)
-
-    def renew() -> bool:
-        return engine.calls.renew(order, token)
-
-    with engine.keeper.hold(renew, lambda: None):
-        outcome = _outcome(engine, team.tool(call.tool_name), call, context, renew)
+    work = _Work(engine, order, token, call, team.tool(call.tool_name), context)
+    outcome = work.outcome()
     if outcome is None:
         return
     kept = engine.calls.record(order, token, outcome, told(engine, order, call, outcome))
@@ -70,49 +72,91 @@ def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
         close_call(engine, order, call, failure(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s"))
 
 
-def _outcome(
-    engine: Engine, spec: ToolSpec | None, call: ToolCall, context: CallContext, ours: Callable[[], bool]
-) -> Outcome | None:
-    """What the call came to; None if it is not ours any more.
+@dataclass(frozen=True)
+class _Work:
+    """A call that this worker has claimed."""
 
-    That is asked once more before an irreversible call runs: this worker may have stood still since it claimed it.
-    """
-    if spec is None or not _irreversible(spec):
-        return engine.toolbox.run(call, spec, context)
-    intent = canonical({"call": call.model_dump(mode="json"), "attempt": context.attempt, "token": engine.token()})
-    path, what = intent_path(context.task_id, call.id), f"call {call.id} of task {context.task_id}"
-    if not insist(engine, lambda: engine.files.create(path, intent.encode()), ours, f"the intent of {what}"):
-        return _found_out(engine, spec, call, context, _stored(engine, context))
-    if not ours():
-        engine.files.delete(path)  # it has not run, and never will on our part
-        return None
-    outcome = engine.toolbox.run(call, spec, context)
-    if outcome.unknown:
-        outcome = _found_out(engine, spec, call, context, outcome)
-    _keep(engine, context, outcome, ours, f"the outcome of {what}")
-    return outcome
+    engine: Engine
+    order: CallOrder
+    token: str
+    call: ToolCall
+    spec: ToolSpec | None
+    context: CallContext
 
+    def outcome(self) -> Outcome | None:
+        """What the call came to; None if it is not ours any more."""
+        if self.spec is None or not _irreversible(self.spec):
+            run = partial(self.engine.toolbox.run, self.call, self.spec, self.context)
+            return self._whole(insist(self.engine, run, self._ours, self._named("call")))
+        return self._once(self.spec)
 
-def _keep(engine: Engine, context: CallContext, outcome: Outcome, ours: Callable[[], bool], what: str) -> None:
-    path, data = outcome_path(context.task_id, context.call_id), outcome.model_dump_json().encode()
-    try:
-        insist(engine, lambda: engine.files.put(path, data), ours, what)
-    except Exception as error:  # the call's time may be up meanwhile, which a pool tells by an exception of its own
-        _log.warning("%s is kept in redis alone: %r", what, error)
+    def _once(self, spec: ToolSpec) -> Outcome | None:
+        """Run an irreversible call, unless it was begun before: then say what is known of it.
 
-
-def _stored(engine: Engine, context: CallContext) -> Outcome | None:
-    data = engine.files.get(outcome_path(context.task_id, context.call_id))
-    return Outcome.model_validate_json(data) if data else None
-
-
-def _found_out(
-    engine: Engine, spec: ToolSpec, call: ToolCall, context: CallContext, outcome: Outcome | None
-) -> Outcome:
-    """The outcome of a call that was begun: the one that is known, what the tool finds out, or that it is unknown."""
-    if outcome is not None and not outcome.unknown:
+        Whether it is ours is asked once more before the intent, and after it if that took long: this worker may have
+        stood still. An intent is never taken back, since a late repetition of that could take another worker's.
+        """
+        asked_at = self.engine.clock.now()
+        if not self._surely_ours():
+            return None
+        if not self._intend():
+            return self._found_out(spec, stored_outcome(self.engine, self.context.task_id, self.call.id))
+        if self.engine.clock.now() - asked_at > self.engine.policy.lease / 2 and not self._surely_ours():
+            return None
+        outcome = self._whole(self.engine.toolbox.run(self.call, spec, self.context))
+        if outcome.unknown:
+            outcome = self._found_out(spec, outcome)
+        self._keep(outcome)
         return outcome
-    return engine.toolbox.verify(call, spec, context) or outcome or unknown(call.id, LOST, spec.on_unknown)
+
+    def _intend(self) -> bool:
+        """Whether this worker is the first one to begin the call. Until the store takes that, nothing has begun."""
+        path = intent_path(self.context.task_id, self.call.id)
+        facts = {"call": self.call.model_dump(mode="json"), "attempt": self.context.attempt, "token": self.token}
+        data = canonical(facts).encode()
+        try:
+            return insist(
+                self.engine, lambda: self.engine.files.create(path, data), self._ours, self._named("the intent of call")
+            )
+        except Exception:  # the store does not answer, or the pool says that the time is up
+            self.engine.calls.give_back(self.order, self.token)
+            raise
+
+    def _keep(self, outcome: Outcome) -> None:
+        path, data = outcome_path(self.context.task_id, self.call.id), outcome.model_dump_json().encode()
+        what = self._named("the outcome of call")
+        try:
+            insist(self.engine, lambda: self.engine.files.put(path, data), self._ours, what)
+        except Exception as error:  # the call's time may be up meanwhile, which a pool tells in its own way
+            _log.warning("%s is kept in redis alone: %r", what, error)
+
+    def _whole(self, outcome: Outcome) -> Outcome:
+        """The outcome, with what is too large for the history in a file; cut, if that cannot be stored."""
+        keep = partial(self.engine.toolbox.keep, outcome, self.context)
+        what = self._named("the large result of call")
+        try:
+            return insist(self.engine, keep, self._ours, what)
+        except Exception as error:
+            _log.warning("%s is cut, since it cannot be stored: %r", what, error)
+            return self.engine.toolbox.cut(outcome)
+
+    def _found_out(self, spec: ToolSpec, outcome: Outcome | None) -> Outcome:
+        """What is known of a call that was begun: its outcome, what the tool finds out, or that nobody knows."""
+        if outcome is not None and not outcome.unknown:
+            return outcome
+        found = self.engine.toolbox.verify(self.call, spec, self.context)
+        return self._whole(found) if found else outcome or unknown(self.call.id, LOST, spec.on_unknown)
+
+    def _ours(self) -> bool:
+        return self.engine.calls.renew(self.order, self.token)
+
+    def _surely_ours(self) -> bool:
+        """Whether it is ours; a Redis that does not answer is asked for as long as a lease lasts."""
+        what = self._named("whether somebody else has call")
+        return insist(self.engine, self._ours, lambda: True, what, self.engine.policy.lease)
+
+    def _named(self, what: str) -> str:
+        return f"{what} {self.call.id} of task {self.context.task_id}"
 
 
 def _irreversible(spec: ToolSpec | None) -> bool:

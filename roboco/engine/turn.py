@@ -38,7 +38,8 @@ def turn(engine: Engine, order: TurnOrder) -> None:
     try:
         memory, request = _request(engine, team, agent, claim)
     except UsageError as error:
-        _commit(engine, claim, _failed(claim, "team", str(error)), {})
+        with engine.keeper.hold(lambda: engine.turns.renew(claim), lambda: None):
+            _commit(engine, claim, _failed(claim, "team", str(error)), {})
         return
     stream = engine.model.stream(request)
     with engine.keeper.hold(lambda: engine.turns.renew(claim), stream.close):

@@ -84,7 +84,10 @@ class DeadLetters(Protocol):
     """Messages that nobody delivers any more."""
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep the letter, in place of one with the same id."""
+        """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
+
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        """The letter of this id; None if there is none."""
 
     def letters(self) -> list[DeadLetter]:
         """All letters, oldest first."""

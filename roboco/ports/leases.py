@@ -78,6 +78,9 @@ class Calls(Protocol):
         Without a token the outcome is kept whoever has the call: its time is up.
         """
 
+    def give_back(self, order: CallOrder, token: str) -> None:
+        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void.
 

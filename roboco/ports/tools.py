@@ -29,6 +29,12 @@ class Toolbox(Protocol):
     def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
         """Run the call of a built-in (`spec` None) or declared tool; whatever goes wrong is in the outcome."""
 
+    def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
+        """The outcome, with a result that is too large for the history in a file of the task."""
+
+    def cut(self, outcome: Outcome) -> Outcome:
+        """The outcome, with a result that is too large for the history cut to its beginning."""
+
     def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
         """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
 

@@ -39,6 +39,7 @@ def test_letters_are_kept_by_id_oldest_first(task: ATask) -> None:
     for one in (newer, older, newer):
         dead.bury(one)
     assert dead.letters() == [older, newer]
+    assert (dead.letter(older.letter_id), dead.letter("another")) == (older, None)
     dead.remove(older.letter_id)
     dead.remove("another")
     assert dead.letters() == [newer]

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
-from roboco.errors import TransientError, UsageError
+from roboco.errors import TransientError
 from roboco.ports import Files
 from tests.contract.s3_faults import AnswerLost
 from tests.stack import s3_environment
@@ -210,7 +210,7 @@ def test_another_prefix_is_another_workspace(s3: S3Server, s3_client: Any, prefi
 
 @pytest.mark.s3
 def test_a_missing_bucket_is_told(s3_client: Any, prefix: str) -> None:
-    with pytest.raises(UsageError, match=rf"'no-{prefix}'.*NoSuchBucket.*ROBOCO_WORKSPACE"):
+    with pytest.raises(TransientError, match=rf"'no-{prefix}'.*NoSuchBucket.*ROBOCO_WORKSPACE"):
         S3Files(S3Objects(s3_client, f"no-{prefix}")).get("a")
 
 
@@ -220,7 +220,7 @@ def test_wrong_credentials_are_told_without_the_secret(s3: S3Server) -> None:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "a wrong secret")
         client = connect_s3(s3.endpoint_url)
     try:
-        with pytest.raises(UsageError, match=r"SignatureDoesNotMatch.*AWS_SECRET_ACCESS_KEY") as refused:
+        with pytest.raises(TransientError, match=r"SignatureDoesNotMatch.*AWS_SECRET_ACCESS_KEY") as refused:
             S3Files(S3Objects(client, s3.bucket)).get("a")
     finally:
         client.close()
@@ -245,9 +245,9 @@ class Failing:
     [
         (500, "InternalError", TransientError),
         (503, "SlowDown", TransientError),
-        (403, "AccessDenied", UsageError),
-        (403, "InvalidAccessKeyId", UsageError),
-        (404, "NoSuchBucket", UsageError),
+        (403, "AccessDenied", TransientError),
+        (403, "InvalidAccessKeyId", TransientError),
+        (404, "NoSuchBucket", TransientError),
     ],
 )
 def test_what_s3_answers_says_who_must_act(status: int, code: str, error: type[Exception]) -> None:

@@ -124,6 +124,13 @@ class Victim:
         self._stack.start(self._pool, **changes)
         self._stack.wait_ready(self._pool)
 
+    def bury_zombies(self) -> None:
+        """End those that went on, so that nothing comes of them during another case."""
+        for zombie in self._zombies:
+            _signal(zombie, signal.SIGKILL)
+            zombie.process.wait()
+        self._zombies.clear()
+
     def kill(self, held: Held | None) -> None:
         """SIGKILL: what the worker was about to send never arrives."""
         _signal(self._worker, signal.SIGKILL)
@@ -201,6 +208,8 @@ class Case:
         """SIGSTOP at the moment for longer than a lease, then SIGCONT: the zombie changes nothing."""
         with self._victim.stopped(self._held):
             self.check()
+        self.check()
+        self._victim.bury_zombies()
         self.check()
 
     def check(self) -> Transcript:

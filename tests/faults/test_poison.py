@@ -51,7 +51,7 @@ def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
     assert len((stack.folder / "calls.txt").read_text().splitlines()) == 3
     letter = letter_of(stack)
     assert (letter.name, letter.attempts, letter.task_id) == ("roboco.tool", 3, task.task_id)
-    with pytest.raises(UsageError, match="has ended because of it"):
+    with pytest.raises(UsageError, match="cannot be sent again"):
         stack.orchestrator.requeue(letter.letter_id)
 
 
@@ -69,7 +69,8 @@ def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
         until(lambda: not stack.workers["agents"].alive(), 10, "the worker is gone")
         stack.start("agents")
     result = task.result(60)
-    assert (result.status, result.reason) == ("failed", "echo's turn was lost 3 times with the worker that made it")
+    assert result.status == "failed"
+    assert result.reason.startswith("echo's turn was lost 3 times, with its worker")
     assert len(stack.model.requests) == 3
     assert letter_of(stack).detail == "echo, step 1"
 

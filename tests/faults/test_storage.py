@@ -90,7 +90,7 @@ def test_refusing_in_mid_run(stack: Stack, gate: Gate) -> None:
             gate.refusal = REFUSAL
             with pytest.raises(TransientError, match="the S3 store failed"):
                 stack.orchestrator.run(ECHO, "Hello.")
-            until(lambda: "is kept until the workspace takes it" in stack.log("agents"), 30, "a step waits")
+            until(lambda: "waits until its server answers" in stack.log("agents"), 30, "a step waits")
             gate.refusal = b""
             chunks += 1
     check(stack, GRAPH, task, asked)
@@ -144,7 +144,7 @@ def test_a_disk_that_is_full(folder_stack: Stack) -> None:
     asked = len(folder_stack.model.requests)
     with full(folder_stack, "agents"):
         task = folder_stack.orchestrator.run(ECHO, "Hello.")
-        until(lambda: "is kept until the workspace takes it" in folder_stack.log("agents"), 30, "the step waits")
+        until(lambda: "waits until its server answers" in folder_stack.log("agents"), 30, "the step waits")
         assert len(task.history()) == 1
         told = folder_stack.log("agents")
         assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in told

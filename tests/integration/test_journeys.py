@@ -1,5 +1,7 @@
 """Whole journeys through three real worker processes, on the folder workspace and on the S3 server."""
 
+import json
+
 import pytest
 
 from roboco.domain.event import read_message
@@ -30,5 +32,5 @@ def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are there")
     until(lambda: (files.get(f"_open/{task.task_id}") is None) == completed, 10, "the marker is as it should be")
     lines = (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
-    events = [read_message(record) for record in as_sent(lines, task.history())]
+    events = [read_message(record) for record in as_sent(map(json.loads, lines), lambda start: task.history()[start:])]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

@@ -128,6 +128,10 @@ class MemoryDeadLetters:
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()
 
+    def letter(self, letter_id: str) -> DeadLetter | None:
+        """The letter of this id; None if there is none."""
+        return next((letter for letter in self.letters() if letter.letter_id == letter_id), None)
+
     def letters(self) -> list[DeadLetter]:
         """All letters, oldest first."""
         with self._server as held:

@@ -51,6 +51,7 @@ class MemoryBoard:
                 first=steps[0].line(),
                 status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
                 tail=[step.line() for step in steps[-KEPT_STEPS:]],
+                handed_at=now,
             )
             for event in events:
                 self._server.tell(task_id, task, event)

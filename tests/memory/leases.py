@@ -125,10 +125,18 @@ class MemoryCalls:
                 self._server.tell(order.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
+    def give_back(self, order: CallOrder, token: str) -> None:
+        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+        with self._server:
+            call = self._call(order)
+            if call and call.outcome is None and (call.attempt, call.owner) == (order.attempt, token):
+                call.owner = ""
+                call.lease_until = 0.0
+
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
         now = self._clock.now()
-        with self._server:
+        with self._server as held:
             call = self._call(order)
             if call is None or call.outcome is not None or call.attempt != order.attempt or not call.owner:
                 return None
@@ -137,6 +145,7 @@ class MemoryCalls:
             call.owner = ""
             call.lease_until = 0.0
             call.attempt += 1
+            held.tasks[order.task_id].handed_at = now
             return call.attempt
 
     def _call(self, order: CallOrder) -> StoredCall | None:

@@ -39,6 +39,14 @@ class MemoryToolbox:
             return failure(call.id, f"{type(error).__name__}: {error}")
         return result if isinstance(result, Outcome) else success(call, result)
 
+    def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
+        """The outcome as it is."""
+        return outcome
+
+    def cut(self, outcome: Outcome) -> Outcome:
+        """The outcome as it is."""
+        return outcome
+
     def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
         """What `verify_NAME` says that the call came to, if there is such a function."""
         function = self.functions.get(f"verify_{call.tool_name}")

@@ -11,7 +11,7 @@ from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES
 
 # Stores a record, which is the JSON of a DeadLetter.
 # Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
-# again; a message whose acknowledgement is lost is stored twice.
+# again; a message whose acknowledgement is lost is stored again under the same id.
 Bury = Callable[[dict[str, Any]], None]
 
 # The same for every application on the broker's database, because the shortest visibility timeout wins there.

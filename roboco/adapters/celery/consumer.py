@@ -150,8 +150,8 @@ def _record(message: Message, reason: str) -> dict[str, Any]:
         "queue": queue,
         "headers": headers,
         "body": text,
-        "content_type": str(message.content_type),
-        "content_encoding": str(message.content_encoding),
+        "content_type": message.content_type or "application/json",
+        "content_encoding": message.content_encoding or "utf-8",
         "cut": text.encode() != raw or any(headers.get(name) != value for name, value in needed.items()),
         "time": datetime.now(UTC).isoformat(),
     }

@@ -64,7 +64,12 @@ class Keys:
     @property
     def dead(self) -> str:
         """Hash: dead letters by id, as JSON."""
-        return f"{self.prefix}:dead"
+        return f"{self.prefix}:{{dead}}:letters"
+
+    @property
+    def dead_order(self) -> str:
+        """Sorted set: the ids of dead letters by the time of their burial."""
+        return f"{self.prefix}:{{dead}}:order"
 
     def begun(self, work: str) -> str:
         """Set with a time to live: an entry for each time that the work was begun and not ended."""

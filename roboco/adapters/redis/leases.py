@@ -77,6 +77,11 @@ class RedisCalls:
         asked = [order.epoch, order.call_id, order.attempt, token or ""]
         return self._scripts.run("record", names, *asked, outcome.model_dump_json(), body(event)) or None
 
+    def give_back(self, order: CallOrder, token: str) -> None:
+        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+        asked = [order.epoch, order.call_id, order.attempt, token]
+        self._scripts.run("give_back_call", self._names(order), *asked)
+
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
         asked = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex, int(lost)]

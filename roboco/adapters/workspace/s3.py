@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
-from roboco.errors import TransientError, UsageError
+from roboco.errors import TransientError
 
 LOST = frozenset({409, 412})
 """A conditional write that lost: 412 as a rule, 409 where two writers met."""
@@ -145,7 +145,7 @@ def _answering(bucket: str) -> Iterator[None]:
         yield
     except ClientError as error:
         if _code(error) in _REFUSED:
-            raise UsageError(
+            raise TransientError(
                 f"the S3 store refuses bucket {bucket!r}: {_code(error)}; check AWS_ACCESS_KEY_ID, "
                 "AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
             ) from error

@@ -24,7 +24,7 @@ TEAM = read_team(
             {"name": "b", "prompt": "hi", "tools": ["add"]},
             {"name": "c", "prompt": "hi"},
         ],
-        "tools": [{"name": "add", "function": "x:add"}, {"name": "pay", "function": "x:pay"}],
+        "tools": [{"name": "add", "function": "x:add", "effect": "pure"}, {"name": "pay", "function": "x:pay"}],
         "collaboration_model": {"type": "graph", "routing_graph": {"a": ["b"], "b": ["END"]}},
     }
 )
@@ -229,6 +229,16 @@ def test_a_reason_that_is_missing_or_long_does_no_harm() -> None:
         action = decided(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
         assert isinstance(action, StartTurn)
         assert action.route.reason == expected
+
+
+def test_a_stop_says_that_nobody_knows_what_an_irreversible_call_has_done() -> None:
+    tools = tuple(tool.model_copy(update={"effect": "irreversible"}) for tool in TEAM.tools)
+    team = TEAM.model_copy(update={"tools": tools})
+    action = decided(GO, ("a", [call("1"), call("2")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}, team=team)
+    assert isinstance(action, AppendStep)
+    first, second = (part.tool_result for part in action.parts if part.type == "tool_result")
+    assert str(first.error).startswith("outcome unknown: the task was ended before its result was in (enough)")
+    assert second.result == 7
 
 
 # --- messages --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """archive: what is kept of a task, and how much is written for it."""
 
 import json
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,8 +50,8 @@ def test_the_events_of_a_waiting_task_stand_in_its_workspace() -> None:
     world.submit(MANUAL.team)
     world.settle()
     events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
-    assert as_sent(world.files.held[events_path(TASK)].splitlines(), world.history()) == world.events()
     assert [event["step_seq"] for event in events if event["type"] == "event_step_end"] == [0, 1]
+    assert list(as_sent(events, partial(world.histories.read, TASK))) == world.events()
     assert world.summary().status is TaskStatus.USER_TURN
 
 

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from celery import Celery
+
+from roboco.client.requeue import requeue
 from roboco.domain.history import History
 from roboco.domain.router import Route
 from roboco.domain.status import TaskStatus
@@ -9,7 +12,7 @@ from roboco.domain.team import END, Team
 from roboco.errors import TransientError
 from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.memory.watch import Call, Crash, make
-from tests.memory.world import World
+from tests.memory.world import TASK, World
 
 ATTEMPTS = 3
 
@@ -144,3 +147,65 @@ def test_a_router_that_cannot_be_had_just_now_is_asked_again() -> None:
     world.submit(CUSTOM.team)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    world.dispatcher.queue.clear()
+    looks: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "board.load":
+            looks.append(name)
+            raise ZeroDivisionError("a bug")
+        return call()
+
+    world.watch = watch
+    end = world.clock.now() + 3600
+    while world.clock.now() < end:
+        world.clock.move(5)
+        world.sweep()
+    assert len(looks) <= ATTEMPTS + 1
+    [letter] = world.engine.dead.letters()
+    assert (letter.work, letter.attempts, letter.reason) == ("advance", ATTEMPTS, "ZeroDivisionError: a bug")
+    world.watch = make
+    requeue(world.engine, Celery(), letter.letter_id)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert not world.engine.dead.letters()
+
+
+def test_a_task_without_a_history_is_put_aside() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    world.dispatcher.queue.clear()
+    world.server.wipe()
+    world.histories.held.clear()
+    for _ in range(20):
+        world.sweep()
+    [letter] = world.engine.dead.letters()
+    assert "has no history" in letter.reason
+    assert world.server.held.agenda[TASK] > world.clock.now() + 3000
+
+
+def test_a_sweeper_that_could_not_give_a_task_up_forgets_nothing() -> None:
+    world = deadly("dispatcher.turn")
+    watch, deaths = world.watch, 0
+
+    def without_letters(name: str, call: Call) -> Any:
+        nonlocal deaths
+        deaths += name == "dispatcher.turn"
+        if name == "dead.bury":
+            raise TransientError("no answer")
+        return watch(name, call)
+
+    world.watch = without_letters
+    for _ in range(30):
+        world.dispatcher.queue.clear()
+        world.clock.move(400)
+        world.sweep()
+    assert deaths == ATTEMPTS, "once it is to be given up, nobody looks at it as before"
+    world.watch = watch
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED

@@ -11,4 +11,5 @@ if call[1] or (call[2] or '1') ~= ARGV[3] or (call[3] or '') == '' then return 0
 if ARGV[5] ~= '1' and redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
 redis.call('DEL', KEYS[3])
 redis.call('HSET', KEYS[2], field .. 'owner', '', field .. 'attempt', tonumber(ARGV[3]) + 1, field .. 'op', ARGV[4])
+redis.call('HSET', KEYS[1], 'handed', redis.call('TIME')[1])
 return tonumber(ARGV[3]) + 1
