@@ -157,11 +157,12 @@ class Stack:
             server.stop(timeout=5)
 
 
-def until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until the condition holds; AssertionError after so many seconds."""
+def until(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
+    """Wait until the condition holds; AssertionError after so many seconds, which says what was waited for."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"after {seconds:g} s still not: {what}"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {seconds:g} s still not: {what if isinstance(what, str) else what()}")
         time.sleep(0.01)
 
 

@@ -141,10 +141,12 @@ class Victim:
 
     def end(self, held: Held | None) -> None:
         """SIGTERM: the worker does what it has begun, and ends well."""
-        self._worker.process.terminate()
+        worker = self._worker
+        worker.process.terminate()
         if held is not None:
             held.release()
-        assert self._worker.process.wait(SECONDS) == 0
+        until(lambda: not worker.alive(), SECONDS, lambda: f"it ends: {self._stack.log(self._pool)[-3000:]}")
+        assert worker.process.returncode == 0
         self.start()
 
     @contextmanager

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,8 +11,9 @@ from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.archive import fold_due
+from roboco.ports import Request
 from tests.memory.journeys import MANUAL, SEQUENTIAL, member
-from tests.memory.model import said
+from tests.memory.model import Said, said
 from tests.memory.world import TASK, World, team_of
 from tests.memory.world import given as parts
 
@@ -35,6 +37,26 @@ def test_a_long_run_is_folded_on_its_way() -> None:
     world.submit(team)
     world.settle()
     assert world.histories.folds[TASK] == 3
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["conversation", "tool calls"])
+def test_every_team_is_folded_on_its_way(tools: bool) -> None:
+    def script(request: Request) -> Said:
+        return said("", ("look", {})) if tools and request.messages[-1]["role"] != "tool" else said("text")
+
+    world = World(parts(script, {"look": lambda args, context: 1}))
+    team = team_of(
+        agents=[member("one", tools=["look"])],
+        tools=[{"name": "look", "function": "shop.search:look", "effect": "pure"}],
+        collaboration_model={"type": "manual"},
+        limits={"max_steps": 999},
+    )
+    world.submit(team)
+    world.settle()
+    for number in range(20):
+        world.send("more", f"item{number}")
+        world.settle()
+    assert world.histories.folds[TASK] >= 1
 
 
 def test_the_events_of_an_ended_task_stand_in_its_workspace() -> None:

@@ -108,10 +108,7 @@ def test_a_pause_longer_than_the_lease_does_not_put_off_a_restart(lease: float) 
 
 
 def test_a_call_that_was_taken_late_is_restarted_one_lease_after_its_worker_died() -> None:
-    world = TOOLS.world()
-    world.submit(TOOLS.team)
-    while not isinstance(world.dispatcher.queue[0], Tool):
-        world.deliver(world.dispatcher.queue.popleft())
+    world = calls_handed_out()
     calls = len(world.dispatcher.queue)
     sweep_for(world, HOUR)
     assert len(world.dispatcher.queue) == calls
@@ -130,3 +127,35 @@ def _die_at_the_model(name: str, call: object) -> object:
         raise Crash
     assert callable(call)
     return call()
+
+
+def test_a_dead_call_is_noticed_while_another_one_of_its_step_waits() -> None:
+    world = calls_handed_out()
+    first = world.dispatcher.queue.popleft()
+    sweep_for(world, HOUR)
+    world.watch = _die_at_the_model
+    world.deliver(first)
+    world.watch = make
+    died, waiting = world.clock.now(), len(world.dispatcher.queue)
+    while len(world.dispatcher.queue) == waiting:
+        world.sweep()
+    assert world.clock.now() - died < world.given.policy.lease + 2
+
+
+def test_a_restarted_call_is_sent_once() -> None:
+    world = calls_handed_out()
+    world.watch = _die_at_the_model
+    world.deliver(world.dispatcher.queue.popleft())
+    world.watch = make
+    others = len(world.dispatcher.queue)
+    sweep_for(world, HOUR)
+    assert len(world.dispatcher.queue) == others + 1
+
+
+def calls_handed_out() -> World:
+    """A world whose queue holds the calls of a step."""
+    world = TOOLS.world()
+    world.submit(TOOLS.team)
+    while not isinstance(world.dispatcher.queue[0], Tool):
+        world.deliver(world.dispatcher.queue.popleft())
+    return world

@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.paths import inbox_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.resolve import resolve
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from tests.memory.journeys import member, own_turns
 from tests.memory.model import said
 from tests.memory.watch import Crash, make
@@ -153,6 +153,17 @@ def test_a_stop_ends_the_wait() -> None:
     unknown, added, paid = world.history()[2].results
     assert "outcome unknown" in str(unknown.error)
     assert (added.result, paid.result) == (3, "paid 1")
+
+
+def test_a_word_that_comes_while_the_call_is_looked_into_again_is_not_refused_for_good() -> None:
+    world = asking()
+    world.server.wipe()
+    with pytest.raises(TransientError, match="say it again in a moment"):
+        say(world, result="paid 0")
+    world.settle()
+    say(world, result="paid 0")
+    world.settle()
+    assert results(world)[0] == "paid 0"
 
 
 def test_redis_may_be_emptied_while_it_waits() -> None:
