@@ -3,9 +3,9 @@
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from roboco.adapters.artifacts import read_artifact
 from roboco.adapters.redis.follower import Position, RedisFollower
@@ -18,8 +18,12 @@ from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
 from roboco.domain.view import Cursor, StreamItem, View
 from roboco.engine.engine import Engine
+from roboco.engine.insist import insist
 from roboco.errors import UsageError
 
+T = TypeVar("T")
+PATIENCE = 60.0
+"""Seconds for which a server that does not answer is waited for, by who follows a task or waits for its end."""
 TASK_END = "event_task_end"
 
 
@@ -52,10 +56,11 @@ class Task:
 
         Items are the texts, tool calls, tool results and steps of the content and the execution events, in the
         order in which they happened. Each carries the cursor from which a later call goes on, without a
-        repetition and without a hole. Ending the iteration does not touch the task.
+        repetition and without a hole. Ending the iteration does not touch the task. TransientError if Redis or the
+        workspace has not answered for a minute.
         """
         at = Cursor.parse(cursor) if cursor else Cursor()
-        view = View(at, lambda start: self._engine.histories.read(self.task_id, start))
+        view = View(at, self._read_steps)
         position = Position(at.generation, at.events, at.chunks)
         for record in self._follower.follow(self.task_id, position):
             if record is not None:
@@ -67,10 +72,13 @@ class Task:
                 return
 
     def result(self, timeout: float | None = None) -> TaskResult:
-        """Wait until the task has ended or waits for its user; TimeoutError after `timeout` seconds."""
+        """Wait until the task has ended or waits for its user; TimeoutError after `timeout` seconds.
+
+        TransientError if Redis or the workspace has not answered for a minute.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            summary = self.summary()
+            summary = self._patiently(self.summary)
             if summary.status.ended or summary.status.waiting:
                 return TaskResult(self.task_id, summary.status, summary.reason, self._last_text())
             if deadline is not None and time.monotonic() > deadline:
@@ -133,32 +141,39 @@ class Task:
         return read_artifact(self._engine.files, self.task_id, name)
 
     def _last_text(self) -> str:
-        return next((step.text for step in reversed(self.history()) if step.by_agent), "")
+        return next((step.text for step in reversed(self._read_steps(0)) if step.by_agent), "")
+
+    def _patiently(self, read: Callable[[], T]) -> T:
+        """What it reads, also while a server is started again."""
+        return insist(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
+
+    def _read_steps(self, start: int) -> list[TaskStep]:
+        return self._patiently(lambda: list(self._engine.histories.read(self.task_id, start)))
 
     def _ended(self) -> bool:
-        data = self._engine.files.get(summary_path(self.task_id))
+        data = self._patiently(lambda: self._engine.files.get(summary_path(self.task_id)))
         return data is not None and TaskSummary.model_validate_json(data).status.ended
 
     def _rest(self, view: View, position: Position) -> Iterator[StreamItem]:
         """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it."""
-        if self._engine.board.load(self.task_id, 1) is not None:
+        if self._patiently(lambda: self._engine.board.load(self.task_id, 1)) is not None:
             records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
         else:
             records = self._stored_events(view)
         for record in records:
             yield from view.take(record)
-        summary = self.summary()
+        summary = self._patiently(self.summary)
         if view.cursor.steps < summary.steps:
             yield from view.from_history()
             yield StreamItem(_end_of(summary), str(view.cursor))
 
     def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
-        stored = self._engine.files.get(events_path(self.task_id)) or b""
+        stored = self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b""
         records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
         generation = records[-1]["generation"] if records else ""
         had = view.cursor.events if view.cursor.generation == generation else 0
         new = [record for record in records if record["generation"] == generation and record["seq"] > had]
-        return as_sent(new, lambda start: self._engine.histories.read(self.task_id, start))
+        return as_sent(new, self._read_steps)
 
 
 def _end_of(summary: TaskSummary) -> TaskEnded:
