@@ -20,6 +20,8 @@ from roboco.ports import CallOrder, CallState, Choice, Phase, Snapshot, TurnOrde
 
 SKEW = 2.0
 """Seconds by which the clocks of the machines may differ, without a message being announced twice."""
+SOON = 1.0
+"""Seconds until a turn that was restarted is looked after: a worker that stands still may have taken its message."""
 BUILTIN_TIMEOUT = 60.0
 """Seconds for a call of a built-in tool."""
 
@@ -63,7 +65,7 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
     )
     epoch = engine.turns.restart(task_id, task.epoch, event, token)
     if epoch is not None:
-        engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+        engine.agenda.put(task_id, engine.clock.now() + min(SOON, engine.policy.ring_pause))
         engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, attempt), task.agent)
 
 

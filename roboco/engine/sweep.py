@@ -29,7 +29,8 @@ RETRY = 5.0
 def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     """Look at the tasks that are due: how many there were. Nothing happens if another sweeper has the lock.
 
-    The lock lasts `seconds`: a sweeper that dies delays the next one by no more.
+    The lock lasts `seconds`: a sweeper that dies delays the next one by no more. TransientError if Redis does not
+    answer, which concerns all tasks alike.
     """
     if not engine.agenda.lock(engine.token(), seconds):
         return 0
@@ -41,6 +42,8 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     for task_id in due:
         try:
             _look_at(engine, task_id, look)
+        except TransientError:
+            raise
         except Exception:
             _log.exception("task %s could not be seen to and is tried again", task_id)
     return len(due)

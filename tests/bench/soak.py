@@ -24,6 +24,8 @@ PEACE = 120.0
 """Seconds that open tasks have to end once nothing happens any more."""
 AT_ONCE = 0.5
 """Seconds within which a kill breaks the connections of the killed."""
+BEFORE = 8.0
+"""Seconds for which something that happened before a kill may delay what follows it."""
 
 
 def main() -> int:
@@ -81,7 +83,15 @@ def _report(stack: Stack, load: Load, faults: Faults, options: argparse.Namespac
     tally = load.tally
     wrong = {"lost": tally.lost, "doubled": tally.doubled, "stuck": sorted(load.open), "failed": tally.failed}
     found = recoveries(stack.model.requests, faults.kills)
-    calm = [seconds for at, seconds in found if not any(at - 10 < outage < at + seconds for outage in faults.outages)]
+    meanwhile = {
+        "with the other agents worker gone, too": faults.gone,
+        "with a worker standing still": faults.halts,
+        "with Redis or S3 away": faults.outages,
+    }
+    groups: dict[str, list[float]] = {"": [], **{name: [] for name in meanwhile}}
+    for at, seconds in found:
+        beside = [name for name, times in meanwhile.items() if any(at - BEFORE < time < at + seconds for time in times)]
+        groups[beside[-1] if beside else ""].append(seconds)
     place = "S3" if options.s3 else "a folder"
     print(f"seed {options.seed}, {options.seconds:g} s, {options.tasks} tasks at once, workspace in {place}")
     print(
@@ -89,10 +99,8 @@ def _report(stack: Stack, load: Load, faults: Faults, options: argparse.Namespac
     )
     print("faults " + " · ".join(f"{kind} {count}" for kind, count in sorted(faults.happened.items())))
     print(" · ".join(f"{name} {len(cases)}" for name, cases in wrong.items()))
-    print(
-        f"recovery, lease {LEASE:g} s: {_percentiles(calm)}; with Redis or S3 away meanwhile: "
-        f"{_percentiles([seconds for _, seconds in found if seconds not in calm])}"
-    )
+    for name, group in groups.items():
+        print(f"recovery, lease {LEASE:g} s{', ' * bool(name)}{name}: {_percentiles(group)}")
     for violation in stack.model.violations:
         print(f"the model was asked wrongly: {violation}")
     for name, cases in wrong.items():

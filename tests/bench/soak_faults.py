@@ -10,17 +10,23 @@ from roboco.adapters.local.seaweed import S3Server, start_seaweed
 from tests.stack import Stack
 
 WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")
+RESTART = 6.0
+"""Seconds that a worker takes at most to be there again."""
 KINDS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
 """What happens, and how often compared to the others."""
 
 
 class Faults:
-    """Makes something happen every `pause` seconds on average; `happened` counts it, `kills` are SIGKILLs of agents."""
+    """Makes something happen every `pause` seconds on average; `happened` counts it; `kills` of agents, `outages` of
+    servers, `halts`, and when the other agents worker was `gone`, are the times of some of it.
+    """
 
     def __init__(self, stack: Stack, s3: S3Server | None, pause: float, chance: random.Random) -> None:
         self.happened: Counter[str] = Counter()
         self.kills: list[float] = []
         self.outages: list[float] = []
+        self.halts: list[float] = []
+        self.gone: list[float] = []
         self.s3 = s3
         self._stack = stack
         self._pause = pause
@@ -50,13 +56,16 @@ class Faults:
         match kind:
             case "SIGKILL":
                 if name.startswith("agents"):
+                    self.gone += self.kills[-1:] if self.kills and time.monotonic() - self.kills[-1] < RESTART else []
                     self.kills.append(time.monotonic())
                 self._signal(name, signal.SIGKILL)
                 self._stack.workers[name].process.wait()
             case "SIGSTOP":
+                self.halts.append(time.monotonic())
                 self._signal(name, signal.SIGSTOP)
                 self._stopped[name] = time.monotonic() + self._stack.settings.turn_lease + self._chance.uniform(0.5, 2)
             case "SIGTERM":
+                self.gone += [time.monotonic()] if name.startswith("agents") else []
                 self._stack.workers[name].process.terminate()
             case "redis killed" | "redis emptied":
                 self.outages.append(time.monotonic())
