@@ -56,8 +56,9 @@ class Faults:
         match kind:
             case "SIGKILL":
                 if name.startswith("agents"):
-                    self.gone += self.kills[-1:] if self.kills and time.monotonic() - self.kills[-1] < RESTART else []
-                    self.kills.append(time.monotonic())
+                    now = time.monotonic()
+                    self.gone += [self.kills[-1], now] if self.kills and now - self.kills[-1] < RESTART else []
+                    self.kills.append(now)
                 self._signal(name, signal.SIGKILL)
                 self._stack.workers[name].process.wait()
             case "SIGSTOP":
