@@ -29,7 +29,11 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
 def _dead_letters(settings: Settings) -> RedisDeadLetters:
     def connect() -> redis.Redis:
         return redis.Redis.from_url(
-            settings.redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+            settings.redis_url,
+            decode_responses=True,
+            socket_timeout=2,
+            socket_connect_timeout=2,
+            retry=Retry(NoBackoff(), 0),
         )
 
     return RedisDeadLetters(connect, Keys(settings.prefix))

@@ -82,8 +82,9 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
 
 
 def _finish(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Close the task; a late message about one that is closed changes nothing."""
+    """Close the task. Of one that is closed only Redis may still have to forget: its worker may have died before."""
     if engine.files.get(open_path(task_id)) is None:
+        engine.board.leave(task_id, engine.policy.keep)
         engine.agenda.drop(task_id)
     else:
         finish(engine, task_id, task)

@@ -2,9 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from roboco.adapters.redis import dead as dead_letters
 from roboco.domain.letter import DeadLetter, lost_work
 from roboco.ports import Attempts, DeadLetters
 from tests.contract.a_task import SHORT, ATask
+from tests.contract.task_on_redis import TaskOnRedis
 
 
 def test_work_that_never_ends_is_counted(task: ATask) -> None:
@@ -43,3 +47,13 @@ def test_letters_are_kept_by_id_oldest_first(task: ATask) -> None:
     dead.remove(older.letter_id)
     dead.remove("another")
     assert dead.letters() == [newer]
+
+
+def test_where_there_are_too_many_letters_the_oldest_ones_go(
+    redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MOST", 2)
+    letters = [letter(str(number), number) for number in range(4)]
+    for one in letters:
+        redis_task.dead.bury(one)
+    assert redis_task.dead.letters() == letters[2:]

@@ -174,6 +174,8 @@ def assert_same(world: World, expected: World, where: str) -> None:
     assert not [error for error in world.failures if not isinstance(error, TransientError)], where
     assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
     assert world.summary().status is expected.summary().status, where
+    task = world.server.held.tasks.get(TASK)
+    assert task is None or not world.summary().status.ended or task.forget_at, f"{where} redis never forgets the task"
     assert_whole(world, where)
 
 

@@ -158,7 +158,7 @@ class World:
     def settled(self, task_id: str = TASK) -> bool:
         """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
         if self.summary(task_id).status.ended and open_path(task_id) not in self.files.held:
-            return True
+            return task_id not in self.server.held.agenda
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
             return False
