@@ -7,11 +7,10 @@ from pydantic import Field
 
 from roboco.adapters.artifacts import read_artifact, write_artifact
 from roboco.adapters.tool import describe_function
-from roboco.domain.builtin import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, HANDOFF, MEMORY_SEARCH
+from roboco.domain.builtin import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH
 from roboco.domain.part import Artifact, artifact_uri
 from roboco.domain.paths import artifacts_path
 from roboco.domain.search import search
-from roboco.domain.team import Agent, Team
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Files, Histories
 
@@ -81,24 +80,3 @@ class BuiltinTools:
     ) -> list[dict[str, Any]]:
         """Search everything that was said and done in this task; best matches first."""
         return [found.record() for found in search(self._histories.read(context.task_id), query, limit)]
-
-
-def handoff_schema(team: Team, agent: Agent) -> dict[str, Any]:
-    """The hand-off tool of an agent: it names whom it may hand over to, and what they do."""
-    told = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
-    return {
-        "type": "function",
-        "function": {
-            "name": HANDOFF,
-            "description": f"Hand the work over to another agent. {told}",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "destination_agent": {"type": "string", "enum": list(agent.handoffs)},
-                    "reason": {"type": "string"},
-                },
-                "required": ["destination_agent", "reason"],
-                "additionalProperties": False,
-            },
-        },
-    }

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from roboco.adapters.builtin_tools import BuiltinTools, handoff_schema
+from roboco.adapters.builtin_tools import BuiltinTools
+from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.adapters.large_result import cut_large, keep_large
 from roboco.adapters.tool import FunctionTool, describe_function, is_tool
 from roboco.domain.builtin import BUILTIN
@@ -40,11 +41,16 @@ class FunctionToolbox:
         self._functions: dict[str, FunctionTool] = {}
 
     def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
-        """The agent's tools as the chat completions protocol has them; UsageError if one cannot be had."""
-        schemas = [self._schema(team, name) for name in agent.tools]
-        if agent.handoffs:
-            schemas.append(handoff_schema(team, agent))
-        return tuple(schemas)
+        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had."""
+        return tuple(self._schema(team, name) for name in agent.tools)
+
+    def schema_mistake(self, schema: dict[str, Any]) -> str:
+        """What is wrong with the JSON Schema of an object; "" if nothing is."""
+        return schema_mistake(schema)
+
+    def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
+        """What the JSON Schema finds wrong with the arguments; "" if nothing."""
+        return mistake(schema, args)
 
     def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
         """Run the call; whatever goes wrong is in the outcome.

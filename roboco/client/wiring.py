@@ -15,6 +15,7 @@ from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import open_workspace
 from roboco.engine.engine import Engine, Policy
@@ -43,7 +44,7 @@ def build_engine(
         agenda=RedisAgenda(client, keys),
         attempts=RedisAttempts(client, keys, settings.turn_lease),
         dead=RedisDeadLetters(lambda: client, keys),
-        inbox=RedisInbox(client, keys),
+        inbox=RedisInbox(scripts, keys),
         logs=RedisLogs(client, keys),
         histories=workspace.histories,
         files=workspace.files,
@@ -51,6 +52,7 @@ def build_engine(
         prompts=JinjaPrompts(),
         toolbox=FunctionToolbox(workspace.files, workspace.histories, settings.tools, time_up),
         dispatcher=dispatcher,
+        signals=RedisSignals(settings.redis_url, keys),
         clock=SystemClock(),
         keeper=Keeper(settings.turn_lease / 3),
         teams=FrozenTeams(workspace.files),

@@ -29,7 +29,8 @@ class CallTools:
 class AppendStep:
     """Commit a step that needs no worker.
 
-    `item_ids` are what it takes over from the inbox; `told_now` are results that no tool worker has told.
+    `item_ids` are what it takes over from the inbox; `told_now` are results that no tool worker has told; `given_up`
+    are calls for whose sub-tasks nobody waits any more.
     """
 
     agent_name: str
@@ -37,6 +38,7 @@ class AppendStep:
     metadata: dict[str, Any] = field(default_factory=dict)
     item_ids: tuple[str, ...] = ()
     told_now: tuple[Outcome, ...] = ()
+    given_up: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True)

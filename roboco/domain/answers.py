@@ -1,19 +1,20 @@
-"""Answers to tool calls that no tool worker gives: hand-offs, refusals, and a person's word on an unknown outcome."""
+"""Answers to tool calls that no tool worker gives: hand-offs, goals, refusals, and what comes from outside."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from roboco.domain.builtin import BUILTIN, HANDOFF
-from roboco.domain.inbox import Item, Resolution
+from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
+from roboco.domain.inbox import Answer, Item, Resolution, Verdict
 from roboco.domain.outcome import Outcome, failure, success, without_effect
 from roboco.domain.part import ToolCall
+from roboco.domain.state import TaskState
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
+from roboco.domain.team import Agent, Team
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """What a person says that a call came to, in the item of this id."""
+class Told:
+    """What somebody outside says that a call came to, in the item of this id."""
 
     item_id: str
     outcome: Outcome
@@ -29,45 +30,97 @@ def is_told(call_id: str, outcomes: Mapping[str, Outcome]) -> bool:
     return call_id in outcomes and not waits_for_person(outcomes[call_id])
 
 
-def resolutions(step: TaskStep, inbox: Iterable[Item], outcomes: Mapping[str, Outcome]) -> dict[str, Resolved]:
-    """What persons say of the calls of a step that wait for it; of several words on a call the first one counts."""
-    calls = {call.id: call for call in step.calls if waits_for_person(outcomes.get(call.id))}
-    resolved: dict[str, Resolved] = {}
+def is_client(call: ToolCall) -> bool:
+    """Whether the client runs the call."""
+    return call.tool_name.startswith(CLIENT)
+
+
+def needs_approval(team: Team, call: ToolCall) -> bool:
+    """Whether a person must approve the call before it runs."""
+    spec = team.tool(call.tool_name)
+    if spec is None or isinstance(spec.approval, str):
+        return spec is not None and spec.approval == "required"
+    return spec.approval.holds(call.args)
+
+
+def verdicts(step: TaskStep, inbox: Iterable[Item]) -> dict[str, Verdict]:
+    """What persons say of the calls of a step that need approval; the first word on a call counts."""
+    found: dict[str, Verdict] = {}
     for item in inbox:
-        if isinstance(item, Resolution) and item.call_id in calls:
-            resolved.setdefault(item.call_id, Resolved(item.item_id, _outcome(calls[item.call_id], item)))
-    return resolved
+        if isinstance(item, Verdict) and item.at_seq == step.seq:
+            found.setdefault(item.call_id, item)
+    return found
 
 
-def _outcome(call: ToolCall, item: Resolution) -> Outcome:
+def told_outside(step: TaskStep, inbox: Iterable[Item], outcomes: Mapping[str, Outcome]) -> dict[str, Told]:
+    """The outcomes of the step's calls that stand in the inbox; of several words on a call the first one counts."""
+    calls = {call.id: call for call in step.calls}
+    told: dict[str, Told] = {}
+    for item in inbox:
+        match item:
+            case Resolution() if waits_for_person(outcomes.get(item.call_id)) and item.call_id in calls:
+                told.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item)))
+            case Answer() if item.at_seq == step.seq:
+                told.setdefault(item.call_id, Told(item.item_id, item.outcome))
+            case Verdict() if item.at_seq == step.seq and not item.approved:
+                told.setdefault(item.call_id, Told(item.item_id, denied(item)))
+            case _:
+                pass
+    return told
+
+
+def denied(verdict: Verdict) -> Outcome:
+    """The outcome of a call that a person did not approve."""
+    why = f": {verdict.reason}" if verdict.reason else ""
+    return failure(verdict.call_id, f"a person did not approve this call, and it was not run{why}")
+
+
+def _resolved(call: ToolCall, item: Resolution) -> Outcome:
     if not item.happened:
         return without_effect(call.id)
     return success(call, "the call had its effect" if item.result is None else item.result)
 
 
-def answered_here(team: Team, step: TaskStep) -> dict[str, Outcome]:
-    """The calls of a step that no tool worker runs, with their answers: hand-offs and refusals."""
+def answered_here(team: Team, state: TaskState, step: TaskStep) -> dict[str, Outcome]:
+    """The calls of a step that nobody runs, with their answers: hand-offs, goals and refusals."""
     agent = team.agent(step.agent_name)
     invalid = step.metadata.get("invalid_calls") or {}
     answers: dict[str, Outcome] = {}
-    handed_off = False
+    done: set[str] = set()
     for call in step.calls:
         if call.id in invalid:
             answers[call.id] = failure(call.id, f"{invalid[call.id]}; call {call.tool_name!r} again")
-        elif call.tool_name == HANDOFF and agent.handoffs:
-            answers[call.id] = _hand_off(call, agent.handoffs, handed_off)
-            handed_off = handed_off or not answers[call.id].result.is_error
-        elif call.tool_name not in agent.tools or not _exists(team, call.tool_name):
-            answers[call.id] = failure(call.id, _not_allowed(call.tool_name, agent.tools, agent.handoffs))
+        elif (answer := _answer(team, state, agent, call, done)) is not None:
+            answers[call.id] = answer
+            if not answer.result.is_error:
+                done.add(call.tool_name)
     return answers
+
+
+def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: set[str]) -> Outcome | None:
+    """The answer to a call that nobody runs; None for one that somebody does."""
+    name = call.tool_name
+    if name == HANDOFF and agent.handoffs:
+        return _hand_off(call, agent.handoffs, HANDOFF in done)
+    if name == DELEGATE and agent.delegates:
+        return _refused_delegation(call, agent.delegates)
+    if name.startswith(ACHIEVE) and any(goal.tool_name == name for goal in state.goals):
+        return _achieve(state, call, name in done)
+    if name in state.client_tools or (name in agent.tools and _exists(team, name)):
+        return None
+    return failure(call.id, _not_allowed(name, _possible(state, agent)))
 
 
 def _exists(team: Team, name: str) -> bool:
     return name in BUILTIN or team.tool(name) is not None
 
 
-def _not_allowed(name: str, tools: tuple[str, ...], handoffs: tuple[str, ...]) -> str:
-    possible = [*tools, HANDOFF] if handoffs else [*tools]
+def _possible(state: TaskState, agent: Agent) -> list[str]:
+    own = [name for name, allowed in ((HANDOFF, agent.handoffs), (DELEGATE, agent.delegates)) if allowed]
+    return [*agent.tools, *own, *state.client_tools, *(goal.tool_name for goal in state.goals)]
+
+
+def _not_allowed(name: str, possible: list[str]) -> str:
     return f"tool {name[:80]!r} is not on your list; you may call: {', '.join(possible) or 'no tools'}"
 
 
@@ -81,3 +134,19 @@ def _hand_off(call: ToolCall, allowed: tuple[str, ...], already: bool) -> Outcom
             f"you cannot hand off to {str(destination)[:80]!r}; possible destinations: {', '.join(allowed)}",
         )
     return success(call, f"the work is handed off to {destination}")
+
+
+def _refused_delegation(call: ToolCall, allowed: tuple[str, ...]) -> Outcome | None:
+    team, prompt = call.args.get("team"), call.args.get("prompt")
+    if team not in allowed:
+        return failure(call.id, f"you cannot delegate to {str(team)[:80]!r}; possible teams: {', '.join(allowed)}")
+    if not isinstance(prompt, str) or not prompt.strip():
+        return failure(call.id, "'prompt' must be a text that says what the team is to do")
+    return None
+
+
+def _achieve(state: TaskState, call: ToolCall, already: bool) -> Outcome:
+    [goal] = [goal for goal in state.goals if goal.tool_name == call.tool_name]
+    if already or goal.status != "open":
+        return failure(call.id, f"goal {goal.name!r} was achieved before, and its first outcome stands")
+    return success(call, f"goal {goal.name!r} is achieved")

@@ -1,9 +1,15 @@
-"""The names of the tools that every team has without declaring them."""
+"""The names of the tools that every team has without declaring them, and the prefixes of those that callers bring."""
 
 HANDOFF = "handoff"
+DELEGATE = "delegate"
 ARTIFACT_READ = "artifact_read"
 ARTIFACT_WRITE = "artifact_write"
 ARTIFACT_LIST = "artifact_list"
 MEMORY_SEARCH = "memory_search"
 
-BUILTIN = frozenset({HANDOFF, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH})
+BUILTIN = frozenset({HANDOFF, DELEGATE, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH})
+
+CLIENT = "client_"
+"""How the names of tools begin that the client runs."""
+ACHIEVE = "achieve_"
+"""How the names of tools begin by which an agent achieves a goal."""

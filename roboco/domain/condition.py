@@ -6,21 +6,11 @@ calls a tool speaks again before its visit ends.
 """
 
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import SchemaError
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from roboco.domain.pattern import check_pattern, matches
 from roboco.domain.step import TaskStep
 
 
@@ -47,12 +37,7 @@ class Condition(BaseModel):
     @field_validator("matches")
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
-        try:
-            _matcher(pattern or "")
-        except SchemaError as error:
-            told = " ".join(str(error).split()).rpartition("parse error: ")[2]
-            raise ValueError(f"not a regular expression of Rust's syntax: {told}") from error
-        return pattern
+        return check_pattern(pattern)
 
     @model_validator(mode="after")
     def _says_something(self) -> "Condition":
@@ -71,7 +56,7 @@ class Condition(BaseModel):
         if self.contains is not None:
             tests.append(self.contains in last.text)
         if self.matches is not None:
-            tests.append(_matches(self.matches, last.text))
+            tests.append(matches(self.matches, last.text))
         if self.metadata is not None:
             tests.append(all(_at(last.metadata, key) == value for key, value in self.metadata.items()))
         return tests + self._tool_tests(visit) + self._nested_tests(visit)
@@ -98,19 +83,6 @@ class Condition(BaseModel):
         if self.all_ is not None:
             tests.append(all(condition.holds(visit) for condition in self.all_))
         return tests
-
-
-@lru_cache(maxsize=256)
-def _matcher(pattern: str) -> TypeAdapter[str]:
-    return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])
-
-
-def _matches(pattern: str, text: str) -> bool:
-    try:
-        _matcher(pattern).validate_python(text)
-    except ValidationError:
-        return False
-    return True
 
 
 def _at(metadata: dict[str, Any], dotted: str) -> Any:

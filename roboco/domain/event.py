@@ -100,10 +100,15 @@ class UserSpoke(_Event):
 
 
 class UserInterrupted(_Event):
-    """The user stopped or interrupted the work."""
+    """The user stopped or interrupted the work.
+
+    `receipt` says when that was requested, seen by the worker, and the model's connection closed, and how many chunks
+    came after; it is empty where no agent was speaking.
+    """
 
     type: Literal["event_user_interrupt"] = "event_user_interrupt"
     reason: str
+    receipt: dict[str, Any] = {}
 
 
 class TurnRestarted(_Event):

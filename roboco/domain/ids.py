@@ -45,6 +45,11 @@ def call_id_at(task_id: str, seq: int, index: int) -> str:
     return f"tc_{sha256(f'{task_id}/{seq}/{index}')[:32]}"
 
 
+def sub_task_id(task_id: str, call_id: str) -> str:
+    """The id of the task to which a call gives its work; the call's id alone makes it differ from all others."""
+    return check_task_id(f"{task_id[:80].rstrip('.')}.{call_id.removeprefix('tc_')}")
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

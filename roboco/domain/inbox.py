@@ -1,10 +1,12 @@
 """What arrives for a task from outside and is not yet a step."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from roboco.domain.outcome import Outcome
 from roboco.domain.part import Recorded
 
 
@@ -15,11 +17,16 @@ class _Item(Recorded):
 
 
 class Message(_Item):
-    """A message of the user; `agent` may name who answers it."""
+    """A message of the user; `agent` may name who answers it, `interrupts` ends what is being done.
+
+    `told` stands in the metadata of the step that it becomes: goals, client tools, what the user looks at.
+    """
 
     kind: Literal["message"] = "message"
     text: str
     agent: str | None = None
+    interrupts: bool = False
+    told: dict[str, Any] = {}
 
 
 class Stop(_Item):
@@ -27,6 +34,41 @@ class Stop(_Item):
 
     kind: Literal["stop"] = "stop"
     reason: str = "stopped by the user"
+
+
+class Hold(_Item):
+    """The user's wish that no step from position `until` on is begun, in place of the holds that it `ends`."""
+
+    kind: Literal["hold"] = "hold"
+    until: int = 0
+    ends: tuple[str, ...] = ()
+
+
+class Resume(_Item):
+    """The user's wish that the holds which it `ends` hold the task no more."""
+
+    kind: Literal["resume"] = "resume"
+    ends: tuple[str, ...] = ()
+
+
+class Answer(_Item):
+    """The outcome of a call that is answered from outside; `at_seq` is the position of the step that called."""
+
+    kind: Literal["answer"] = "answer"
+    call_id: str
+    at_seq: int
+    outcome: Outcome
+
+
+class Verdict(_Item):
+    """A person's word on a call that needs approval: with `args`, other arguments are approved than were asked for."""
+
+    kind: Literal["verdict"] = "verdict"
+    call_id: str
+    at_seq: int
+    approved: bool
+    reason: str = ""
+    args: dict[str, Any] | None = None
 
 
 class Resolution(_Item):
@@ -42,10 +84,28 @@ class Resolution(_Item):
     result: Any = None
 
 
-Item = Message | Stop | Resolution
+Item = Message | Stop | Hold | Resume | Answer | Verdict | Resolution
 _ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="kind")])
 
 
 def read_item(data: bytes | str) -> Item:
     """The item of one stored file."""
     return _ADAPTER.validate_json(data)
+
+
+def is_urgent(item: Item) -> bool:
+    """Whether the item ends what is being done."""
+    return isinstance(item, Stop) or (isinstance(item, Message) and item.interrupts)
+
+
+def is_held(inbox: Iterable[Item], seq: int) -> bool:
+    """Whether the step at this position may not be begun."""
+    return any(isinstance(item, Hold) and item.until <= seq for item in inbox)
+
+
+def over(inbox: Iterable[Item]) -> tuple[str, ...]:
+    """The ids of holds that others have ended, and then of what ended them and has no other use."""
+    items = list(inbox)
+    ends = {item_id for item in items if isinstance(item, Hold | Resume) for item_id in item.ends}
+    held = [item.item_id for item in items if item.item_id in ends]
+    return (*held, *(item.item_id for item in items if isinstance(item, Resume)))

@@ -35,6 +35,8 @@ def compile_memory(agent: Agent, prompt: str, first: TaskStep, tail: tuple[TaskS
     messages: list[Message] = [{"role": "system", "content": prompt}]
     for group in chosen:
         for step in group:
+            if step.interrupted and not step.text:
+                continue
             messages.extend(_messages(agent.name, step, group))
     if messages[-1]["role"] == "assistant":
         messages.append({"role": USER, "content": "Go on."})
@@ -110,7 +112,11 @@ def _messages(agent: str, step: TaskStep, group: Group) -> list[Message]:
     if step.agent_name == agent:
         return [_own(step)]
     text = _told(step)
-    return [{"role": "user", "content": text if step.agent_name == USER else f"[{step.agent_name}] {text}"}]
+    if step.agent_name != USER:
+        text = f"[{step.agent_name}] {text}"
+    if looked_at := step.metadata.get("client_context"):
+        text = f"{text}\n\n(The user is looking at: {canonical(looked_at)})"
+    return [{"role": "user", "content": text}]
 
 
 def _own(step: TaskStep) -> Message:
@@ -135,19 +141,22 @@ def _results(agent: str, step: TaskStep, caller: TaskStep) -> list[Message]:
             {
                 "role": "tool",
                 "tool_call_id": result.tool_call_id,
-                "content": _said(result) + (artifacts if index == last else ""),
+                "content": _said(result, step) + (artifacts if index == last else ""),
             }
             for index, result in enumerate(step.results)
         ]
     names = {call.id: call.tool_name for call in caller.calls}
-    lines = [f"[{names.get(result.tool_call_id)} answered] {_said(result)}" for result in step.results]
+    lines = [f"[{names.get(result.tool_call_id)} answered] {_said(result, step)}" for result in step.results]
     return [{"role": "user", "content": "\n".join(lines) + artifacts}]
 
 
-def _said(result: ToolResult) -> str:
+def _said(result: ToolResult, step: TaskStep) -> str:
+    verdict = (step.metadata.get("approvals") or {}).get(result.tool_call_id) or {}
+    args = verdict.get("args")
+    changed = "" if args is None else f"(a person changed the arguments to {canonical(args)}) "
     if result.is_error:
-        return f"error: {result.error}"
-    return result.result if isinstance(result.result, str) else canonical(result.result)
+        return f"{changed}error: {result.error}"
+    return changed + (result.result if isinstance(result.result, str) else canonical(result.result))
 
 
 def _told(step: TaskStep, with_calls: bool = True) -> str:
@@ -164,4 +173,6 @@ def _told(step: TaskStep, with_calls: bool = True) -> str:
                 told.append(f"(calls {part.tool_call.tool_name} with {canonical(part.tool_call.args)})")
             case _:
                 pass
+    if step.interrupted:
+        told.append("(interrupted by the user)")
     return "\n".join(told)

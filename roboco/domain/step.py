@@ -70,6 +70,11 @@ class TaskStep(Recorded):
         return next((part for part in self.parts if isinstance(part, ErrorPart)), None)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether an agent was interrupted while it said this."""
+        return self.metadata.get("interrupted") is True
+
+    @property
     def by_agent(self) -> bool:
         """Whether a member of the team wrote the step."""
         return self.agent_name not in (USER, TOOL_EXECUTOR, ORCHESTRATOR)

@@ -4,16 +4,20 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
+from roboco.domain.brought import Brought
 from roboco.domain.canonical import canonical, checked_json, sha256, well_formed
-from roboco.domain.team import MAX_PROMPT, Declared
+from roboco.domain.team import MAX_PROMPT
 from roboco.errors import UsageError
 
 MAX_CONTEXT = 64 * 1024
 """The largest context, in characters of its JSON."""
 
 
-class Submission(Declared):
-    """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file."""
+class Submission(Brought):
+    """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file.
+
+    `model` names the team's profile for agents that name none themselves; `title` is for people.
+    """
 
     model_config = ConfigDict(strict=True)
 
@@ -22,10 +26,13 @@ class Submission(Declared):
     prompt: Annotated[str, Field(min_length=1)]
     context: dict[str, JsonValue] = {}
     agent: str | None = None
+    model: str | None = None
+    title: Annotated[str | None, Field(max_length=200)] = None
 
     def digest(self) -> str:
         """A digest of what the task is to do; the same submission again has the same one."""
-        return sha256(canonical([self.prompt, self.context, self.agent]))
+        brought = self.metadata() | ({} if self.title is None else {"title": self.title})
+        return sha256(canonical([self.prompt, self.context, self.agent, *([brought] if brought else [])]))
 
 
 def read_submission(arguments: dict[str, Any]) -> Submission:
@@ -34,7 +41,8 @@ def read_submission(arguments: dict[str, Any]) -> Submission:
     try:
         submission = Submission.model_validate(clean)
     except ValidationError as error:
-        raise UsageError("; ".join(_told(dict(detail)) for detail in error.errors())) from error
+        raise UsageError(_mistakes(error, Submission)) from error
+    submission.check()
     if not submission.prompt.strip():
         raise UsageError("prompt: is empty, say what the team is to do")
     if len(submission.prompt) > MAX_PROMPT:
@@ -47,6 +55,17 @@ def read_submission(arguments: dict[str, Any]) -> Submission:
     return submission
 
 
+def read_brought(arguments: dict[str, Any]) -> Brought:
+    """What a message brings beside its text; UsageError names everything that is wrong."""
+    clean = {name: _json(name, value) for name, value in arguments.items()}
+    try:
+        brought = Brought.model_validate(clean)
+    except ValidationError as error:
+        raise UsageError(_mistakes(error, Brought)) from error
+    brought.check()
+    return brought
+
+
 def read_message(text: object) -> str:
     """The text of a message to a task; UsageError if it is no text, empty or too long."""
     if not isinstance(text, str) or not text.strip():
@@ -56,11 +75,11 @@ def read_message(text: object) -> str:
     return well_formed(text)
 
 
-def read_result(result: object) -> Any:
-    """A tool call's result that a person gives; UsageError if it is no JSON or too long."""
-    clean = _json("result", result)
-    if (size := len(canonical(clean))) > MAX_CONTEXT:
-        raise UsageError(f"result: has {size} characters of JSON, at most {MAX_CONTEXT} are possible")
+def read_result(result: object, name: str = "result", most: int = MAX_CONTEXT) -> Any:
+    """A tool call's result that somebody outside gives; UsageError if it is no JSON or too long."""
+    clean = _json(name, result)
+    if (size := len(canonical(clean))) > most:
+        raise UsageError(f"{name}: has {size} characters of JSON, at most {most} are possible")
     return clean
 
 
@@ -71,12 +90,16 @@ def _json(name: str, value: object) -> Any:
         raise UsageError(f"{name}: is not JSON: {error}") from error
 
 
-def _told(detail: dict[str, Any]) -> str:
+def _mistakes(error: ValidationError, kind: type[Brought]) -> str:
+    return "; ".join(_told(dict(detail), kind) for detail in error.errors())
+
+
+def _told(detail: dict[str, Any], kind: type[Brought]) -> str:
     where = ".".join(str(key) for key in detail["loc"] if key not in ("str", "dict[str,json-or-python]"))
     if detail["type"] == "missing":
         return f"{where}: is missing"
     if detail["type"] == "extra_forbidden":
-        possible = ", ".join(Submission.model_fields)
-        return f"{where}: no such argument, possible are {possible}"
+        possible = f", possible are {', '.join(kind.model_fields)}" if len(detail["loc"]) == 1 else ""
+        return f"{where}: no such argument{possible}"
     shown = repr(detail["input"])
     return f"{where}: {detail['msg']} (found {shown[:60]})"

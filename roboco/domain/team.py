@@ -4,7 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from roboco.domain.approval import ArgumentTest
 from roboco.domain.condition import Condition
+from roboco.errors import UsageError
 
 END = "END"
 TO_USER = "USER"
@@ -21,7 +23,7 @@ class Declared(BaseModel):
 
 
 class ModelProfile(Declared):
-    """A named model: `model` as its server calls it; time-outs in seconds."""
+    """A named model: `model` as its server calls it; time-outs in seconds; `label` and `description` are for people."""
 
     model: Annotated[str, Field(min_length=1)]
     base_url: str | None = None
@@ -32,6 +34,8 @@ class ModelProfile(Declared):
     first_token_timeout: Annotated[float, Field(gt=0)] = 120.0
     idle_timeout: Annotated[float, Field(gt=0)] = 60.0
     default: bool = False
+    label: str = ""
+    description: str = ""
 
 
 class RecentContext(Declared):
@@ -52,7 +56,10 @@ ContextPolicy = Annotated[RecentContext | BudgetContext, Field(discriminator="st
 
 
 class Agent(Declared):
-    """A member of a team; `prompt` is a Jinja template, `model` names a profile."""
+    """A member of a team; `prompt` is a Jinja template, `model` names a profile.
+
+    `handoffs` are the agents that it may hand over to, `delegates` the teams that it may give work to.
+    """
 
     name: Name
     description: str = ""
@@ -60,6 +67,7 @@ class Agent(Declared):
     model: str | None = None
     tools: tuple[str, ...] = ()
     handoffs: tuple[str, ...] = ()
+    delegates: tuple[str, ...] = ()
     context: ContextPolicy = RecentContext()
 
     @field_validator("context", mode="before")
@@ -72,6 +80,7 @@ class ToolSpec(Declared):
     """A tool of the team: `function` is "package.module:name"; `timeout` in seconds.
 
     `on_unknown`: where nobody knows whether an irreversible call had its effect, tell the agent, or ask a person.
+    `approval`: whether a person must approve a call before it runs, or a test of the arguments of those that need it.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
@@ -79,15 +88,20 @@ class ToolSpec(Declared):
     description: str | None = None
     effect: Literal["pure", "idempotent", "irreversible"] = "irreversible"
     on_unknown: Literal["tell", "ask"] = "tell"
+    approval: Literal["never", "required"] | ArgumentTest = "never"
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
 
 
 class Limits(Declared):
-    """What a task may spend: steps, tokens in and out together, and seconds since it was submitted."""
+    """What a task may spend: steps, tokens in and out together, and seconds since it was submitted.
+
+    `goal_prompts`: how often its agents are reminded of goals that are still open.
+    """
 
     max_steps: Annotated[int, Field(ge=1)] = 100
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_seconds: Annotated[float, Field(gt=0)] | None = None
+    goal_prompts: Annotated[int, Field(ge=0, le=20)] = 2
 
 
 class Edge(Declared):
@@ -139,7 +153,11 @@ Collaboration = Annotated[Sequential | Manual | Graph | Custom, Field(discrimina
 
 
 class Team(Declared):
-    """A declared group of agents and how they work together."""
+    """A declared group of agents and how they work together.
+
+    `on_message`: what becomes of a message that comes while they work, if it does not say so itself: it waits for the
+    end of what is being done, interrupts that, or is refused. `teams` are those that agents may give work to.
+    """
 
     name: Name
     description: str = ""
@@ -148,6 +166,8 @@ class Team(Declared):
     agents: Annotated[tuple[Agent, ...], Field(min_length=1)]
     tools: tuple[ToolSpec, ...] = ()
     limits: Limits = Limits()
+    on_message: Literal["queue", "interrupt", "reject"] = "queue"
+    teams: "dict[Name, Team]" = {}
 
     def agent(self, name: str) -> Agent:
         """The agent of this name; KeyError if there is none."""
@@ -157,13 +177,28 @@ class Team(Declared):
         """The team's own tool of this name; None for a built-in."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
+    def with_profile(self, name: str) -> "Team":
+        """The team with this model profile as its default; UsageError if no agent would use it."""
+        if name not in self.models:
+            possible = ", ".join(self.models) or "none: the team declares no models"
+            raise UsageError(f"model: no profile {name[:80]!r} in team {self.name!r}, possible are {possible}")
+        if all(agent.model is not None for agent in self.agents):
+            raise UsageError(f"model: every agent of team {self.name!r} names its profile, so none can be chosen")
+        models = {one: profile.model_copy(update={"default": one == name}) for one, profile in self.models.items()}
+        return self.model_copy(update={"models": models})
+
+    @property
+    def default_profile(self) -> str | None:
+        """The name of the profile that agents use who name none; None if it is the environment's model."""
+        default = [name for name, profile in self.models.items() if profile.default]
+        return next(iter(default or self.models), None)
+
     def profile(self, agent: Agent) -> ModelProfile:
         """The agent's model profile: the named one, the default, the only one, or the environment's model."""
         if agent.model is not None:
             return self.models[agent.model]
-        default = [profile for profile in self.models.values() if profile.default]
-        profiles = default or list(self.models.values())
-        return profiles[0] if profiles else ModelProfile(model="gpt-4o-mini")
+        name = self.default_profile
+        return ModelProfile(model="gpt-4o-mini") if name is None else self.models[name]
 
     @property
     def initial_agent(self) -> str:

@@ -16,14 +16,15 @@ from roboco.domain.decide import Situation, decide
 from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
 from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item, Stop
+from roboco.domain.inbox import Item, is_urgent
 from roboco.domain.letter import lost_work
+from roboco.domain.lineage import parent_of
 from roboco.domain.paths import open_path
 from roboco.domain.router import Route, Router, route
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Custom, Team
-from roboco.engine import items, pending, recover
+from roboco.engine import delegate, items, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
@@ -70,8 +71,8 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
         return False
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
-    if exhausted is None and not any(isinstance(item, Stop) for item in waiting):
-        seen_to = _see_to(engine, team, task, Look(task_id, ring, len(waiting)))
+    if exhausted is None:
+        seen_to = _see_to(engine, team, task, Look(task_id, ring, waiting))
         if isinstance(seen_to, bool):
             return seen_to
         exhausted = seen_to
@@ -92,11 +93,16 @@ def _finish(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 @dataclass(frozen=True)
 class Look:
-    """A look at a task for which so many items wait; with `ring` it is the sweeper's."""
+    """A look at a task for which these items wait; with `ring` it is the sweeper's."""
 
     task_id: str
     ring: bool
-    items: int
+    items: tuple[Item, ...]
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody wants what is being done to end now."""
+        return any(map(is_urgent, self.items))
 
 
 def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | str | None:
@@ -105,10 +111,13 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
     Whether to look again, where nothing is to be decided; else None, or why the pending turn is given up.
     """
     match task.phase:
+        case Phase.TURN if look.urgent:
+            return pending.end_turn(engine, look.task_id, task)
         case Phase.TURN:
             return pending.turn(engine, look.task_id, task, look.ring)
-        case Phase.TOOLS:
-            return False if pending.tools(engine, look.task_id, team, task, look.ring) else None
+        case Phase.TOOLS if not look.urgent:
+            calls = pending.PendingCalls(engine, look.task_id, team, task, look.items)
+            return False if calls.see_to(look.ring) else None
         case Phase.WAIT if not look.items:
             return _wait_on(engine, look.task_id, task)
         case _ if look.ring and isinstance(team.collaboration_model, Custom):
@@ -131,6 +140,7 @@ def _decide(
         outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
         seconds=engine.clock.now() - started.timestamp() if started else 0.0,
         exhausted=exhausted,
+        sub_task=parent_of(task_id, task.first) is not None,
     )
     return decide(team, History(task.state, task.tail), situation, router)
 
@@ -194,6 +204,8 @@ def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action:
 
 
 def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) -> None:
+    for call in action.given_up:
+        delegate.stop(engine, task_id, call, "the task for which it worked has no use for it any more")
     step = TaskStep(
         step_id=step_id_at(task_id, task.seq),
         seq=task.seq,
@@ -206,7 +218,8 @@ def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) ->
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    events = recover.events_of(engine, task_id, step, task.tail[-1], action.told_now)
+    events = recover.voided(engine, task_id, task, step)
+    events += recover.events_of(engine, task_id, step, task.tail[-1], action.told_now)
     engine.board.commit(task_id, task.epoch, step, task.state.after(step), events)
     for item_id in action.item_ids:
         items.settle(engine, task_id, item_id, step.seq)

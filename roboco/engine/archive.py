@@ -7,6 +7,7 @@ from roboco.domain.paths import events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER
 from roboco.domain.summary import TaskSummary
+from roboco.engine import delegate
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
 
@@ -41,6 +42,7 @@ def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
     engine.histories.fold(task_id)
     _write_events(engine, task_id)
     _write_summary(engine, task_id, task, task.status, task.reason)
+    delegate.report(engine, task_id, task)
     engine.files.delete(open_path(task_id))
     engine.board.leave(task_id, engine.policy.keep)
     engine.agenda.drop(task_id)

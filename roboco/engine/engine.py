@@ -20,6 +20,7 @@ from roboco.ports import (
     Logs,
     Model,
     Prompts,
+    Signals,
     Toolbox,
     Turns,
 )
@@ -32,7 +33,8 @@ class Policy:
     `lease`: how long a claim counts without a heartbeat. `ring_pause`: how long a choice that no worker took
     waits before it is handed out again; the pause doubles each time, up to `longest_pause`. `attempts`: how
     often a turn or tool call is tried before it counts as failed. `patience`: how long a worker keeps what it has
-    done while the workspace does not take it. `keep`: how long an ended task stays in Redis.
+    done while the workspace does not take it. `keep`: how long an ended task stays in Redis. `grace`: how long the
+    worker of a turn that was interrupted may take to store what was said, before the turn is given up.
     """
 
     lease: float = 15.0
@@ -41,6 +43,7 @@ class Policy:
     attempts: int = 5
     patience: float = 600.0
     keep: int = 86_400
+    grace: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Engine:
     prompts: Prompts
     toolbox: Toolbox
     dispatcher: Dispatcher
+    signals: Signals
     clock: Clock
     keeper: Keeper
     teams: FrozenTeams
@@ -68,7 +72,11 @@ class Engine:
 
     def now(self) -> datetime:
         """The time, UTC."""
-        return datetime.fromtimestamp(self.clock.now(), UTC)
+        return self.at(self.clock.now())
+
+    def at(self, seconds: float) -> datetime:
+        """The time of these Unix seconds, UTC."""
+        return datetime.fromtimestamp(seconds, UTC)
 
     def token(self) -> str:
         """A new owner's token."""

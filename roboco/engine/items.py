@@ -1,6 +1,6 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
-from roboco.domain.inbox import Item, Resolution, read_item
+from roboco.domain.inbox import Answer, Item, Resolution, Verdict, over, read_item
 from roboco.domain.paths import inbox_path, item_path, taken_path
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
@@ -19,12 +19,16 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
             settle(engine, task_id, item_id, task.seq - 1)
         else:
             found.append(item)
-    return tuple(sorted(found, key=lambda item: (item.created_at, item.item_id)))
+    ended = over(found)
+    for item_id in ended:
+        settle(engine, task_id, item_id, task.seq - 1)
+    rest = [item for item in found if item.item_id not in ended]
+    return tuple(sorted(rest, key=lambda item: (item.created_at, item.item_id)))
 
 
 def _comes_late(item: Item, task: Snapshot) -> bool:
     """Whether the item is on a call whose result is a step already."""
-    return isinstance(item, Resolution) and item.at_seq < task.seq - 1
+    return isinstance(item, Answer | Verdict | Resolution) and item.at_seq < task.seq - 1
 
 
 def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:

@@ -5,17 +5,29 @@ a backlog is not multiplied. One that a worker took and dropped (its lease has e
 bounded number of times.
 """
 
-from roboco.domain.answers import answered_here, waits_for_person
-from roboco.domain.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
+from dataclasses import dataclass
+
+from roboco.domain.answers import (
+    answered_here,
+    is_client,
+    needs_approval,
+    told_outside,
+    verdicts,
+    waits_for_person,
+)
+from roboco.domain.builtin import DELEGATE
+from roboco.domain.event import AnyEvent, StatusChanged, ToolReturned, ToolUnknown, TurnRestarted
 from roboco.domain.ids import step_id_at
+from roboco.domain.inbox import Item
 from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team, ToolSpec
-from roboco.engine import recover
+from roboco.engine import delegate, recover
 from roboco.engine.engine import Engine, Policy
+from roboco.errors import UsageError
 from roboco.ports import CallOrder, CallState, Choice, Phase, Snapshot, TurnOrder
 
 SKEW = 2.0
@@ -69,39 +81,93 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
         engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, attempt), task.agent)
 
 
+def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
+    """See to a pending turn that somebody wants to end: whether to look again, or None if it can be passed over.
+
+    Its worker, which closes the model's connection and stores what was said, is given `grace` for that.
+    """
+    if not task.cut_at:  # the one who asked died before saying so
+        engine.inbox.knock(task_id, (), urgent=True)
+        return True
+    if not task.claimed:
+        return None
+    now = engine.clock.now()
+    left = min(task.lease_left, task.cut_at + engine.policy.grace - now, engine.policy.grace)
+    if left > 0:
+        engine.agenda.put(task_id, now + left + 0.05)
+        return False
+    return True if recover.catch_up(engine, task_id, task) else None
+
+
 def hand_out_calls(engine: Engine, task_id: str, team: Team, task: Snapshot, calls: tuple[ToolCall, ...]) -> bool:
     """Write down that these calls of the last step run, and hand them out; whether to look again."""
     choice = Choice(Phase.TOOLS, TaskStatus.RUNNING, agent=task.tail[-1].agent_name)
-    epoch = engine.board.choose(task_id, task.epoch, choice, [])
+    events: list[AnyEvent] = []
+    if task.status is not TaskStatus.RUNNING:
+        events.append(StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=""))
+    epoch = engine.board.choose(task_id, task.epoch, choice, events)
     if epoch is None:
         return True
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
     for call in calls:
-        _send(engine, team, CallOrder(task_id, task.seq - 1, epoch, call.id, 1), call)
+        attempt = task.calls.get(call.id, CallState()).attempt
+        hand_out_call(engine, team, task, CallOrder(task_id, task.seq - 1, epoch, call.id, attempt), call)
     return False
 
 
-def tools(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -> bool:
-    """See to the pending calls: whether some are still open."""
-    here = answered_here(team, task.tail[-1])
-    open_calls = [
-        (call, state)
-        for call in task.tail[-1].calls
-        if call.id not in here and (state := task.calls.get(call.id, CallState())).outcome is None
-    ]
-    untaken = [pair for pair in open_calls if not pair[1].claimed]
-    if untaken and ring and ring_again(engine, task_id, task):
+def hand_out_call(engine: Engine, team: Team, task: Snapshot, order: CallOrder, call: ToolCall) -> None:
+    """Announce the call to the tool workers, or give its work to another team."""
+    if call.tool_name != DELEGATE:
+        _send(engine, team, order, call)
+        return
+    try:
+        delegate.begin(engine, order.task_id, team, task, call)
+    except UsageError as error:
+        close_call(engine, order, call, failure(call.id, f"the work could not be given away: {error}"))
+
+
+@dataclass(frozen=True)
+class PendingCalls:
+    """The calls of the last step that workers run, or other teams: those that a person must approve, once one has."""
+
+    engine: Engine
+    task_id: str
+    team: Team
+    task: Snapshot
+    inbox: tuple[Item, ...]
+
+    def see_to(self, ring: bool) -> bool:
+        """See to the calls: whether some are still open. With `ring`, announce again what nobody took."""
+        open_calls = self._open()
+        untaken = [pair for pair in open_calls if not pair[1].claimed]
+        again = bool(untaken) and ring and ring_again(self.engine, self.task_id, self.task)
         for call, state in untaken:
-            _send(engine, team, _order(task_id, task, call, state), call)
-    for call, state in open_calls:
-        if state.claimed and state.lease_left <= 0:
-            restart_call(engine, team, _order(task_id, task, call, state), call)
-    if taken := [state.lease_left for _, state in open_calls if state.claimed]:
-        if untaken:
-            engine.agenda.hasten(task_id, engine.clock.now() + min(taken) + 0.05)
-        else:
-            _look_after_lease(engine, task_id, min(taken))
-    return bool(open_calls)
+            if again or needs_approval(self.team, call):  # it may be approved only now
+                hand_out_call(self.engine, self.team, self.task, self._order(call, state), call)
+        for call, state in open_calls:
+            if state.claimed and state.lease_left <= 0:
+                restart_call(self.engine, self.team, self._order(call, state), call)
+        if taken := [state.lease_left for _, state in open_calls if state.claimed]:
+            if untaken:
+                self.engine.agenda.hasten(self.task_id, self.engine.clock.now() + min(taken) + 0.05)
+            else:
+                _look_after_lease(self.engine, self.task_id, min(taken))
+        return bool(open_calls)
+
+    def _open(self) -> list[tuple[ToolCall, CallState]]:
+        step, calls = self.task.tail[-1], self.task.calls
+        outcomes = {call_id: state.outcome for call_id, state in calls.items() if state.outcome is not None}
+        done = {**answered_here(self.team, self.task.state, step), **outcomes}
+        told, judged = told_outside(step, self.inbox, outcomes), verdicts(step, self.inbox)
+        return [
+            (call, calls.get(call.id, CallState()))
+            for call in step.calls
+            if call.id not in done and call.id not in told and not is_client(call)
+            if call.id in judged or not needs_approval(self.team, call)
+        ]
+
+    def _order(self, call: ToolCall, state: CallState) -> CallOrder:
+        return CallOrder(self.task_id, self.task.seq - 1, self.task.epoch, call.id, state.attempt)
 
 
 def timeout_of(spec: ToolSpec | None) -> float:
@@ -155,10 +221,6 @@ def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall
     if spec is None or not begun:
         return failure(call.id, why)
     return unknown(call.id, why, spec.on_unknown)
-
-
-def _order(task_id: str, task: Snapshot, call: ToolCall, state: CallState) -> CallOrder:
-    return CallOrder(task_id, task.seq - 1, task.epoch, call.id, state.attempt)
 
 
 def _send(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> None:

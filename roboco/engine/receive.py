@@ -9,7 +9,7 @@ It becomes a step, or ends the task, exactly once, however often it is sent.
 import logging
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Item, Message, Stop
+from roboco.domain.inbox import Answer, Item, Message, Stop, Verdict, is_urgent, read_item
 from roboco.domain.paths import item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
@@ -30,12 +30,14 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
         return
     if isinstance(item, Message):
         _check(engine, task_id, item)
-    engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    created = engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    if not created and isinstance(item, Answer | Verdict):
+        check_same(item, stored(engine, task_id, item.item_id))
     if not _is_open(engine, task_id):
         _give_back(engine, task_id, item)
         return
     try:
-        engine.inbox.knock(task_id, [item.item_id])
+        engine.inbox.knock(task_id, [item.item_id], is_urgent(item))
         task = engine.board.load(task_id, 1)
         engine.agenda.put(task_id, engine.clock.now())
     except TransientError as error:
@@ -49,9 +51,30 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
         _log.warning("item %s is accepted, and the sweeper will see to it: %s", item.item_id, error)
 
 
-def _check(engine: Engine, task_id: str, message: Message) -> None:
+def stored(engine: Engine, task_id: str, item_id: str) -> Item | None:
+    """The item of this id, taken over or not; None if there is none."""
+    data = engine.files.get(item_path(task_id, item_id)) or engine.files.get(taken_path(task_id, item_id))
+    return None if data is None else read_item(data)
+
+
+def check_same(item: Answer | Verdict, before: Item | None) -> None:
+    """UsageError if the call was answered before in another way: a call has one answer."""
+    if before is not None and _said(before) != _said(item):
+        raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer stands")
+
+
+def _said(item: Item) -> dict[str, object]:
+    return item.model_dump(mode="json", exclude={"created_at", "taken_at_seq"})
+
+
+def check_open(engine: Engine, task_id: str) -> None:
+    """UsageError if there is no such task, or if it has ended."""
     if not _is_open(engine, task_id):
         raise UsageError(_closed(engine, task_id))
+
+
+def _check(engine: Engine, task_id: str, message: Message) -> None:
+    check_open(engine, task_id)
     if message.agent is not None:
         _check_agent(engine, task_id, message.agent)
 
@@ -73,7 +96,7 @@ def _closed(engine: Engine, task_id: str) -> str:
         return f"no task {task_id!r} in this workspace"
     status = TaskSummary.model_validate_json(data).status
     told = f"has ended ({status})" if status.ended else "has ended"
-    return f"task {task_id!r} {told}, it takes no more messages; submit a new one"
+    return f"task {task_id!r} {told}, nothing more happens to it; submit a new one, or fork it"
 
 
 def _check_agent(engine: Engine, task_id: str, name: str) -> None:

@@ -3,7 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from roboco.domain.answers import waits_for_person
-from roboco.domain.event import AnyEvent, StepEnded, StreamReset, ToolCalled, ToolReturned, UserInterrupted, UserSpoke
+from roboco.domain.event import (
+    AnyEvent,
+    StepEnded,
+    StreamReset,
+    ToolCalled,
+    ToolReturned,
+    TurnRestarted,
+    UserInterrupted,
+    UserSpoke,
+)
+from roboco.domain.ids import step_id_at
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import open_path
 from roboco.domain.state import fold
@@ -11,7 +21,7 @@ from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_c
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory
-from roboco.ports import CallState, Snapshot
+from roboco.ports import CallState, Phase, Snapshot
 
 COORDINATOR_TAIL = 64
 """How many of the newest steps the coordinator looks at: routers see no longer visit of one agent."""
@@ -46,7 +56,10 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     for step in engine.histories.read(task_id, task.seq):
         state = state.after(step)
         untold = _untold(step, {} if moved else task.calls)
-        if not engine.board.commit(task_id, epoch, step, state, events_of(engine, task_id, step, before, untold)):
+        events = events_of(engine, task_id, step, before, untold)
+        if not moved:
+            events = [*voided(engine, task_id, task, step), *events]
+        if not engine.board.commit(task_id, epoch, step, state, events):
             return True
         epoch, before, moved = epoch + 1, step, True
     return moved
@@ -56,6 +69,21 @@ def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
     """The results of the step that no tool worker has told."""
     told = {call_id for call_id, call in calls.items() if call.outcome and not waits_for_person(call.outcome)}
     return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
+
+
+def voided(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> list[AnyEvent]:
+    """What followers are told where another step takes the place of a turn that has spoken."""
+    if step.by_agent or task.phase is not Phase.TURN or not task.claimed:
+        return []
+    return [
+        TurnRestarted(
+            task_id=task_id,
+            timestamp=engine.now(),
+            step_id=step_id_at(task_id, task.seq),
+            attempt=task.attempt + 1,
+            reason="the turn was given up, since its worker did not end it",
+        )
+    ]
 
 
 def events_of(
@@ -73,6 +101,9 @@ def events_of(
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
     if step.agent_name == USER:
         events.append(UserSpoke(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
+    receipt = before.metadata.get("receipt") or {}
     if step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None:
-        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=step.error.message))
+        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=step.error.message, receipt=receipt))
+    if step.agent_name == USER and step.metadata.get("interrupts"):
+        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=step.text[:500], receipt=receipt))
     return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]

@@ -11,6 +11,7 @@ import logging
 
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
+from roboco.domain.lineage import Parent
 from roboco.domain.part import TextPart
 from roboco.domain.paths import open_path, summary_path, team_path
 from roboco.domain.state import fold
@@ -21,6 +22,7 @@ from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
+from roboco.engine.message import check_brought
 from roboco.engine.prompt import render_prompt
 from roboco.engine.teams import frozen
 from roboco.errors import TransientError, UsageError
@@ -28,15 +30,17 @@ from roboco.errors import TransientError, UsageError
 _log = logging.getLogger(__name__)
 
 
-def submit(engine: Engine, submission: Submission, team: Team) -> None:
+def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | None = None) -> None:
     """Accept the task: when this returns it will come to an end, whatever fails.
 
     The same submission again changes nothing. UsageError if the task id has other content already.
     """
     task_id = check_task_id(submission.task_id)
+    if submission.model is not None:
+        team = team.with_profile(submission.model)
     _check(engine, submission, team)
     engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
-    first = _first_step(engine, submission)
+    first = _first_step(engine, submission, parent)
     _store_team(engine, task_id, team)
     stored = engine.histories.append(task_id, first)
     if stored.metadata.get("submission") != submission.digest():
@@ -65,7 +69,8 @@ def _check(engine: Engine, submission: Submission, team: Team) -> None:
     names = [agent.name for agent in team.agents]
     if submission.agent is not None and submission.agent not in names:
         raise UsageError(f"agent: no agent {submission.agent!r} in team {team.name!r}, possible are {', '.join(names)}")
-    first = _first_step(engine, submission)
+    check_brought(engine, submission)
+    first = _first_step(engine, submission, None)
     for agent in team.agents:
         try:
             render_prompt(engine.prompts, team, agent, submission.task_id, first)
@@ -73,12 +78,18 @@ def _check(engine: Engine, submission: Submission, team: Team) -> None:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
 
 
-def _first_step(engine: Engine, submission: Submission) -> TaskStep:
+def _first_step(engine: Engine, submission: Submission, parent: Parent | None) -> TaskStep:
     metadata: dict[str, object] = {"submission": submission.digest(), "context": submission.context}
+    metadata |= submission.metadata()
+    if submission.title is not None:
+        metadata["title"] = submission.title
+    if parent is not None:
+        metadata["parent"] = parent.model_dump(mode="json")
     if submission.agent is not None:
         metadata["agent"] = submission.agent
     step = TaskStep(
         step_id=step_id_at(submission.task_id, 0),
+        parent_id=None if parent is None else parent.step_id,
         agent_name=USER,
         parts=(TextPart(text=submission.prompt),),
         created_at=engine.now(),

@@ -10,19 +10,23 @@ what came of it, or the agent is told, or a person is asked.
 """
 
 import logging
+import threading
 from dataclasses import dataclass
 from functools import partial
 
-from roboco.domain.answers import answered_here
+from roboco.domain.answers import answered_here, is_client, needs_approval
+from roboco.domain.builtin import DELEGATE
 from roboco.domain.canonical import canonical
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
+from roboco.domain.step import TaskStep
 from roboco.domain.team import Team, ToolSpec
+from roboco.engine.answer import approved
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.pending import close_call, restart_call, stored_outcome, told
-from roboco.ports import CallContext, CallOrder
+from roboco.ports import CallContext, CallOrder, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -34,26 +38,40 @@ def tool(engine: Engine, order: CallOrder) -> None:
     token = engine.token()
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
-    if not engine.calls.claim(order, token):
-        return
-    with engine.keeper.hold(lambda: engine.calls.renew(order, token), lambda: None):
-        _run(engine, team, order, token)
+    cancellation = threading.Event()
+    with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
+        if not engine.calls.claim(order, token):
+            return
+        with engine.keeper.hold(lambda: engine.calls.renew(order, token), cancellation.set):
+            _run(engine, team, order, token, cancellation)
 
 
-def _run(engine: Engine, team: Team, order: CallOrder, token: str) -> None:
+def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation: threading.Event) -> None:
     task = engine.board.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
         return
     step = task.tail[-1]
-    call = next(call for call in step.calls if call.id == order.call_id)
-    context = CallContext(order.task_id, step.agent_name, call.id, f"{order.task_id}/{call.id}", order.attempt)
+    asked_for = next(call for call in step.calls if call.id == order.call_id)
+    call = approved(engine, team, order.task_id, asked_for)
+    if call is None:
+        return
+    key = f"{order.task_id}/{call.id}"
+    scope = task.state.scope
+    context = CallContext(order.task_id, step.agent_name, call.id, key, order.attempt, scope, cancellation)
     work = _Work(engine, order, token, call, team.tool(call.tool_name), context)
     outcome = work.outcome()
     if outcome is None:
         return
     kept = engine.calls.record(order, token, outcome, told(engine, order, call, outcome))
-    if kept is not None and kept >= len(step.calls) - len(answered_here(team, step)):
+    if kept is not None and kept >= _run_at_once(team, task, step):
         engine.dispatcher.advance(order.task_id)
+
+
+def _run_at_once(team: Team, task: Snapshot, step: TaskStep) -> int:
+    """How many of the step's calls tool workers run without asking anybody."""
+    here = answered_here(team, task.state, step)
+    others = [call for call in step.calls if call.id not in here and not is_client(call)]
+    return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
 
 
 def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:

@@ -3,6 +3,8 @@
     claim ─► compile ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
     (once    (pure)             (fenced; renews     (one       (fenced)
     per attempt)                 the lease)          wins)
+                  ▲
+                  └── an interruption closes it; what was said until then is the step
 
 A refused claim or emit ends it: somebody else has the turn. A death leaves a lease that ends; then the
 turn is tried again, or its step, if it was stored, is taken over.
@@ -14,64 +16,99 @@ from collections.abc import Iterator
 from roboco.domain.canonical import checked_json, well_formed
 from roboco.domain.event import StreamChunk
 from roboco.domain.ids import call_id_at, step_id_at
-from roboco.domain.memory import WorkingMemory, compile_memory
+from roboco.domain.memory import WorkingMemory, compile_memory, estimate_tokens
+from roboco.domain.offered import offered, schema_of
 from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.state import TaskState
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Agent, Team
 from roboco.engine import recover
+from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.pending import restart_turn
 from roboco.engine.prompt import render_prompt
 from roboco.errors import ModelError, UsageError
-from roboco.ports import ModelStream, Reply, Request, RequestedCall, TurnClaim, TurnOrder
+from roboco.ports import Grip, ModelStream, Reply, Request, RequestedCall, TurnClaim, TurnOrder
 
 
 def turn(engine: Engine, order: TurnOrder) -> None:
     """Make the turn, unless it is done, taken, or no longer wanted."""
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
-    claim = engine.turns.claim(order, engine.token(), team.tail)
-    if claim is None:
-        return
-    agent = team.agent(claim.task.agent)
+    ending = Ending(engine)
+    with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # what is signalled before is told by the claim
+        claim = engine.turns.claim(order, engine.token(), team.tail)
+        if claim is not None:
+            _make(engine, team, claim, ending)
+
+
+def _make(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) -> None:
     try:
-        memory, request = _request(engine, team, agent, claim)
+        memory, request = _request(engine, team, team.agent(claim.task.agent), claim)
     except UsageError as error:
-        with engine.keeper.hold(lambda: engine.turns.renew(claim), lambda: None):
+        with engine.keeper.hold(lambda: bool(engine.turns.renew(claim)), lambda: None):
             _commit(engine, claim, _failed(claim, "team", str(error)), {})
         return
     stream = engine.model.stream(request)
-    with engine.keeper.hold(lambda: engine.turns.renew(claim), stream.close):
-        _speak(engine, claim, memory, stream)
+    ending.of(stream)
+    with engine.keeper.hold(lambda: ending.renew(claim), stream.close):
+        _speak(engine, claim, memory, stream, ending)
 
 
 def _request(engine: Engine, team: Team, agent: Agent, claim: TurnClaim) -> tuple[WorkingMemory, Request]:
     task = claim.task
     prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
     memory = compile_memory(agent, prompt, task.first, task.tail)
-    tools = engine.toolbox.describe(team, agent)
+    tools = (*engine.toolbox.describe(team, agent), *offered(team, agent, task.state))
     return memory, Request(team.profile(agent), memory.messages, tools)
 
 
-def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: ModelStream) -> None:
+def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: ModelStream, ending: Ending) -> None:
     texts: list[str] = []
     reply: Reply | None = None
     try:
-        for piece in _joined(stream):
-            if isinstance(piece, Reply):
-                reply = piece
-                continue
-            texts.append(piece)
-            if not engine.turns.emit(claim, len(texts), _chunk(claim, texts[-1])):
-                return
+        reply = _relay(engine, claim, stream, ending, texts)
     except ModelError as error:
-        _break_off(engine, claim, memory, texts, error)
-        return
+        if not ending.asked:
+            _break_off(engine, claim, memory, texts, error)
+            return
     finally:
         stream.close()
     if reply is not None:
-        _commit(engine, claim, _said(claim, "".join(texts), reply), _metadata(memory, reply) | {"chunks": len(texts)})
+        said = _said(engine, claim, "".join(texts), reply)
+        _commit(engine, claim, said, _metadata(memory, reply) | {"chunks": len(texts)})
+    elif ending.asked:
+        receipt = ending.receipt(claim, stream, len(texts))
+        _commit(engine, claim, ((TextPart(text="".join(texts)),), {}), _interrupted(memory, texts, receipt))
+
+
+def _relay(engine: Engine, claim: TurnClaim, stream: ModelStream, ending: Ending, texts: list[str]) -> Reply | None:
+    """Send on what the model says, and add it to `texts`: its reply, or None if the turn is lost or is to end."""
+    for piece in _joined(stream):
+        if isinstance(piece, Reply):
+            return piece
+        if ending.asked:
+            return None
+        texts.append(piece)
+        grip = engine.turns.emit(claim, len(texts), _chunk(claim, piece))
+        if grip is Grip.LOST:
+            return None
+        if grip is Grip.ASKED:
+            ending.ask()
+    return None
+
+
+def _interrupted(memory: WorkingMemory, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
+    """The metadata of a step that was interrupted; its usage is an estimate, since the model told none."""
+    tokens = {"tokens_in": int(memory.receipt["estimated_tokens"]), "tokens_out": estimate_tokens("".join(texts))}
+    return {
+        "interrupted": True,
+        "receipt": receipt,
+        "usage": tokens | {"estimated": True},
+        "context": memory.receipt,
+        "chunks": len(texts),
+    }
 
 
 def _joined(stream: ModelStream) -> Iterator[str | Reply]:
@@ -117,14 +154,14 @@ def _failed(claim: TurnClaim, code: str, message: str, text: str = "") -> "_Said
 _Said = tuple[tuple[Part, ...], dict[str, str]]
 
 
-def _said(claim: TurnClaim, text: str, reply: Reply) -> "_Said":
+def _said(engine: Engine, claim: TurnClaim, text: str, reply: Reply) -> "_Said":
     """The parts of the step, and why the arguments of some of its calls are not valid."""
     parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
     invalid: dict[str, str] = {}
     for index, requested in enumerate(reply.calls):
         call_id = call_id_at(claim.order.task_id, claim.order.seq, index)
         args, mistake = _arguments(requested)
-        if mistake:
+        if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
             invalid[call_id] = mistake
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=well_formed(requested.name), args=args)))
     return tuple(parts), invalid
@@ -139,6 +176,13 @@ def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:
     if not isinstance(args, dict):
         return {}, f"the arguments are no JSON object {found}"
     return args, ""
+
+
+def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object]) -> str:
+    """What the schema of a goal's or client's tool finds wrong with the arguments."""
+    schema = schema_of(state, name)
+    found = engine.toolbox.mistake(schema, args) if schema is not None else ""
+    return f"wrong arguments: {found}" if found else ""
 
 
 def _metadata(memory: WorkingMemory, reply: Reply) -> dict[str, object]:
@@ -168,7 +212,7 @@ def _commit(engine: Engine, claim: TurnClaim, said: _Said, metadata: dict[str, o
     stored = insist(
         engine,
         lambda: engine.histories.append(order.task_id, step),
-        lambda: engine.turns.renew(claim),
+        lambda: bool(engine.turns.renew(claim)),
         f"step {step.seq} of task {order.task_id}",
     )
     if stored.digest == step.digest:

@@ -7,11 +7,11 @@ the effect of one.
 
 from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
 from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot
-from roboco.ports.leases import CallOrder, Calls, TurnClaim, TurnOrder, Turns
+from roboco.ports.leases import CallOrder, Calls, Cut, Grip, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
 from roboco.ports.tools import CallContext, Toolbox
 from roboco.ports.workspace import Files, Histories
-from roboco.ports.world import Clock, Dispatcher
+from roboco.ports.world import Clock, Dispatcher, Signals
 
 __all__ = [
     "Agenda",
@@ -23,9 +23,11 @@ __all__ = [
     "Calls",
     "Choice",
     "Clock",
+    "Cut",
     "DeadLetters",
     "Dispatcher",
     "Files",
+    "Grip",
     "Histories",
     "Inbox",
     "Logs",
@@ -36,6 +38,7 @@ __all__ = [
     "Reply",
     "Request",
     "RequestedCall",
+    "Signals",
     "Snapshot",
     "Toolbox",
     "TurnClaim",

@@ -44,8 +44,8 @@ class Agenda(Protocol):
 class Inbox(Protocol):
     """Which items wait for a task; what they say is in the workspace."""
 
-    def knock(self, task_id: str, item_ids: Sequence[str]) -> None:
-        """Note the items."""
+    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False) -> None:
+        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now."""
 
     def forget(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""

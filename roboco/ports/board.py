@@ -38,7 +38,8 @@ class Snapshot:
 
     `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
     has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
-    pending turn; `item_ids` are in the inbox.
+    pending turn; `item_ids` are in the inbox. `cut_at` is since when somebody wants the pending turn or calls to
+    end, in Unix seconds, or 0.
     """
 
     epoch: int
@@ -52,6 +53,7 @@ class Snapshot:
     lease_left: float
     rings: int
     handed_at: float
+    cut_at: float
     routing: dict[str, Any]
     state: TaskState
     first: TaskStep

@@ -1,11 +1,34 @@
 """Leases: on turns and tool calls, and what is told while they last."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from roboco.domain.event import AnyEvent, StreamChunk
 from roboco.domain.outcome import Outcome
 from roboco.ports.board import Snapshot
+
+
+class Grip(Enum):
+    """How a lease stands: it is ours, it is ours and somebody wants the work to end now, or it is lost, which is false.
+
+    The values are those that scripts return.
+    """
+
+    LOST = 0
+    OURS = 1
+    ASKED = 2
+
+    def __bool__(self) -> bool:
+        return self is not Grip.LOST
+
+
+@dataclass(frozen=True)
+class Cut:
+    """That somebody wants a turn to end: since when, in Unix seconds, and how many chunks it had emitted then."""
+
+    at: float
+    emitted: int
 
 
 @dataclass(frozen=True)
@@ -31,13 +54,19 @@ class Turns(Protocol):
     """Leases on turns. Everything is refused once the fence has moved."""
 
     def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
-        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before.
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
+        None too if somebody wants the turn to end that has not begun.
+        """
+
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> Grip:
         """Number the chunk, log it, publish it and renew the lease; a `number` that was sent before is dropped."""
 
-    def renew(self, claim: TurnClaim) -> bool:
-        """Renew the lease; False if the turn is no longer ours."""
+    def renew(self, claim: TurnClaim) -> Grip:
+        """Renew the lease, if the turn is still ours."""
+
+    def cut(self, claim: TurnClaim) -> Cut | None:
+        """That somebody wants the turn to end, if so."""
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt and move the fence: the new epoch; None if the fence moved or a live lease stands.

@@ -47,6 +47,9 @@ class ModelStream(Protocol):
     def close(self) -> None:
         """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
 
+    def wait_closed(self, seconds: float) -> bool:
+        """Wait until the connection is closed: whether it is, after so many seconds at most."""
+
 
 class Model(Protocol):
     """A way to call models."""

@@ -1,6 +1,7 @@
 """Tools: what a process can describe and run."""
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from roboco.domain.outcome import Outcome
@@ -11,20 +12,38 @@ from roboco.domain.team import Agent, Team, ToolSpec
 
 @dataclass(frozen=True)
 class CallContext:
-    """What a tool may know of its call; the same `idempotency_key` on every attempt."""
+    """What a tool may know of its call; the same `idempotency_key` on every attempt.
+
+    `cancelled` turns true when nobody waits for the result any more: the user has interrupted or stopped the task, or
+    another worker has taken the call over. A tool that looks may end early; one that does not is ended at its time-out.
+    `scope` is what the user wants tools to look at, as the newest message that had one says it; None for everything.
+    """
 
     task_id: str
     agent: str
     call_id: str
     idempotency_key: str
     attempt: int
+    scope: dict[str, Any] | None = None
+    cancellation: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more."""
+        return self.cancellation.is_set()
 
 
 class Toolbox(Protocol):
     """The tools that this process can describe and run."""
 
     def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
-        """The agent's tools as the chat completions protocol has them; UsageError if one cannot be had."""
+        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had."""
+
+    def schema_mistake(self, schema: dict[str, Any]) -> str:
+        """What is wrong with the JSON Schema of an object; "" if nothing is."""
+
+    def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
+        """What the JSON Schema finds wrong with the arguments; "" if nothing."""
 
     def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
         """Run the call of a built-in (`spec` None) or declared tool; whatever goes wrong is in the outcome."""

@@ -1,5 +1,7 @@
 """The rest of the world: messages and time."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from roboco.ports.board import Phase
@@ -23,6 +25,13 @@ class Dispatcher(Protocol):
 
         None if none waits, or if the broker cannot tell.
         """
+
+
+class Signals(Protocol):
+    """Hears when somebody wants work to end. A signal may get lost: leases tell the same, later."""
+
+    def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> AbstractContextManager[None]:
+        """Until the block ends, call `heard` when the work of this epoch is to end: from any thread, and soon over."""
 
 
 class Clock(Protocol):

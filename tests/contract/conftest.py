@@ -140,7 +140,7 @@ def take_down(model: OpenAIModel) -> None:
         for client in model._clients.values():
             await client.close()
 
-    model._loop.submit(close()).result(5)
+    assert model._loop.submit(close()).ended.wait(5)
     loop = model._loop._loop
     assert loop is not None
     loop.call_soon_threadsafe(loop.stop)

@@ -24,7 +24,7 @@ class TaskInMemory(ATask):
         self.brief_turns = MemoryTurns(server, clock, SHORT)
         self.brief_calls = MemoryCalls(server, clock, SHORT)
         self.agenda = MemoryAgenda(server, clock)
-        self.inbox = MemoryInbox(server)
+        self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
         self.attempts = MemoryAttempts(server, clock, SHORT)
         self.dead = MemoryDeadLetters(server)

@@ -31,7 +31,7 @@ class TaskOnRedis(ATask):
         self.brief_turns = RedisTurns(scripts, keys, SHORT)
         self.brief_calls = RedisCalls(scripts, keys, SHORT)
         self.agenda = RedisAgenda(client, keys)
-        self.inbox = RedisInbox(client, keys)
+        self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisLogs = RedisLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, SHORT)
         self.dead = RedisDeadLetters(lambda: client, keys)

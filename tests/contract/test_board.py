@@ -153,8 +153,9 @@ def test_a_choice_begins_afresh(task: ATask) -> None:
     assert (now.attempt, now.claimed, now.lease_left, now.rings) == (1, False, 0.0, 0)
     task.choose(Phase.TOOLS)
     assert task.calls.record(task.call(), None, RESULT, told("result")) == 1
-    task.choose(Phase.TOOLS)
+    task.choose(Phase.TURN)
     assert task.now.calls == {}
+    task.choose(Phase.TOOLS)
     assert task.calls.claim(task.call(), "me")
 
 

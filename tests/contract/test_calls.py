@@ -85,13 +85,17 @@ def test_a_lost_worker_s_attempt_is_voided_at_once(tools: ATask) -> None:
     assert tools.now.calls["tc_1"].lease_left > 0
 
 
-def test_outcomes_are_kept_while_the_task_waits_and_no_longer(tools: ATask) -> None:
+def test_outcomes_are_kept_while_the_task_waits_for_others_and_has_others_run(tools: ATask) -> None:
     assert tools.calls.claim(tools.call(), "me")
     assert tools.calls.record(tools.call(), "me", OUTCOME, told("1")) == 1
     tools.choose(Phase.WAIT)
     assert tools.now.calls["tc_1"].outcome == OUTCOME
     assert not tools.calls.claim(tools.call("tc_2"), "me")
     tools.choose(Phase.TOOLS)
+    assert tools.now.calls["tc_1"].outcome == OUTCOME
+    assert not tools.calls.claim(tools.call(), "me")
+    assert tools.calls.claim(tools.call("tc_2"), "me")
+    tools.commit()
     assert tools.now.calls == {}
 
 

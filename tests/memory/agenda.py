@@ -147,14 +147,26 @@ class MemoryDeadLetters:
 class MemoryInbox:
     """Which items wait for a task."""
 
-    def __init__(self, server: MemoryServer) -> None:
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
+        self._clock = clock
 
-    def knock(self, task_id: str, item_ids: Sequence[str]) -> None:
-        """Note the items."""
-        if item_ids:
-            with self._server as held:
+    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False) -> None:
+        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now."""
+        now = self._clock.now()
+        with self._server as held:
+            if item_ids:
                 held.inboxes.setdefault(task_id, set()).update(item_ids)
+            task = held.tasks.get(task_id)
+            if task is None or not urgent:
+                return
+            if task.cut[0] != task.epoch:
+                task.cut = (task.epoch, now, task.emitted)
+            listening = [
+                heard for name, epoch, heard in self._server.listening if (name, epoch) == (task_id, task.epoch)
+            ]
+        for heard in listening:
+            heard()
 
     def forget(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""

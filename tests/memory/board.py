@@ -124,6 +124,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         lease_left=max(0.0, task.lease_until - now),
         rings=task.rings,
         handed_at=task.handed_at,
+        cut_at=task.cut[1] if task.cut[0] == task.epoch else 0.0,
         routing=json.loads(task.routing),
         state=TaskState.model_validate_json(task.fold),
         first=_read(task.first),

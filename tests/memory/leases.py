@@ -2,7 +2,7 @@
 
 from roboco.domain.event import AnyEvent, StreamChunk
 from roboco.domain.outcome import Outcome
-from roboco.ports import CallOrder, Clock, Phase, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Clock, Cut, Grip, Phase, TurnClaim, TurnOrder
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
@@ -24,24 +24,35 @@ class MemoryTurns:
                 return None
             if (task.epoch, task.seq, task.attempt) != (order.epoch, order.seq, order.attempt):
                 return None
+            if task.owner == "" and task.cut[0] == task.epoch:
+                return None
             task.owner = token
             task.lease_until = now + self._lease
             return TurnClaim(order, token, snapshot(task, tail, now, ()))
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
-        """Number, log and publish the chunk, once, and renew the lease; False if the turn is not ours."""
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> Grip:
+        """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
         with self._server:
             task = self._renewed(claim)
             if task is None:
-                return False
+                return Grip.LOST
             if number > task.emitted:
                 task.emitted = number
                 self._server.emit(claim.order.task_id, task, chunk)
-            return True
+            return _grip(task)
 
-    def renew(self, claim: TurnClaim) -> bool:
-        """Renew the lease; False if the turn is no longer ours."""
-        return self._renewed(claim) is not None
+    def renew(self, claim: TurnClaim) -> Grip:
+        """Renew the lease, if the turn is still ours."""
+        task = self._renewed(claim)
+        return Grip.LOST if task is None else _grip(task)
+
+    def cut(self, claim: TurnClaim) -> Cut | None:
+        """That somebody wants the turn to end, if so."""
+        with self._server as held:
+            task = held.tasks.get(claim.order.task_id)
+            if task is None or task.cut[0] != claim.order.epoch:
+                return None
+            return Cut(*task.cut[1:])
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
@@ -78,6 +89,10 @@ class MemoryTurns:
                 return None
             task.lease_until = now + self._lease
             return task
+
+
+def _grip(task: StoredTask) -> Grip:
+    return Grip.ASKED if task.cut[0] == task.epoch else Grip.OURS
 
 
 class MemoryCalls:

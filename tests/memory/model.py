@@ -77,6 +77,10 @@ class ScriptedStream:
         """Close the connection to the model. Twice is once."""
         self._closed.set()
 
+    def wait_closed(self, seconds: float) -> bool:
+        """Whether the connection was closed."""
+        return self.closed
+
     def _reply(self) -> Reply:
         calls = tuple(
             RequestedCall(name, args if isinstance(args, str) else json.dumps(args)) for name, args in self._said.calls

@@ -2,6 +2,7 @@
 
 import copy
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roboco.domain.event import AnyEvent, StreamChunk, body
@@ -21,7 +22,10 @@ class StoredCall:
 
 @dataclass
 class StoredTask:
-    """A task as the board keeps it; steps and states are kept as JSON, as on a wire."""
+    """A task as the board keeps it; steps and states are kept as JSON, as on a wire.
+
+    `cut` is the epoch whose work somebody wants to end, since when, and how many chunks were emitted then.
+    """
 
     generation: str
     epoch: int
@@ -39,6 +43,7 @@ class StoredTask:
     emitted: int = 0
     rings: int = 0
     handed_at: float = 0.0
+    cut: tuple[int, float, int] = (0, 0.0, 0)
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
@@ -51,7 +56,7 @@ class StoredTask:
         self.epoch += 1
         self.phase = phase
         self.attempt = 1
-        if phase is not Phase.WAIT:
+        if phase not in (Phase.WAIT, Phase.TOOLS):
             self.calls = {}
         self.release()
 
@@ -83,6 +88,7 @@ class MemoryServer:
         self.held = _Held()
         self.run = 1
         self.published: list[tuple[str, str]] = []
+        self.listening: list[tuple[str, int, Callable[[], None]]] = []
         self._lock = threading.RLock()
         self._generations = 0
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
@@ -29,6 +30,14 @@ class MemoryToolbox:
         for name in agent.tools:
             self._function(name)
         return tuple({"type": "function", "function": {"name": name}} for name in agent.tools)
+
+    def schema_mistake(self, schema: dict[str, Any]) -> str:
+        """What is wrong with the JSON Schema."""
+        return schema_mistake(schema)
+
+    def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
+        """What the JSON Schema finds wrong with the arguments."""
+        return mistake(schema, args)
 
     def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
         """Run the call; whatever goes wrong is in the outcome."""

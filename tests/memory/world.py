@@ -34,6 +34,7 @@ from tests.memory.keeper import ManualKeeper
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
 from tests.memory.server import MemoryServer
+from tests.memory.signals import MemorySignals
 from tests.memory.toolbox import MemoryToolbox
 from tests.memory.watch import Crash, Watch, make, watched
 from tests.memory.workspace import MemoryFiles, MemoryHistories
@@ -44,6 +45,8 @@ SWEEP = 1.0
 """Seconds between two sweeps."""
 UNKNOWN = 60.0
 """Seconds that pass at a time while the agenda does not hold the task."""
+HELD_UP = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN, TaskStatus.PAUSED)
+"""Where items may wait beside a task that has settled."""
 PATIENCE = 60
 """How often time may pass until a task has settled."""
 
@@ -91,7 +94,7 @@ class World:
             agenda=watched(MemoryAgenda(self.server, self.clock), "agenda", watch),
             attempts=watched(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
             dead=watched(MemoryDeadLetters(self.server), "dead", watch),
-            inbox=watched(MemoryInbox(self.server), "inbox", watch),
+            inbox=watched(MemoryInbox(self.server, self.clock), "inbox", watch),
             logs=watched(MemoryLogs(self.server), "logs", watch),
             histories=watched(self.histories, "histories", watch),
             files=files,
@@ -99,6 +102,7 @@ class World:
             prompts=JinjaPrompts(),
             toolbox=watched(self.given.toolbox, "toolbox", watch),
             dispatcher=watched(self.dispatcher, "dispatcher", watch),
+            signals=MemorySignals(self.server),
             clock=self.clock,
             keeper=self.keeper,
             teams=FrozenTeams(files),
@@ -162,7 +166,7 @@ class World:
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
             return False
-        taken = task.status is TaskStatus.APPROVAL or not self.untaken(task_id)
+        taken = task.status in HELD_UP or not self.untaken(task_id)
         return taken and task.seq == len(self.history(task_id))
 
     def untaken(self, task_id: str = TASK) -> list[str]:

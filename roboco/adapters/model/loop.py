@@ -4,8 +4,32 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any
+
+
+class Running:
+    """Work that the loop does; `ended` is set when nothing of it is left, also if it was cancelled."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+        self.ended = threading.Event()
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+        loop.call_soon_threadsafe(self._begin, work)
+
+    def cancel(self) -> None:
+        """Have the loop end the work, soon; from any thread."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        self.ended.set()
 
 
 class LoopThread:
@@ -16,14 +40,9 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
-    def submit(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
-        """Begin the work; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
-
-    def call(self, function: Any, *args: Any) -> None:
-        """Have the loop call the function soon; nothing happens if there is no loop any more."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *args)
+    def submit(self, work: Coroutine[Any, Any, None]) -> "Running":
+        """Begin the work."""
+        return Running(self._running(), work)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -12,7 +12,7 @@ import openai
 from openai import AsyncOpenAI
 
 from roboco.adapters.model.assembly import Assembly
-from roboco.adapters.model.loop import LoopThread
+from roboco.adapters.model.loop import LoopThread, Running
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request
 
@@ -109,8 +109,8 @@ class OpenAIModel:
             )
         return self._clients[identity]
 
-    def start(self, request: Request, out: "queue.SimpleQueue[_Item]") -> Any:
-        """Have the loop make the call; the future that is returned cancels it."""
+    def start(self, request: Request, out: "queue.SimpleQueue[_Item]") -> Running:
+        """Have the loop make the call."""
         return self._loop.submit(self.run(request, out))
 
 
@@ -120,7 +120,7 @@ _Item = str | Reply | ModelError | None
 class _Stream:
     def __init__(self, model: OpenAIModel, request: Request) -> None:
         self._out: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._future = model.start(request, self._out)
+        self._running = model.start(request, self._out)
 
     def __iter__(self) -> Iterator[str | Reply]:
         due = 0.0
@@ -141,8 +141,12 @@ class _Stream:
 
     def close(self) -> None:
         """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
-        self._future.cancel()
+        self._running.cancel()
         self._out.put(None)
+
+    def wait_closed(self, seconds: float) -> bool:
+        """Wait until the connection is closed: whether it is, after so many seconds at most."""
+        return self._running.ended.wait(seconds)
 
     def _gathered(self, text: str, due: float) -> tuple[str, _Item]:
         """All text that comes until `due`, and what came after it, or ""."""

@@ -6,7 +6,7 @@ from typing import Any
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import answering
+from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
 
@@ -81,20 +81,20 @@ class RedisAgenda:
 class RedisInbox:
     """Which items wait for a task: one set each."""
 
-    def __init__(self, client: redis.Redis, keys: Keys) -> None:
-        self._client = client
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+        self._scripts = scripts
         self._keys = keys
 
-    def knock(self, task_id: str, item_ids: Sequence[str]) -> None:
-        """Note the items."""
-        if item_ids:
-            with answering():
-                self._client.sadd(self._keys.inbox(task_id), *item_ids)
+    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False) -> None:
+        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now."""
+        names = [self._keys.state(task_id), self._keys.inbox(task_id)]
+        if item_ids or urgent:
+            self._scripts.run("knock", names, int(urgent), self._keys.signals, task_id, *item_ids)
 
     def forget(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""
         with answering():
-            self._client.srem(self._keys.inbox(task_id), item_id)
+            self._scripts.client.srem(self._keys.inbox(task_id), item_id)
 
 
 class RedisLogs:

@@ -123,6 +123,7 @@ def snapshot(
         lease_left=max(0, lease_ms) / 1000,
         rings=int(fields["rings"]),
         handed_at=float(fields.get("handed", 0)),
+        cut_at=float(fields.get("cut_at", 0)) if fields.get("cut") == fields["epoch"] else 0.0,
         routing=json.loads(fields["routing"]),
         state=TaskState.model_validate_json(fields["fold"]),
         first=read_step(fields["first"]),

@@ -42,6 +42,11 @@ class Keys:
         return self._of(task_id, "calls")
 
     @property
+    def signals(self) -> str:
+        """Channel: the task and epoch of work that somebody wants to end."""
+        return f"{self.prefix}:signals"
+
+    @property
     def agenda(self) -> str:
         """Sorted set: open tasks by the time at which the sweeper looks at them."""
         return f"{self.prefix}:agenda"

@@ -7,7 +7,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.event import AnyEvent, StreamChunk, body
 from roboco.domain.outcome import Outcome
-from roboco.ports import CallOrder, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Cut, Grip, TurnClaim, TurnOrder
 
 
 class RedisTurns:
@@ -29,19 +29,23 @@ class RedisTurns:
         state, steps = answer
         return TurnClaim(order, token, snapshot(pairs(state), steps, (), self._lease_ms, {}))
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> bool:
-        """Number, log and publish the chunk, once, and renew the lease; False if the turn is not ours."""
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> Grip:
+        """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
-        return bool(
-            self._scripts.run("emit", names, claim.order.epoch, claim.token, number, self._lease_ms, body(chunk))
-        )
+        asked = [claim.order.epoch, claim.token, number, self._lease_ms, body(chunk)]
+        return Grip(self._scripts.run("emit", names, *asked))
 
-    def renew(self, claim: TurnClaim) -> bool:
-        """Renew the lease; False if the turn is no longer ours."""
+    def renew(self, claim: TurnClaim) -> Grip:
+        """Renew the lease, if the turn is still ours."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.lease(task_id)]
-        return bool(self._scripts.run("renew", names, claim.order.epoch, claim.token, self._lease_ms))
+        return Grip(self._scripts.run("renew", names, claim.order.epoch, claim.token, self._lease_ms))
+
+    def cut(self, claim: TurnClaim) -> Cut | None:
+        """That somebody wants the turn to end, if so."""
+        answer = self._scripts.run("cut", [self._keys.state(claim.order.task_id)], claim.order.epoch)
+        return None if answer is None else Cut(float(answer[0]), int(answer[1]))
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""

@@ -11,6 +11,7 @@ from roboco.domain.inbox import Message, Stop
 from roboco.domain.outcome import Outcome, failure
 from roboco.domain.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
 from roboco.domain.router import Route
+from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
 from roboco.domain.team_check import read_team
@@ -206,7 +207,7 @@ def test_a_hand_off_is_answered_here_and_overrules_the_router() -> None:
 
 def test_the_second_hand_off_of_a_step_is_refused() -> None:
     step = steps_of(GO, ("a", [handoff("0", "x"), handoff("1", "b"), handoff("2", "c"), handoff("3", "b")]))[1]
-    answers = answered_here(TEAM, step)
+    answers = answered_here(TEAM, TaskState(), step)
     assert [answers[str(n)].result.is_error for n in range(4)] == [True, False, True, True]
     assert "already handed off" in str(answers["2"].result.error)
 
@@ -237,7 +238,7 @@ def test_a_stop_says_that_nobody_knows_what_an_irreversible_call_has_done() -> N
     action = decided(GO, ("a", [call("1"), call("2")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}, team=team)
     assert isinstance(action, AppendStep)
     first, second = (part.tool_result for part in action.parts if part.type == "tool_result")
-    assert str(first.error).startswith("outcome unknown: the task was ended before its result was in (enough)")
+    assert str(first.error).startswith("outcome unknown: the call was ended before its result was in (enough)")
     assert second.result == 7
 
 

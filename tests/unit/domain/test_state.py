@@ -43,6 +43,10 @@ def test_what_a_state_counts() -> None:
         "tokens_out": 4,
         "items": ("i1", "i2"),
         "started_at": START,
+        "goals": (),
+        "corrections": 0,
+        "client_tools": {},
+        "scope": None,
     }
     assert state.tokens == 12
 

@@ -21,6 +21,12 @@ def test_a_submission_is_read() -> None:
         "prompt": "go",
         "context": {"a": [1, None]},
         "agent": "one",
+        "model": None,
+        "title": None,
+        "goals": [],
+        "client_tools": [],
+        "client_context": {},
+        "scope": {},
     }
 
 
@@ -38,7 +44,7 @@ def test_a_submission_is_read() -> None:
         ({"context": {"a": "x" * MAX_CONTEXT}}, f"context: has .* at most {MAX_CONTEXT}"),
         ({"team": 5}, r"team: .* \(found 5\)"),
         ({"agent": 5}, r"agent: .* \(found 5\)"),
-        ({"promt": "x"}, "promt: no such argument, possible are task_id, team, prompt, context, agent"),
+        ({"promt": "x"}, "promt: no such argument, possible are .*task_id, team, prompt, context, agent"),
         ({"task_id": ..., "promt": "x"}, "task_id: is missing; promt: no such argument"),
     ],
 )

@@ -54,6 +54,7 @@ def test_the_example_of_the_design_is_a_team() -> None:
         "description": None,
         "effect": "pure",
         "on_unknown": "tell",
+        "approval": "never",
         "timeout": 20,
     }
     assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (60, 200000, 1800)

@@ -303,7 +303,7 @@ def test_a_stop_in_a_turn_closes_the_connection_to_the_model() -> None:
     assert "content_chunk" not in told[told.index("event_user_interrupt") :]
 
 
-def test_a_stop_while_tokens_come_ends_the_turn_at_the_next_one() -> None:
+def test_a_stop_while_tokens_come_ends_the_turn_at_once() -> None:
     world = GRAPH.world()
     seen: list[str] = []
 
@@ -319,7 +319,10 @@ def test_a_stop_while_tokens_come_ends_the_turn_at_the_next_one() -> None:
     world.submit(GRAPH.team)
     world.settle()
     assert_stopped(world)
-    assert seen.count("turns.emit") == 2
+    assert seen.count("turns.emit") == 1
+    spoken = world.history()[1]
+    assert (spoken.agent_name, spoken.text, spoken.interrupted) == ("writer", "draft", True)
+    assert spoken.metadata["receipt"]["chunks_after"] == 0
     assert world.given.model.streams[0].closed
 
 

@@ -14,7 +14,7 @@ redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'op', ARGV[2], 'phas
   'reason', ARGV[6], 'agent', ARGV[7], 'routing', ARGV[8], 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
   'handed', redis.call('TIME')[1])
 redis.call('DEL', KEYS[3])
--- Whoever waits for a person's word on a call keeps the outcomes of the others.
-if ARGV[4] ~= 'wait' then redis.call('DEL', KEYS[4]) end
+-- Whoever waits for somebody's word on a call keeps the outcomes of the others, and so does who has that call run then.
+if ARGV[4] ~= 'wait' and ARGV[4] ~= 'tools' then redis.call('DEL', KEYS[4]) end
 for i = 9, #ARGV do say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
 return tonumber(ARGV[1]) + 1

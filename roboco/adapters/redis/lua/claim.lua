@@ -2,10 +2,12 @@
 -- KEYS[1] state (hash)  KEYS[2] tail (list)  KEYS[3] lease (string)
 -- ARGV[1] epoch  ARGV[2] seq  ARGV[3] attempt  ARGV[4] token of the owner  ARGV[5] lease in ms
 -- ARGV[6] how many of the newest steps to return
--- Returns {state fields, tail}, or nothing if the fence moved, the position is taken or the attempt was claimed.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'attempt', 'phase', 'owner')
+-- Returns {state fields, tail}, or nothing if the fence moved, the position is taken, the attempt was claimed or
+-- somebody wants the turn to end.
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'attempt', 'phase', 'owner', 'cut')
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3] or now[4] ~= 'turn' then return false end
 if now[5] ~= '' and now[5] ~= ARGV[4] then return false end
+if now[5] == '' and now[6] == ARGV[1] then return false end
 redis.call('HSET', KEYS[1], 'owner', ARGV[4])
 redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[5])
 return { redis.call('HGETALL', KEYS[1]), redis.call('LRANGE', KEYS[2], -tonumber(ARGV[6]), -1) }

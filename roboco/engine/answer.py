@@ -1,0 +1,103 @@
+"""answer: take in what comes from outside of tool calls that no worker of ours may run, or not yet.
+
+A call has one answer: its item is named after it, so the first one to be stored counts, whoever sends it.
+"""
+
+from typing import Any
+
+from roboco.domain.answers import is_client, needs_approval
+from roboco.domain.ids import check_item_id, check_task_id
+from roboco.domain.inbox import Answer, Verdict
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ToolCall
+from roboco.domain.step import TaskStep
+from roboco.domain.team import Team
+from roboco.engine import recover
+from roboco.engine.engine import Engine
+from roboco.engine.receive import check_open, receive, stored
+from roboco.errors import UsageError
+from roboco.ports import CallContext, Snapshot
+
+
+def answer_id(call_id: str) -> str:
+    """The id of the item that answers the call."""
+    return check_item_id(f"answer-{call_id}")
+
+
+def verdict_id(call_id: str) -> str:
+    """The id of the item that approves or denies the call."""
+    return check_item_id(f"verdict-{call_id}")
+
+
+def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
+    """Accept what came of a client's call; the same again changes nothing.
+
+    UsageError if it has another answer already, or is no open call of a client tool.
+    """
+    call_id = outcome.result.tool_call_id
+    item_id = answer_id(call_id)
+    step, call = _open_call(engine, task_id, item_id, call_id)
+    if not is_client(call):
+        raise UsageError(f"call_id: call {call_id!r} is one of {call.tool_name!r}, which is no tool of the client's")
+    kept = engine.toolbox.keep(outcome, CallContext(task_id, step.agent_name, call_id, f"{task_id}/{call_id}", 1))
+    receive(
+        engine,
+        task_id,
+        Answer(item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=step.seq, outcome=kept),
+    )
+
+
+def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None) -> None:
+    """Accept a person's word on a call that needs approval; the same again changes nothing.
+
+    UsageError if there is another word on it already, or if it is no open call that needs approval.
+    """
+    item_id = verdict_id(call_id)
+    step, call = _open_call(engine, task_id, item_id, call_id)
+    if not needs_approval(engine.teams.get(task_id), call):
+        raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
+    receive(
+        engine,
+        task_id,
+        Verdict(
+            item_id=item_id,
+            created_at=engine.now(),
+            call_id=call_id,
+            at_seq=step.seq,
+            approved=approved,
+            reason=reason,
+            args=args,
+        ),
+    )
+
+
+def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
+    """The call as it may run, with the arguments that a person approved; None if nobody has approved it."""
+    if not needs_approval(team, call):
+        return call
+    verdict = stored(engine, task_id, verdict_id(call.id))
+    if not isinstance(verdict, Verdict) or not verdict.approved:
+        return None
+    return call if verdict.args is None else call.model_copy(update={"args": verdict.args})
+
+
+def _open_call(engine: Engine, task_id: str, item_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
+    """The call, and the step that made it: an open one, or one that was answered by this item before."""
+    check_task_id(task_id)
+    task = recover.load(engine, task_id)
+    if task is not None and not _found(task, call_id) and recover.catch_up(engine, task_id, task):
+        task = recover.load(engine, task_id)
+    if task is not None:
+        for step, call in _found(task, call_id):
+            if step.seq == task.seq - 1 or stored(engine, task_id, item_id) is not None:
+                return step, call
+    check_open(engine, task_id)
+    told = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
+    raise UsageError(
+        f"call_id: call {call_id[:80]!r} is no open call of task {task_id!r}: it is unknown, or has a result already; "
+        f"open calls: {told or 'none'}"
+    )
+
+
+def _found(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
+    return [(step, call) for step in task.tail for call in step.calls if call.id == call_id]

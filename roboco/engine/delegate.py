@@ -1,0 +1,120 @@
+"""delegate: calls that give work to another team, as a task of its own.
+
+    call ─► child is submitted ─► ... ─► child ends ─► parent's inbox ─► result of the call
+            (idempotent)                               (before the child is closed)
+
+No worker is held meanwhile. Each look of the sweeper at the parent submits the child once more, which changes nothing
+unless it is not there, or has ended and its result was lost.
+"""
+
+import logging
+from datetime import datetime
+
+from roboco.domain.ids import sub_task_id
+from roboco.domain.inbox import Answer, Stop
+from roboco.domain.lineage import Parent, parent_of
+from roboco.domain.outcome import Outcome, failure, success
+from roboco.domain.part import ToolCall
+from roboco.domain.paths import summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.submission import Submission
+from roboco.domain.summary import TaskSummary
+from roboco.domain.team import Limits, Team
+from roboco.engine.answer import answer_id
+from roboco.engine.engine import Engine
+from roboco.engine.receive import receive
+from roboco.engine.submit import submit
+from roboco.errors import UsageError
+from roboco.ports import CallContext, Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCall) -> None:
+    """Submit the task to which the call gives its work; UsageError if that cannot be."""
+    step, name = task.tail[-1], str(call.args["team"])
+    child = sub_task_id(task_id, call.id)
+    submission = Submission(
+        task_id=child,
+        team=name,
+        prompt=str(call.args["prompt"]),
+        context=task.first.metadata.get("context", {}),
+        scope=task.state.scope or {},
+    )
+    parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
+    given = team.teams[name]
+    limits = _within(given.limits, team.limits, task, step.created_at)
+    submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
+    summary = _summary(engine, child)
+    if summary is not None and summary.status.ended:
+        _report(engine, parent, summary, _said(engine, child))
+
+
+def report(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Tell the task for which this one works what it has come to. Its parent may have ended, and nobody listens."""
+    parent = parent_of(task_id, task.first)
+    summary = None if parent is None else _summary(engine, task_id)
+    if parent is not None and summary is not None:
+        _report(engine, parent, summary, _last_text(task.tail))
+
+
+def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
+    """Stop the task to which the call gave its work; also if it is yet to come."""
+    item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
+    receive(engine, sub_task_id(task_id, call.id), item)
+
+
+def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:
+    outcome = _outcome(parent, summary, text)
+    context = CallContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
+    answer = Answer(
+        item_id=answer_id(parent.call_id),
+        created_at=engine.now(),
+        call_id=parent.call_id,
+        at_seq=parent.at_seq,
+        outcome=engine.toolbox.keep(outcome, context),
+    )
+    try:
+        receive(engine, parent.task_id, answer)
+    except UsageError as error:
+        _log.info("nobody waits for what sub-task %s has come to: %s", summary.task_id, error)
+
+
+def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
+    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out}
+    call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
+    took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
+    if summary.status is TaskStatus.COMPLETED:
+        outcome = success(call, {"task_id": summary.task_id, "text": text}, took)
+    else:
+        outcome = failure(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
+    return outcome.model_copy(update={"usage": usage})
+
+
+def _within(limits: Limits, of_parent: Limits, task: Snapshot, since: datetime) -> Limits:
+    """The limits, as far as the parent's leave room: counted at the step that calls, so always equal."""
+    state = task.state
+    spent = (since - (state.started_at or since)).total_seconds()
+    left_tokens = None if of_parent.max_tokens is None else max(1, of_parent.max_tokens - state.tokens)
+    left_seconds = None if of_parent.max_seconds is None else max(0.001, of_parent.max_seconds - spent)
+    return limits.model_copy(
+        update={
+            "max_steps": min(limits.max_steps, max(1, of_parent.max_steps - state.steps)),
+            "max_tokens": min(filter(None, (limits.max_tokens, left_tokens)), default=None),
+            "max_seconds": min(filter(None, (limits.max_seconds, left_seconds)), default=None),
+        }
+    )
+
+
+def _summary(engine: Engine, task_id: str) -> TaskSummary | None:
+    data = engine.files.get(summary_path(task_id))
+    return None if data is None else TaskSummary.model_validate_json(data)
+
+
+def _said(engine: Engine, task_id: str) -> str:
+    return _last_text(tuple(engine.histories.read(task_id)))
+
+
+def _last_text(steps: tuple[TaskStep, ...]) -> str:
+    return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")

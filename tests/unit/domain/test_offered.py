@@ -1,0 +1,39 @@
+"""Tools that no process of ours runs, as they are offered to an agent."""
+
+from roboco.domain.goal import GoalState
+from roboco.domain.offered import offered, schema_of
+from roboco.domain.state import TaskState
+from roboco.domain.team_check import read_team
+
+INNER = {"name": "helpers", "description": "look things up", "agents": [{"name": "h", "prompt": "h"}]}
+TEAM = read_team(
+    {
+        "name": "desk",
+        "agents": [
+            {"name": "one", "prompt": "1", "handoffs": ["two"], "delegates": ["helpers"]},
+            {"name": "two", "prompt": "2", "description": "closes"},
+        ],
+        "teams": {"helpers": INNER},
+    }
+)
+ARGUMENTS = {"type": "object", "properties": {"n": {"type": "integer"}}}
+STATE = TaskState(
+    goals=(GoalState(name="answer", description="the number", outcome=ARGUMENTS),),
+    client_tools={"client_ask": {"name": "client_ask", "description": "asks", "input_schema": ARGUMENTS}},
+)
+
+
+def test_an_agent_is_offered_what_it_may_call() -> None:
+    tools = {one["function"]["name"]: one["function"] for one in offered(TEAM, TEAM.agent("one"), STATE)}
+    assert set(tools) == {"client_ask", "achieve_answer", "handoff", "delegate"}
+    assert "two: closes" in tools["handoff"]["description"]
+    assert tools["handoff"]["parameters"]["properties"]["destination_agent"]["enum"] == ["two"]
+    assert "helpers: look things up" in tools["delegate"]["description"]
+    assert tools["delegate"]["parameters"]["properties"]["team"]["enum"] == ["helpers"]
+    assert tools["achieve_answer"]["parameters"] == tools["client_ask"]["parameters"] == ARGUMENTS
+    assert offered(TEAM, TEAM.agent("two"), TaskState()) == ()
+
+
+def test_what_the_arguments_of_such_a_tool_must_fit() -> None:
+    assert schema_of(STATE, "achieve_answer") == schema_of(STATE, "client_ask") == ARGUMENTS
+    assert schema_of(STATE, "handoff") is None
