@@ -3,10 +3,13 @@
 from roboco.adapters.team_file import load_team, team_from
 from roboco.adapters.tool import tool
 from roboco.client.orchestrator import Orchestrator
+from roboco.client.receipt import Receipt
 from roboco.client.task import Task, TaskResult
 from roboco.domain.event import ExecutionEvent, StreamChunk
 from roboco.domain.history import History
+from roboco.domain.model_offer import ModelOffer
 from roboco.domain.router import Route
+from roboco.domain.session import Session, SessionDelta, SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
@@ -23,9 +26,14 @@ __all__ = [
     "ExecutionEvent",
     "History",
     "ModelError",
+    "ModelOffer",
     "Orchestrator",
+    "Receipt",
     "RobocoError",
     "Route",
+    "Session",
+    "SessionDelta",
+    "SessionMessage",
     "Settings",
     "StreamChunk",
     "StreamItem",

@@ -14,8 +14,8 @@ from celery import Celery, Task
 from celery.exceptions import Reject
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, RESOLVE, SEND, STOP, SUBMIT, TOOL, TURN
-from roboco.client.intake import take_message, take_resolution, take_stop, take_submission
+from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, FORK, OUTSIDE, SUBMIT, TOOL, TURN
+from roboco.client.intake import take
 from roboco.domain.canonical import canonical
 from roboco.domain.letter import DeadLetter, letter_id_of
 from roboco.engine.advance import advance as engine_advance
@@ -31,7 +31,11 @@ PAUSE = 1.0
 """Seconds before something from outside goes back to its queue because a server does not answer."""
 LONGEST = 600
 """Seconds after which a look at a task is ended: a router of the user's own may hang."""
-OUTSIDE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+SAFE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+
+
+CREATING = (SUBMIT, FORK)
+"""What makes a task: without an id of its own it gets one from its message's."""
 
 
 class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task generic, celery does not
@@ -64,22 +68,17 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
 
 def _register_outside(app: Celery, engine: ProcessEngine) -> None:
-    @app.task(name=SUBMIT, bind=True, **OUTSIDE)
-    def submit(self: Any, **arguments: Any) -> None:
-        named = {"task_id": f"task_{self.request.id}"} | arguments
-        _or_again(engine(), self.request, lambda: take_submission(engine(), engine.settings, named))
+    for name in OUTSIDE:
+        register_as: Any = app.task(name=name, bind=True, **SAFE)
+        register_as(_taking(engine, name))
 
-    @app.task(name=SEND, bind=True, **OUTSIDE)
-    def send(self: Any, **arguments: Any) -> None:
-        _or_again(engine(), self.request, lambda: take_message(engine(), arguments, self.request.id))
 
-    @app.task(name=STOP, bind=True, **OUTSIDE)
-    def stop(self: Any, **arguments: Any) -> None:
-        _or_again(engine(), self.request, lambda: take_stop(engine(), arguments, self.request.id))
+def _taking(engine: ProcessEngine, name: str) -> Callable[..., None]:
+    def take_in(self: Any, **arguments: Any) -> None:
+        named = {"task_id": f"task_{self.request.id}"} | arguments if name in CREATING else arguments
+        _or_again(engine(), self.request, lambda: take(engine(), engine.settings, name, named, self.request.id))
 
-    @app.task(name=RESOLVE, bind=True, **OUTSIDE)
-    def resolve(self: Any, **arguments: Any) -> None:
-        _or_again(engine(), self.request, lambda: take_resolution(engine(), arguments, self.request.id))
+    return take_in
 
 
 def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:

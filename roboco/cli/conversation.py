@@ -32,10 +32,10 @@ class Followed(Protocol):
     def summary(self) -> TaskSummary:
         """The task at a glance."""
 
-    def send(self, message: str) -> None:
+    def send(self, message: str) -> object:
         """Add a message of the user."""
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str) -> object:
         """End the task now."""
 
 

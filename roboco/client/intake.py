@@ -1,107 +1,224 @@
 """Intake: what other services send by name, checked, and answered on the task's channel if it is refused."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
+from pydantic import ConfigDict, Field, JsonValue
+
+from roboco.adapters.celery import names
 from roboco.adapters.team_file import named_team, team_from
+from roboco.domain.brought import Brought
 from roboco.domain.event import ErrorOccurred
 from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.inbox import Message, Stop
-from roboco.domain.submission import read_message, read_result, read_submission
-from roboco.domain.team import Team
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ToolResult
+from roboco.domain.submission import read_arguments, read_message, read_result, read_submission
+from roboco.domain.team import Declared, Team
+from roboco.engine import answer, hold, message
 from roboco.engine.engine import Engine
+from roboco.engine.fork import ForkOrder, fork
 from roboco.engine.receive import receive
 from roboco.engine.resolve import resolve
 from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
-T = TypeVar("T")
+
+class _Request(Declared):
+    model_config = ConfigDict(strict=True)
+
+    task_id: str
+    item_id: str | None = None
+
+    def item(self, given: str) -> str:
+        """The id of the item: the caller's own, or the given one."""
+        return check_item_id(given if self.item_id is None else self.item_id)
 
 
-def take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any]) -> str:
-    """Accept the task that the arguments of `roboco.submit` describe: its id. UsageError if they are wrong."""
+class _Interrupt(_Request, Brought):
+    """A message that interrupts; `agent` may name who answers it."""
 
-    def accept() -> str:
-        submission = read_submission(arguments)
-        submit(engine, submission, _team(settings, submission.team))
-        return submission.task_id
-
-    return _told(engine, arguments, accept)
+    message: str
+    agent: str | None = None
 
 
-def take_message(engine: Engine, arguments: dict[str, Any], item_id: str) -> None:
-    """Accept a message: `task_id`, `message`, and optionally `agent` and `item_id`. UsageError if it is wrong."""
-
-    def accept() -> None:
-        known = _only(arguments, "task_id", "message", "agent", "item_id")
-        item = Message(
-            item_id=check_item_id(known.get("item_id", item_id)),
-            created_at=engine.now(),
-            text=read_message(known.get("message")),
-            agent=known.get("agent"),
-        )
-        receive(engine, check_task_id(known.get("task_id")), item)
-
-    _told(engine, arguments, accept)
+class _Send(_Interrupt):
+    while_working: Literal["queue", "interrupt", "reject"] | None = None
 
 
-def take_stop(engine: Engine, arguments: dict[str, Any], item_id: str) -> None:
-    """Accept a stop: `task_id`, and optionally `reason` and `item_id`. UsageError if it is wrong."""
-
-    def accept() -> None:
-        known = _only(arguments, "task_id", "reason", "item_id")
-        item = Stop(
-            item_id=check_item_id(known.get("item_id", item_id)),
-            created_at=engine.now(),
-            reason=read_message(known.get("reason", "stopped by the user")),
-        )
-        receive(engine, check_task_id(known.get("task_id")), item)
-
-    _told(engine, arguments, accept)
+class _Stop(_Request):
+    reason: str = "stopped by the user"
 
 
-def take_resolution(engine: Engine, arguments: dict[str, Any], item_id: str) -> None:
-    """Accept a person's word on a tool call whose outcome nobody knows. UsageError if it is wrong.
+class _Answer(_Request):
+    """What came of a client's call: `result` is any JSON, `error` says why there is none."""
 
-    `task_id`, `call_id`, `happened` (true or false), and optionally `result` (any JSON) and `item_id`.
-    """
+    call_id: str
+    status: Literal["success", "error", "declined"] = "success"
+    result: JsonValue = None
+    error: str | None = None
+    runtime_ms: int = Field(default=0, ge=0)
 
-    def accept() -> None:
-        happened, result = arguments.get("happened"), read_result(arguments.get("result"))
-        texts = {name: value for name, value in arguments.items() if name not in ("happened", "result")}
-        known = _only(texts, "task_id", "call_id", "item_id", also=("happened", "result"))
-        if not isinstance(happened, bool):
-            raise UsageError(f"happened: must be true or false (found {happened!r:.60})")
-        if result is not None and not happened:
-            raise UsageError("result: a call without an effect has none")
-        task_id, call_id = check_task_id(known.get("task_id")), known.get("call_id", "")
-        resolve(engine, task_id, call_id, happened, result, check_item_id(known.get("item_id", item_id)))
 
-    _told(engine, arguments, accept)
+class _Approve(_Request):
+    call_id: str
+    args: dict[str, JsonValue] | None = None
+    reason: str = ""
+
+
+class _Deny(_Request):
+    call_id: str
+    reason: str = ""
+
+
+class _Resolve(_Request):
+    call_id: str
+    happened: bool
+    result: JsonValue = None
+
+
+class _Fork(_Request, Brought):
+    source: str
+    seq: int | None = None
+    message: str | None = None
+    agent: str | None = None
+    team: str | dict[str, JsonValue] | None = None
+    model: str | None = None
+
+
+Take = Callable[[Engine, Settings, dict[str, Any], str], None]
+"""Accepts what the arguments ask for, as the item of this id if they name none. UsageError if they are wrong."""
+
+
+def take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str = "") -> None:
+    """Accept the task that the arguments of `roboco.submit` describe."""
+    submission = read_submission(arguments)
+    submit(engine, submission, _team(settings, submission.team))
+
+
+def _take_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Send, arguments)
+    message.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), asked.while_working)
+
+
+def _take_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Interrupt, arguments)
+    message.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), "interrupt")
+
+
+def _message(engine: Engine, asked: _Interrupt, item_id: str) -> Message:
+    asked.check()
+    message.check_brought(engine, asked)
+    return Message(
+        item_id=asked.item(item_id),
+        created_at=engine.now(),
+        text=read_message(asked.message),
+        agent=asked.agent,
+        told=asked.metadata(),
+    )
+
+
+def _take_stop(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Stop, arguments)
+    reason = read_message(asked.reason)
+    stop = Stop(item_id=asked.item(item_id), created_at=engine.now(), reason=reason)
+    receive(engine, check_task_id(asked.task_id), stop)
+
+
+def _take_hold(act: Callable[[Engine, str, str], None]) -> Take:
+    def take(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+        asked = read_arguments(_Request, arguments)
+        act(engine, check_task_id(asked.task_id), asked.item(item_id))
+
+    return take
+
+
+def _take_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Answer, arguments)
+    if asked.status != "success" and asked.result is not None:
+        raise UsageError(f"result: a call with status {asked.status!r} has none, say why in 'error'")
+    if asked.status == "success" and asked.error is not None:
+        raise UsageError("error: a call that succeeded has none")
+    failed = {"success": None, "error": "the client could not run it", "declined": "declined by the client"}
+    result = ToolResult(
+        tool_call_id=asked.call_id,
+        result=read_result(asked.result, most=answer.MOST),
+        is_error=asked.status != "success",
+        error=": ".join(filter(None, (failed[asked.status], asked.error))) or None,
+        runtime_ms=asked.runtime_ms,
+    )
+    answer.answer(engine, check_task_id(asked.task_id), Outcome(result=result))
+
+
+def _take_approve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Approve, arguments)
+    args = read_result(asked.args, "args")
+    answer.judge(engine, check_task_id(asked.task_id), asked.call_id, True, asked.reason, args)
+
+
+def _take_deny(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Deny, arguments)
+    answer.judge(engine, check_task_id(asked.task_id), asked.call_id, False, asked.reason, None)
+
+
+def _take_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Resolve, arguments)
+    result = read_result(asked.result)
+    if result is not None and not asked.happened:
+        raise UsageError("result: a call without an effect has none")
+    resolve(engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id))
+
+
+def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_Fork, arguments)
+    spoken = None
+    if asked.message is not None:
+        given = asked.model_dump(by_alias=True, include={"task_id", "message", "agent", *Brought.model_fields})
+        spoken = _message(engine, _Interrupt.model_validate(given), "fork")
+    elif asked.agent is not None or asked.metadata():
+        raise UsageError("message: is missing, and agent, goals, client_tools, client_context and scope come with one")
+    order = ForkOrder(
+        source=asked.source,
+        task_id=asked.task_id,
+        seq=asked.seq,
+        message=spoken,
+        team=None if asked.team is None else _team(settings, asked.team),
+        model=asked.model,
+    )
+    fork(engine, order)
+
+
+TAKE: Final[Mapping[str, Take]] = MappingProxyType(
+    {
+        names.SUBMIT: take_submission,
+        names.SEND: _take_send,
+        names.INTERRUPT: _take_interrupt,
+        names.STOP: _take_stop,
+        names.PAUSE: _take_hold(hold.pause),
+        names.RESUME: _take_hold(hold.resume),
+        names.STEP: _take_hold(hold.step),
+        names.ANSWER: _take_answer,
+        names.APPROVE: _take_approve,
+        names.DENY: _take_deny,
+        names.RESOLVE: _take_resolve,
+        names.FORK: _take_fork,
+    }
+)
+
+
+def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
+    """Accept what the Celery task of this name asks for. UsageError, told on the task's channel too, if it is wrong."""
+    try:
+        TAKE[name](engine, settings, arguments, item_id)
+    except UsageError as error:
+        _announce(engine, arguments.get("task_id"), error)
+        raise
 
 
 def _team(settings: Settings, team: str | dict[str, Any]) -> Team:
     return named_team(settings.teams, team) if isinstance(team, str) else team_from(team)
-
-
-def _only(arguments: dict[str, Any], *possible: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    unknown = sorted(set(arguments) - set(possible))
-    if unknown:
-        named = ", ".join([*possible, *also])
-        raise UsageError(f"no such argument {', '.join(map(repr, unknown))}, possible are {named}")
-    wrong = [name for name in arguments if arguments[name] is not None and not isinstance(arguments[name], str)]
-    if wrong:
-        raise UsageError(f"{', '.join(wrong)}: must be a text (found {arguments[wrong[0]]!r:.60})")
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
-def _told(engine: Engine, arguments: dict[str, Any], accept: Callable[[], T]) -> T:
-    try:
-        return accept()
-    except UsageError as error:
-        _announce(engine, arguments.get("task_id"), error)
-        raise
 
 
 def _announce(engine: Engine, task_id: object, error: UsageError) -> None:

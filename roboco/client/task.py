@@ -1,30 +1,29 @@
 """Task: one task as its caller sees it, from any process."""
 
-import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, Unpack
 
 from roboco.adapters.artifacts import read_artifact
-from roboco.adapters.redis.follower import Position, RedisFollower
-from roboco.client.intake import take_message, take_resolution, take_stop
-from roboco.domain.event import TaskEnded
-from roboco.domain.event_file import as_sent
-from roboco.domain.paths import artifacts_path, events_path, summary_path
+from roboco.adapters.celery import names
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.client import sessions
+from roboco.client.following import Following, patiently
+from roboco.client.intake import take
+from roboco.client.receipt import Receipt, find_receipt
+from roboco.client.wishes import Said
+from roboco.domain.paths import artifacts_path, summary_path
+from roboco.domain.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, StreamItem, View
+from roboco.domain.view import StreamItem
 from roboco.engine.engine import Engine
-from roboco.engine.insist import insist
+from roboco.engine.message import WhileWorking
 from roboco.errors import UsageError
-
-T = TypeVar("T")
-PATIENCE = 60.0
-"""Seconds for which a server that does not answer is waited for, by who follows a task or waits for its end."""
-TASK_END = "event_task_end"
+from roboco.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,17 @@ class TaskResult:
 
 
 class Task:
-    """A submitted task. Iterating over it yields the merged stream until the task has ended."""
+    """A submitted task. Iterating over it yields the merged stream until the task has ended.
 
-    def __init__(self, task_id: str, engine: Engine, follower: RedisFollower) -> None:
+    What is sent to it is accepted when the call returns, and is done once, however often it is sent with the same
+    `item_id`. UsageError if it is wrong, TransientError if a server does not answer: then it may be sent again.
+    """
+
+    def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         self.task_id = task_id
         self._engine = engine
-        self._follower = follower
+        self._settings = settings
+        self._following = Following(task_id, engine, follower, self.summary)
 
     def __iter__(self) -> Iterator[StreamItem]:
         return self.stream()
@@ -59,17 +63,7 @@ class Task:
         repetition and without a hole. Ending the iteration does not touch the task. TransientError if Redis or the
         workspace has not answered for a minute.
         """
-        at = Cursor.parse(cursor) if cursor else Cursor()
-        view = View(at, self._read_steps)
-        position = Position(at.generation, at.events, at.chunks)
-        for record in self._follower.follow(self.task_id, position):
-            if record is not None:
-                yield from view.take(record)
-                if record["type"] == TASK_END:
-                    return
-            elif self._ended():
-                yield from self._rest(view, position)
-                return
+        return self._following.stream(cursor)
 
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits for its user; TimeoutError after `timeout` seconds.
@@ -78,33 +72,115 @@ class Task:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            summary = self._patiently(self.summary)
+            summary = patiently(self._engine, self.task_id, self.summary)
             if summary.status.ended or summary.status.waiting:
                 return TaskResult(self.task_id, summary.status, summary.reason, self._last_text())
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout:g} s")
             time.sleep(0.05)
 
-    def send(self, message: str, agent: str | None = None, item_id: str | None = None) -> None:
+    def send(
+        self,
+        message: str,
+        agent: str | None = None,
+        item_id: str | None = None,
+        while_working: WhileWorking | None = None,
+        **said: Unpack[Said],
+    ) -> Receipt:
         """Add a message of the user; a task that waits goes on, and `agent` may name who answers.
 
-        The same `item_id` again is the same message. UsageError if the task has ended.
+        While the team works the message waits for the end of what is being done ("queue"), ends it ("interrupt"), or is
+        refused ("reject"): as `while_working` says, or else the team. UsageError if the task has ended.
         """
-        arguments = {"task_id": self.task_id, "message": message, "agent": agent}
-        take_message(self._engine, arguments, item_id or uuid.uuid4().hex)
+        asked = {"message": message, "agent": agent, "while_working": while_working, **said}
+        return self._take(names.SEND, item_id, asked)
 
-    def stop(self, reason: str = "stopped by the user", item_id: str | None = None) -> None:
-        """End the task now. It ends as `cancelled`; a task that has ended stays as it is."""
-        take_stop(self._engine, {"task_id": self.task_id, "reason": reason}, item_id or uuid.uuid4().hex)
+    def interrupt(
+        self, message: str, agent: str | None = None, item_id: str | None = None, **said: Unpack[Said]
+    ) -> Receipt:
+        """End what is being done, and go on with the message of the user.
+
+        What an agent was saying stands as a step with `interrupted` in its metadata, and the connection to its model is
+        closed, also if no token has come. Open tool calls are closed with an error result, and running tools are told.
+        Then the message is a step, and the interrupted agent goes on, unless `agent` names another one.
+
+        Before a worker took the turn, the turn is passed over. Between two steps, while the task waits, and while it is
+        paused, the message is the next step, and a paused task stays paused; calls that were waited for are closed.
+        Several in a row are all steps, in their order. UsageError if the task has ended.
+        """
+        return self._take(names.INTERRUPT, item_id, {"message": message, "agent": agent, **said})
+
+    def stop(self, reason: str = "stopped by the user", item_id: str | None = None) -> Receipt:
+        """End the task now, as `cancelled`: what is being done is ended as by an interruption.
+
+        A task that is yet to be submitted ends before it begins; one that has ended stays as it is.
+        """
+        return self._take(names.STOP, item_id, {"reason": reason})
+
+    def pause(self, item_id: str | None = None) -> Receipt:
+        """Begin no further step: what is being done comes to its end. UsageError if the task has ended."""
+        return self._take(names.PAUSE, item_id, {})
+
+    def step(self, item_id: str | None = None) -> Receipt:
+        """Make one step, or end the one that is being made, and hold then. UsageError if the task has ended."""
+        return self._take(names.STEP, item_id, {})
+
+    def resume(self, item_id: str | None = None) -> Receipt:
+        """Go on after a pause; a task that is not paused stays as it is. UsageError if the task has ended."""
+        return self._take(names.RESUME, item_id, {})
+
+    def answer(
+        self,
+        call_id: str,
+        result: Any = None,
+        *,
+        status: Literal["success", "error", "declined"] = "success",
+        error: str | None = None,
+        runtime_ms: int = 0,
+    ) -> None:
+        """Say what came of a call of a client tool: its `result` (any JSON), or why there is none.
+
+        The calls of a step may be answered in any order, also while others run. A call has one answer: the same again
+        changes nothing, and UsageError if it was another one, or if the call is not open.
+        """
+        asked = {"call_id": call_id, "result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
+        self._take(names.ANSWER, None, asked)
+
+    def approve(self, call_id: str, args: dict[str, Any] | None = None, reason: str = "") -> None:
+        """Let a call run that needs approval, with other arguments if `args` says so.
+
+        The first word on a call counts: the same again changes nothing, and UsageError if it was another one, or if the
+        call is not open.
+        """
+        self._take(names.APPROVE, None, {"call_id": call_id, "args": args, "reason": reason})
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """Do not let a call run that needs approval; its agent is told why. As for `approve`, the first word counts."""
+        self._take(names.DENY, None, {"call_id": call_id, "reason": reason})
 
     def resolve(self, call_id: str, happened: bool, result: Any = None, item_id: str | None = None) -> None:
         """Say of a tool call whose outcome nobody knows whether it had its effect, and with what `result` (any JSON).
 
-        The task waits for it in status `approval`, if the tool says `on_unknown: ask`. The first word on a call counts;
-        the same `item_id` again is the same word. UsageError if the call waits for nobody.
+        The task waits for it in status `approval`, if the tool says `on_unknown: ask`. The first word on a call counts.
+        UsageError if the call waits for nobody; TransientError while it is yet being looked into.
         """
-        arguments = {"task_id": self.task_id, "call_id": call_id, "happened": happened, "result": result}
-        take_resolution(self._engine, arguments, item_id or uuid.uuid4().hex)
+        self._take(names.RESOLVE, item_id, {"call_id": call_id, "happened": happened, "result": result})
+
+    def receipt(self, item_id: str) -> Receipt:
+        """What has become of a message or stop by now; UsageError if the task got none with this id."""
+        return find_receipt(self._engine, self.task_id, item_id)
+
+    def session(self) -> Session:
+        """The task as a conversation: one message for each step, and one for a turn that is being made."""
+        return sessions.session(self._engine, self.task_id)
+
+    def delta(self, token: str = "") -> SessionDelta:
+        """What is new in the session since the delta that gave this token, or all of it without one.
+
+        A client first drops its messages from `rewind_to` on, where that is given, and then puts `messages_by_idx` in
+        their places: then it holds what `session` returns. One request to Redis if nothing is new.
+        """
+        return sessions.delta(self._engine, self.task_id, token)
 
     def history(self) -> list[TaskStep]:
         """The committed steps."""
@@ -141,47 +217,10 @@ class Task:
         return read_artifact(self._engine.files, self.task_id, name)
 
     def _last_text(self) -> str:
-        return next((step.text for step in reversed(self._read_steps(0)) if step.by_agent), "")
+        return next((step.text for step in reversed(self._following.read_steps(0)) if step.by_agent), "")
 
-    def _patiently(self, read: Callable[[], T]) -> T:
-        """What it reads, also while a server is started again."""
-        return insist(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
-
-    def _read_steps(self, start: int) -> list[TaskStep]:
-        return self._patiently(lambda: list(self._engine.histories.read(self.task_id, start)))
-
-    def _ended(self) -> bool:
-        data = self._patiently(lambda: self._engine.files.get(summary_path(self.task_id)))
-        return data is not None and TaskSummary.model_validate_json(data).status.ended
-
-    def _rest(self, view: View, position: Position) -> Iterator[StreamItem]:
-        """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it."""
-        if self._patiently(lambda: self._engine.board.load(self.task_id, 1)) is not None:
-            records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
-        else:
-            records = self._stored_events(view)
-        for record in records:
-            yield from view.take(record)
-        summary = self._patiently(self.summary)
-        if view.cursor.steps < summary.steps:
-            yield from view.from_history()
-            yield StreamItem(_end_of(summary), str(view.cursor))
-
-    def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
-        stored = self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b""
-        records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
-        generation = records[-1]["generation"] if records else ""
-        had = view.cursor.events if view.cursor.generation == generation else 0
-        new = [record for record in records if record["generation"] == generation and record["seq"] > had]
-        return as_sent(new, self._read_steps)
-
-
-def _end_of(summary: TaskSummary) -> TaskEnded:
-    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "steps": summary.steps}
-    return TaskEnded(
-        task_id=summary.task_id,
-        timestamp=summary.updated_at,
-        status=summary.status,
-        reason=summary.reason,
-        usage=usage,
-    )
+    def _take(self, name: str, item_id: str | None, asked: dict[str, Any]) -> Receipt:
+        known = item_id or uuid.uuid4().hex
+        requested_at = self._engine.now()
+        take(self._engine, self._settings, name, {"task_id": self.task_id, **asked}, known)
+        return Receipt(known, requested_at)

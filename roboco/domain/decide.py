@@ -238,13 +238,14 @@ def _rest(team: Team, history: History, situation: Situation, chosen: Route) -> 
 def _next(team: Team, history: History, router: Router) -> tuple[Route, str | None]:
     kind = team.collaboration_model.type
     if history.last.agent_name == ORCHESTRATOR:
-        agent = history.state.last_agent or team.initial_agent
+        last_agent = history.state.last_agent
+        agent = last_agent if last_agent is not None and team.has(last_agent) else team.initial_agent
         return Route(agent, kind, "goals", "goals are still open"), None
     last = _before_messages(history)
-    if last and last[-1].by_agent and last[-1].interrupted:
+    if last and last[-1].interrupted and team.has(last[-1].agent_name):
         agent = last[-1].agent_name
         return Route(agent, kind, "interrupted", f"{agent} was interrupted, and goes on with what the user said"), None
-    if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR:
+    if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1])
 

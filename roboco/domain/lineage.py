@@ -1,9 +1,11 @@
 """Lineage: where a task comes from, if it is a fork of another one or works for one."""
 
+from datetime import datetime
 from typing import Any
 
 from roboco.domain.part import Recorded
-from roboco.domain.step import TaskStep
+from roboco.domain.step import ORCHESTRATOR, TaskStep
+from roboco.errors import UsageError
 
 
 class Parent(Recorded):
@@ -17,10 +19,11 @@ class Parent(Recorded):
 
 
 class Fork(Recorded):
-    """The task from which another one was forked, with its steps up to and including position `seq`."""
+    """The task from which another one was forked at this time, with its steps up to and including position `seq`."""
 
     task_id: str
     seq: int
+    created_at: datetime
 
 
 def parent_of(task_id: str, first: TaskStep) -> Parent | None:
@@ -29,3 +32,27 @@ def parent_of(task_id: str, first: TaskStep) -> Parent | None:
     if record is None or record.get("child") != task_id:
         return None
     return Parent.model_validate(record)
+
+
+def kept(steps: list[TaskStep], seq: int | None, spoken: bool) -> list[TaskStep]:
+    """The first steps of a task that a fork of it begins with: up to and including position `seq`.
+
+    Without `seq` all of them, except the error that ended the task. Calls are kept with their results, so that none is
+    made twice. UsageError if there is no such place, or if the fork would end at once: unless something is `spoken`.
+    """
+    if seq is None:
+        while len(steps) > 1 and _ends(steps[-1]):
+            steps = steps[:-1]
+        seq = steps[-1].seq
+    if not 0 <= seq < len(steps):
+        raise UsageError(f"seq: no step {seq}, the task has the steps 0 to {len(steps) - 1}")
+    end = seq + 2 if steps[seq].calls else seq + 1
+    if end > len(steps):
+        raise UsageError(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
+    if _ends(steps[end - 1]) and not spoken:
+        raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one, or with a message")
+    return steps[:end]
+
+
+def _ends(step: TaskStep) -> bool:
+    return step.error is not None and (step.by_agent or step.agent_name == ORCHESTRATOR)

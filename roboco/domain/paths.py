@@ -26,6 +26,11 @@ def segments_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/history/"
 
 
+def lineage_path(task_id: str) -> str:
+    """From which task this one was forked."""
+    return f"{check_task_id(task_id)}/lineage.json"
+
+
 def events_path(task_id: str) -> str:
     """The execution events."""
     return f"{check_task_id(task_id)}/events.jsonl"

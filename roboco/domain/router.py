@@ -60,7 +60,7 @@ def _sequential(team: Team, model: Sequential, history: History) -> Route:
     done = history.state.turns.get(order[-1], 0)
     if place < len(order):
         return Route(order[place], "sequential", "next", f"{order[place]} is number {place + 1} in the order", order)
-    if not history.last.by_agent and last is not None:
+    if not history.last.by_agent and last in order:
         return Route(last, "sequential", "answers", f"{last} spoke last and answers the user", order)
     if done < model.rounds:
         return Route(order[0], "sequential", "next round", f"round {done + 1} of {model.rounds} begins", order)
@@ -75,7 +75,8 @@ def _manual(team: Team, history: History) -> Route:
 
 
 def _first_or_last(team: Team, history: History, router: str, candidates: tuple[str, ...]) -> Route:
-    if (last := history.state.last_agent) is not None:
+    last = history.state.last_agent
+    if last is not None and team.has(last):
         return Route(last, router, "answers", f"{last} spoke last and answers the user", candidates)
     first = team.initial_agent
     return Route(first, router, "initial", f"{first} is the first to act", candidates)

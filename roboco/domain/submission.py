@@ -1,14 +1,15 @@
 """Submission: what a caller asks for when it submits a task."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from roboco.domain.brought import Brought
 from roboco.domain.canonical import canonical, checked_json, sha256, well_formed
-from roboco.domain.team import MAX_PROMPT
+from roboco.domain.team import MAX_PROMPT, Declared
 from roboco.errors import UsageError
 
+D = TypeVar("D", bound=Declared)
 MAX_CONTEXT = 64 * 1024
 """The largest context, in characters of its JSON."""
 
@@ -37,11 +38,7 @@ class Submission(Brought):
 
 def read_submission(arguments: dict[str, Any]) -> Submission:
     """The submission that the arguments make; UsageError names everything that is wrong."""
-    clean = {name: _json(name, value) for name, value in arguments.items()}
-    try:
-        submission = Submission.model_validate(clean)
-    except ValidationError as error:
-        raise UsageError(_mistakes(error, Submission)) from error
+    submission = read_arguments(Submission, arguments)
     submission.check()
     if not submission.prompt.strip():
         raise UsageError("prompt: is empty, say what the team is to do")
@@ -55,15 +52,13 @@ def read_submission(arguments: dict[str, Any]) -> Submission:
     return submission
 
 
-def read_brought(arguments: dict[str, Any]) -> Brought:
-    """What a message brings beside its text; UsageError names everything that is wrong."""
+def read_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
+    """The request that the arguments make; UsageError names everything that is wrong."""
     clean = {name: _json(name, value) for name, value in arguments.items()}
     try:
-        brought = Brought.model_validate(clean)
+        return kind.model_validate(clean)
     except ValidationError as error:
-        raise UsageError(_mistakes(error, Brought)) from error
-    brought.check()
-    return brought
+        raise UsageError("; ".join(_told(dict(detail), kind) for detail in error.errors())) from error
 
 
 def read_message(text: object) -> str:
@@ -90,11 +85,7 @@ def _json(name: str, value: object) -> Any:
         raise UsageError(f"{name}: is not JSON: {error}") from error
 
 
-def _mistakes(error: ValidationError, kind: type[Brought]) -> str:
-    return "; ".join(_told(dict(detail), kind) for detail in error.errors())
-
-
-def _told(detail: dict[str, Any], kind: type[Brought]) -> str:
+def _told(detail: dict[str, Any], kind: type[Declared]) -> str:
     where = ".".join(str(key) for key in detail["loc"] if key not in ("str", "dict[str,json-or-python]"))
     if detail["type"] == "missing":
         return f"{where}: is missing"

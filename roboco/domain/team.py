@@ -173,6 +173,10 @@ class Team(Declared):
         """The agent of this name; KeyError if there is none."""
         return {agent.name: agent for agent in self.agents}[name]
 
+    def has(self, name: str | None) -> bool:
+        """Whether an agent of this name belongs to the team; the first steps of a fork may be another team's."""
+        return any(agent.name == name for agent in self.agents)
+
     def tool(self, name: str) -> ToolSpec | None:
         """The team's own tool of this name; None for a built-in."""
         return next((tool for tool in self.tools if tool.name == name), None)

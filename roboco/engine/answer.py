@@ -18,6 +18,9 @@ from roboco.engine.receive import check_open, receive, stored
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
 
+MOST = 16 * 1024 * 1024
+"""The largest result of a client's call, in characters of its JSON; where the history cannot hold it, in a file."""
+
 
 def answer_id(call_id: str) -> str:
     """The id of the item that answers the call."""

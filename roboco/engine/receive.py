@@ -63,6 +63,12 @@ def check_same(item: Answer | Verdict, before: Item | None) -> None:
         raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer stands")
 
 
+def check_same_text(message: Message, before: Item | None) -> None:
+    """UsageError if a message of this id says something else."""
+    if before is not None and _said(before) != _said(message):
+        raise UsageError(f"a message with the id {message.item_id!r} was sent before, and says something else")
+
+
 def _said(item: Item) -> dict[str, object]:
     return item.model_dump(mode="json", exclude={"created_at", "taken_at_seq"})
 

@@ -1,8 +1,11 @@
-"""FrozenTeams: the frozen team of each task, read once per process."""
+"""FrozenTeams: the frozen team of each task and where it was forked from, read once per process."""
 
+import json
 from functools import lru_cache
+from typing import Any
 
-from roboco.domain.paths import team_path
+from roboco.domain.lineage import Fork
+from roboco.domain.paths import lineage_path, team_path
 from roboco.domain.team import Team
 from roboco.errors import CorruptHistory
 from roboco.ports import Files
@@ -14,6 +17,7 @@ class FrozenTeams:
     def __init__(self, files: Files, size: int = 1000) -> None:
         self._files = files
         self.get = lru_cache(maxsize=size)(self._read)
+        self.fork = lru_cache(maxsize=size)(self._read_fork)
 
     def _read(self, task_id: str) -> Team:
         data = self._files.get(team_path(task_id))
@@ -21,7 +25,18 @@ class FrozenTeams:
             raise CorruptHistory(f"task {task_id!r} has no team.json in its workspace")
         return Team.model_validate_json(data)
 
+    def _read_fork(self, task_id: str) -> Fork | None:
+        """Where the task was forked from; None if it was not."""
+        data = self._files.get(lineage_path(task_id))
+        return None if data is None else Fork.model_validate_json(data)
+
 
 def frozen(team: Team) -> bytes:
     """The team as it stands in `team.json`; the same team always has the same bytes."""
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+def team_as_data(team: Team) -> dict[str, Any]:
+    """The team as the object of a team file."""
+    data: dict[str, Any] = json.loads(frozen(team))
+    return data

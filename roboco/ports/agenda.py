@@ -57,6 +57,9 @@ class Logs(Protocol):
     def events(self, task_id: str, after: int) -> Iterator[bytes]:
         """The messages of the execution channel after this number, oldest first."""
 
+    def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the content channel after this number that are still kept, oldest first."""
+
     def announce(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event that belongs to no task that is known: it has no number and is in no log."""
 

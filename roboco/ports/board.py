@@ -39,7 +39,8 @@ class Snapshot:
     `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
     has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
     pending turn; `item_ids` are in the inbox. `cut_at` is since when somebody wants the pending turn or calls to
-    end, in Unix seconds, or 0.
+    end, in Unix seconds, or 0. `generation`, `events` and `chunks` say how far the logs are, `emitted` how many chunks
+    the pending turn's attempt has.
     """
 
     epoch: int
@@ -54,6 +55,10 @@ class Snapshot:
     rings: int
     handed_at: float
     cut_at: float
+    generation: str
+    events: int
+    chunks: int
+    emitted: int
     routing: dict[str, Any]
     state: TaskState
     first: TaskStep

@@ -1,6 +1,6 @@
 """The workspace: the histories and files of tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from roboco.domain.step import TaskStep
@@ -11,6 +11,12 @@ class Histories(Protocol):
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
         """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+
+    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+        """Store the lines as the first steps of a history that has none, all or nothing.
+
+        True also if it begins with them already; False and nothing changed if it has others.
+        """
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """The committed steps from a position on, each exactly once and in order."""

@@ -94,7 +94,7 @@ class Load:
 
     def _ended(self, task_id: str) -> bool:
         """Whether the task has ended and was looked at; servers that are away put it off."""
-        task = Task(task_id, self._stack.orchestrator.engine, self._stack.orchestrator._follower)
+        task = Task(task_id, self._stack.orchestrator.engine, self._stack.orchestrator._follower, self._stack.settings)
         try:
             if not task.summary().status.ended:
                 return False

@@ -165,7 +165,7 @@ class MemoryInbox:
             listening = [
                 heard for name, epoch, heard in self._server.listening if (name, epoch) == (task_id, task.epoch)
             ]
-        for heard in listening:
+        for heard in [] if self._server.deaf else listening:
             heard()
 
     def forget(self, task_id: str, item_id: str) -> None:
@@ -185,6 +185,12 @@ class MemoryLogs:
         with self._server as held:
             task = held.tasks.get(task_id)
             return iter([message.encode() for message in task.events[after:]] if task else [])
+
+    def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the content channel after this number, oldest first."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            return iter([message.encode() for message in task.chunks[after:]] if task else [])
 
     def announce(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event that belongs to no task that is known."""

@@ -82,12 +82,16 @@ class _Held:
 
 
 class MemoryServer:
-    """The data, one lock around each operation, and `published`: what subscribers saw, which no loss takes back."""
+    """The data, one lock around each operation, and `published`: what subscribers saw, which no loss takes back.
+
+    While it is `deaf`, signals are lost.
+    """
 
     def __init__(self) -> None:
         self.held = _Held()
         self.run = 1
         self.published: list[tuple[str, str]] = []
+        self.deaf = False
         self.listening: list[tuple[str, int, Callable[[], None]]] = []
         self._lock = threading.RLock()
         self._generations = 0

@@ -1,7 +1,7 @@
 """The workspace in memory."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from roboco.domain.step import TaskStep, read_step
@@ -58,6 +58,13 @@ class MemoryHistories:
                 raise CorruptHistory(f"task {task_id!r} has {len(lines)} steps, but step {step.seq} was to be added")
             lines.append(step.line().encode())
             return step
+
+    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+        """Store the lines as the first steps of a history that has none; False if it has others."""
+        with self._lock:
+            held = self.held.setdefault(task_id, [])
+            held.extend([] if held else lines)
+            return held[: len(lines)] == list(lines)
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """The committed steps from a position on, each exactly once and in order."""

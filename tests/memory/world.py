@@ -8,6 +8,7 @@ from typing import Any
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.domain.inbox import Message as UserMessage
 from roboco.domain.inbox import Stop, read_item
+from roboco.domain.outcome import Outcome
 from roboco.domain.paths import inbox_path, open_path, summary_path
 from roboco.domain.router import Router
 from roboco.domain.status import TaskStatus
@@ -16,6 +17,7 @@ from roboco.domain.submission import Submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.domain.team_check import read_team
+from roboco.engine import answer, hold, message
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.receive import receive
@@ -109,24 +111,63 @@ class World:
             policy=self.given.policy,
         )
 
-    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, agent: str | None = None) -> None:
+    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, **wishes: Any) -> None:
         """Submit the task; who sends it again after a crash sends the same."""
-        submission = Submission(task_id=task_id, team=team.name, prompt=prompt, agent=agent)
+        submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
         self._until_answered(lambda: submit(self.engine, submission, team))
 
-    def send(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
+    def send(
+        self,
+        text: str,
+        item_id: str = "item1",
+        agent: str | None = None,
+        task_id: str = TASK,
+        while_working: message.WhileWorking | None = None,
+    ) -> None:
         """Send a message of the user."""
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
-        self._until_answered(lambda: receive(self.engine, task_id, item))
+        self._until_answered(lambda: message.send(self.engine, task_id, item, while_working))
+
+    def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
+        """Send a message that interrupts."""
+        item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
+        self._until_answered(lambda: message.send(self.engine, task_id, item, "interrupt"))
+
+    def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
+        """Send a pause."""
+        self._until_answered(lambda: hold.pause(self.engine, task_id, item_id))
+
+    def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
+        """Let the task make one step."""
+        self._until_answered(lambda: hold.step(self.engine, task_id, item_id))
+
+    def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
+        """Have a paused task go on."""
+        self._until_answered(lambda: hold.resume(self.engine, task_id, item_id))
+
+    def answer(self, outcome: Outcome, task_id: str = TASK) -> None:
+        """Submit what came of a client's call."""
+        self._until_answered(lambda: answer.answer(self.engine, task_id, outcome))
+
+    def judge(
+        self,
+        call_id: str,
+        approved: bool,
+        reason: str = "",
+        args: dict[str, Any] | None = None,
+        task_id: str = TASK,
+    ) -> None:
+        """Approve or deny a call."""
+        self._until_answered(lambda: answer.judge(self.engine, task_id, call_id, approved, reason, args))
 
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""
         item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
         self._until_answered(lambda: receive(self.engine, task_id, item))
 
-    def deliver(self, message: Message) -> None:
+    def deliver(self, letter: Message) -> None:
         """Have a worker take the message; one that dies loses it, and a new process takes its place."""
-        self._survive(lambda: self._work(message))
+        self._survive(lambda: self._work(letter))
 
     def drain(self, limit: int = 2000) -> None:
         """Deliver what is queued, oldest first, and what that brings, until nothing is left."""
@@ -204,14 +245,14 @@ class World:
         except Exception as error:
             self.failures.append(error)
 
-    def _work(self, message: Message) -> None:
-        match message:
+    def _work(self, letter: Message) -> None:
+        match letter:
             case Advance():
-                advance(self.engine, message.task_id)
+                advance(self.engine, letter.task_id)
             case Turn():
-                turn(self.engine, message.order)
+                turn(self.engine, letter.order)
             case Tool():
-                tool(self.engine, message.order)
+                tool(self.engine, letter.order)
 
     def _until_answered(self, call: Any) -> None:
         for _ in range(3):

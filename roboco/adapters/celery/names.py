@@ -16,16 +16,22 @@ SUBMIT: Final = "roboco.submit"
 SEND: Final = "roboco.send"
 STOP: Final = "roboco.stop"
 RESOLVE: Final = "roboco.resolve"
+INTERRUPT: Final = "roboco.interrupt"
+PAUSE: Final = "roboco.pause"
+RESUME: Final = "roboco.resume"
+STEP: Final = "roboco.step"
+ANSWER: Final = "roboco.answer"
+APPROVE: Final = "roboco.approve"
+DENY: Final = "roboco.deny"
+FORK: Final = "roboco.fork"
+OUTSIDE: Final = (SUBMIT, SEND, INTERRUPT, STOP, PAUSE, RESUME, STEP, ANSWER, APPROVE, DENY, RESOLVE, FORK)
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"
 
 QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        SUBMIT: COORDINATOR_QUEUE,
-        SEND: COORDINATOR_QUEUE,
-        STOP: COORDINATOR_QUEUE,
-        RESOLVE: COORDINATOR_QUEUE,
+    dict.fromkeys(OUTSIDE, COORDINATOR_QUEUE)
+    | {
         ADVANCE: COORDINATOR_QUEUE,
         TURN: AGENTS_QUEUE,
         TOOL: TOOLS_QUEUE,

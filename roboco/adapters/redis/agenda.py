@@ -108,6 +108,10 @@ class RedisLogs:
         """The messages of the execution channel after this number, oldest first."""
         return (message.encode() for _, message in self.entries(self._keys.events(task_id), after))
 
+    def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the content channel after this number that are still kept, oldest first."""
+        return (message.encode() for _, message in self.entries(self._keys.content(task_id), after))
+
     def announce(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event that belongs to no task that is known: it has no number and is in no log."""
         with answering():

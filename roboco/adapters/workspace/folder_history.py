@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -42,6 +42,21 @@ class FolderHistories:
         except OSError as error:
             raise TransientError(f"history {path} cannot be written: {told(error)}") from error
         return step
+
+    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+        """Store the lines as the first steps of a history that has none; False if it has others."""
+        data = b"".join(line + b"\n" for line in lines)
+        path = self._files.at(history_path(task_id))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(path) as file:
+                if _complete_size(file) == 0:
+                    _write_line(file, 0, data)
+                    return True
+                file.seek(0)
+                return file.read(len(data)) == data
+        except OSError as error:
+            raise TransientError(f"history {path} cannot be written: {told(error)}") from error
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """The committed steps from a position on, each exactly once and in order."""

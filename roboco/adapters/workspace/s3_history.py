@@ -5,7 +5,7 @@ Such segments are folded into `history.jsonl`, whose metadata says how many step
 taken if `history.jsonl` holds it or if it has a segment; where both are there, `history.jsonl` counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
@@ -45,6 +45,12 @@ class S3Histories:
             if stored is not None:
                 return read_step(stored.data)
         raise TransientError(f"step {step.seq} of task {task_id!r} could neither be stored nor read; try again")
+
+    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+        """Store the lines as the first steps of a history that has none; False if it has others."""
+        if not self._objects.names(segments_path(task_id)) and self._put(task_id, list(lines), None):
+            return True
+        return self._lines(task_id, 0)[: len(lines)] == list(lines)
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """The committed steps from a position on, each exactly once and in order."""

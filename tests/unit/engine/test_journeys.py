@@ -75,10 +75,10 @@ def test_every_message_may_come_twice(name: str, late: bool) -> None:
     world = journey.world()
     deliver, before = world.deliver, list[Message]()
 
-    def twice(message: Message) -> None:
-        deliver(message)
-        before.append(message)
-        for again in before if late else [message]:
+    def twice(letter: Message) -> None:
+        deliver(letter)
+        before.append(letter)
+        for again in before if late else [letter]:
             deliver(again)
 
     world.deliver = twice  # type: ignore[method-assign]
@@ -94,14 +94,14 @@ def test_a_lost_message_is_sent_again_by_the_sweeper(name: str) -> None:
         world = journey.world()
         deliver, count = world.deliver, Counter[str]()
 
-        def lossy(message: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
+        def lossy(letter: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
             count["messages"] += 1
             if count["messages"] != n:
-                deliver(message)
+                deliver(letter)
 
         world.deliver = lossy  # type: ignore[method-assign]
         journey.travel(world)
-        assert_same(world, expected, f"message {n} was lost")
+        assert_same(world, expected, f"letter {n} was lost")
 
 
 @pytest.mark.parametrize("name", NAMES)

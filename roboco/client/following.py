@@ -1,0 +1,94 @@
+"""Following: a task's merged stream, live from the logs, and from the workspace what these do not hold any more."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from roboco.adapters.redis.follower import Position, RedisFollower
+from roboco.domain.event import TaskEnded
+from roboco.domain.event_file import as_sent
+from roboco.domain.paths import events_path, summary_path
+from roboco.domain.step import TaskStep
+from roboco.domain.summary import TaskSummary
+from roboco.domain.view import Cursor, StreamItem, View
+from roboco.engine.engine import Engine
+from roboco.engine.insist import insist
+
+T = TypeVar("T")
+PATIENCE = 60.0
+"""Seconds for which a server that does not answer is waited for, by who follows a task or waits for its end."""
+TASK_END = "event_task_end"
+
+
+def patiently(engine: Engine, task_id: str, read: Callable[[], T]) -> T:
+    """What it reads, also while a server is started again."""
+    return insist(engine, read, lambda: True, f"a look at task {task_id}", PATIENCE)
+
+
+class Following:
+    """Follows one task; `summary` gives the task at a glance."""
+
+    def __init__(
+        self, task_id: str, engine: Engine, follower: RedisFollower, summary: Callable[[], TaskSummary]
+    ) -> None:
+        self.task_id = task_id
+        self._engine = engine
+        self._follower = follower
+        self._summary = summary
+
+    def stream(self, cursor: str | None) -> Iterator[StreamItem]:
+        """Everything after the cursor, from the beginning without one, live until the task has ended."""
+        at = Cursor.parse(cursor) if cursor else Cursor()
+        view = View(at, self.read_steps)
+        position = Position(at.generation, at.events, at.chunks)
+        for record in self._follower.follow(self.task_id, position):
+            if record is not None:
+                yield from view.take(record)
+                if record["type"] == TASK_END:
+                    return
+            elif self._ended():
+                yield from self._rest(view, position)
+                return
+
+    def read_steps(self, start: int) -> list[TaskStep]:
+        """The committed steps from a position on."""
+        return self._patiently(lambda: list(self._engine.histories.read(self.task_id, start)))
+
+    def _patiently(self, read: Callable[[], T]) -> T:
+        return patiently(self._engine, self.task_id, read)
+
+    def _ended(self) -> bool:
+        data = self._patiently(lambda: self._engine.files.get(summary_path(self.task_id)))
+        return data is not None and TaskSummary.model_validate_json(data).status.ended
+
+    def _rest(self, view: View, position: Position) -> Iterator[StreamItem]:
+        """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it."""
+        if self._patiently(lambda: self._engine.board.load(self.task_id, 1)) is not None:
+            records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
+        else:
+            records = self._stored_events(view)
+        for record in records:
+            yield from view.take(record)
+        summary = self._patiently(self._summary)
+        if view.cursor.steps < summary.steps:
+            yield from view.from_history()
+            yield StreamItem(_end_of(summary), str(view.cursor))
+
+    def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
+        stored = self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b""
+        records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
+        generation = records[-1]["generation"] if records else ""
+        had = view.cursor.events if view.cursor.generation == generation else 0
+        new = [record for record in records if record["generation"] == generation and record["seq"] > had]
+        return as_sent(new, self.read_steps)
+
+
+def _end_of(summary: TaskSummary) -> TaskEnded:
+    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "steps": summary.steps}
+    return TaskEnded(
+        task_id=summary.task_id,
+        timestamp=summary.updated_at,
+        status=summary.status,
+        reason=summary.reason,
+        usage=usage,
+    )

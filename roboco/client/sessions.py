@@ -1,0 +1,126 @@
+"""Sessions: a task as a conversation, whole or as what is new."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roboco.domain.event import StreamChunk
+from roboco.domain.ids import step_id_at
+from roboco.domain.lineage import parent_of
+from roboco.domain.paths import summary_path
+from roboco.domain.session import Lineage, Session, SessionDelta, Token, Turn, title_of
+from roboco.domain.session import delta as session_delta
+from roboco.domain.session_goal import goals_of
+from roboco.domain.state import ACHIEVED
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.errors import UsageError
+from roboco.ports import Phase, Snapshot
+
+
+def session(engine: Engine, task_id: str) -> Session:
+    """The whole task as a conversation; UsageError if there is no such task."""
+    whole = delta(engine, task_id, "")
+    first = _read(engine, task_id, 0, 1)[0]
+    fork, parent = engine.teams.fork(task_id), parent_of(task_id, first)
+    return Session(
+        task_id=task_id,
+        status=whole.status or TaskStatus.QUEUED,
+        reason=whole.reason or "",
+        title=whole.title or "",
+        model_profile=engine.teams.get(task_id).default_profile,
+        created=first.created_at if fork is None else fork.created_at,
+        messages=[whole.messages_by_idx[index] for index in sorted(whole.messages_by_idx)],
+        goals=whole.goals or [],
+        lineage=Lineage(
+            forked_from_task_id=fork and fork.task_id,
+            forked_from_seq=None if fork is None else fork.seq,
+            parent_task_id=parent and parent.task_id,
+            parent_step_id=parent and parent.step_id,
+        ),
+        continuation_token=whole.continuation_token,
+    )
+
+
+def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
+    """What is new since the delta that gave this token; UsageError if there is no such task, or for a wrong token."""
+    token = Token.parse(text) if text else Token()
+    task = engine.board.load(task_id, 1)
+    if task is not None and text and _token(task) == token:
+        return SessionDelta(continuation_token=text, messages_by_idx={})
+    if task is not None:
+        task = engine.board.load(task_id, max(1, task.seq - token.steps + 1))
+    if task is None:
+        summary = _summary(engine, task_id)
+        standing = _Standing(Token(steps=summary.steps), summary.status, summary.reason, (), None)
+    else:
+        standing = _Standing(_token(task), task.status, task.reason, task.tail, _turn(engine, task_id, task))
+    return _since(engine, task_id, token, standing)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """How a task stands, with some of its newest steps."""
+
+    token: Token
+    status: TaskStatus
+    reason: str
+    tail: tuple[TaskStep, ...]
+    turn: Turn | None
+
+
+def _since(engine: Engine, task_id: str, token: Token, standing: _Standing) -> SessionDelta:
+    steps = _read(engine, task_id, max(0, token.steps - 1), standing.token.steps, standing.tail)
+    before = steps[0] if token.steps and steps else None
+    fresh = [step for step in steps if step.seq >= token.steps]
+    messages, rewind_to = session_delta(token, standing.token, fresh, standing.turn, before)
+    first = token == Token()
+    return SessionDelta(
+        continuation_token=str(standing.token),
+        messages_by_idx=messages,
+        rewind_to=rewind_to,
+        status=standing.status,
+        reason=standing.reason,
+        title=title_of(fresh[0]) if first and fresh else None,
+        goals=goals_of(engine.histories.read(task_id)) if first or any(map(_about_goals, fresh)) else None,
+    )
+
+
+def _token(task: Snapshot) -> Token:
+    """Where the logs and steps of a task are: whatever a session shows of it, one of these numbers changes with it."""
+    attempt = task.attempt if task.phase is Phase.TURN else 0
+    return Token(task.generation, task.events, task.chunks, task.seq, attempt)
+
+
+def _turn(engine: Engine, task_id: str, task: Snapshot) -> Turn | None:
+    """The turn that is being made, with what was said of it by the time of the snapshot."""
+    if task.phase is not Phase.TURN:
+        return None
+    step_id = step_id_at(task_id, task.seq)
+    said: list[str] = []
+    for line in engine.logs.chunks(task_id, task.chunks - task.emitted) if task.emitted else ():
+        chunk = StreamChunk.model_validate_json(line)
+        if chunk.seq > task.chunks or chunk.generation != task.generation:
+            break
+        said.append(chunk.text)
+    return Turn(task.seq, task.agent, step_id, task.attempt, bool(said), "".join(said), len(said))
+
+
+def _read(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:
+    """The steps from one position to before another; from those that are known, if they are all there."""
+    if known and known[0].seq <= start:
+        return [step for step in known if start <= step.seq < end]
+    return [step for step in engine.histories.read(task_id, start) if step.seq < end]
+
+
+def _summary(engine: Engine, task_id: str) -> TaskSummary:
+    data = engine.files.get(summary_path(task_id))
+    if data is None:
+        raise UsageError(f"no task {task_id!r} in this workspace")
+    return TaskSummary.model_validate_json(data)
+
+
+def _about_goals(step: TaskStep) -> bool:
+    ended = step.error is not None and step.error.code == "goals"
+    return ended or ACHIEVED in step.metadata or "goals" in step.metadata

@@ -1,0 +1,119 @@
+"""fork: a new task with the first steps of another one.
+
+    source's lines ─► team.json ─► history ─► artifacts ─► lineage.json ─► inbox ─► task.json ─► marker ══ accepted
+                      (create)     (begin)    (create)     (create)        (create)  (create)     (put)
+
+The steps are the same to the byte, so that their digests show where they come from. Until the marker stands nobody acts
+on what is there, and the same fork again goes on with it. The source is only read.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from roboco.domain.ids import check_task_id
+from roboco.domain.inbox import Message
+from roboco.domain.lineage import Fork, kept
+from roboco.domain.paths import artifact_path, item_path, lineage_path, open_path, summary_path, team_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.domain.summary import TaskSummary
+from roboco.domain.team import Team
+from roboco.engine import recover
+from roboco.engine.engine import Engine
+from roboco.engine.receive import check_same_text, stored
+from roboco.engine.teams import frozen
+from roboco.errors import TransientError, UsageError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ForkOrder:
+    """Make task `task_id` of the steps of `source` up to and including `seq` (None: as far as they go).
+
+    It goes on with `message`, `team` and the model profile `model`, where they are given.
+    """
+
+    source: str
+    task_id: str
+    seq: int | None = None
+    message: Message | None = None
+    team: Team | None = None
+    model: str | None = None
+
+
+def fork(engine: Engine, order: ForkOrder) -> None:
+    """Accept the fork. The same again changes nothing; UsageError if the task id has other content already."""
+    check_task_id(order.source)
+    task_id = check_task_id(order.task_id)
+    steps = list(engine.histories.read(order.source))
+    if not steps or engine.files.get(summary_path(order.source)) is None:
+        raise UsageError(f"no task {order.source!r} in this workspace")
+    steps = kept(steps, order.seq, order.message is not None)
+    team = order.team or engine.teams.get(order.source)
+    team = team if order.model is None else team.with_profile(order.model)
+    _check_message(team, order.message)
+    engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
+    _store(engine, order, team, steps)
+    if _summary(engine, task_id, team, steps).status.ended:
+        return
+    engine.files.put(open_path(task_id), b"")
+    try:
+        if recover.load(engine, task_id) is not None:
+            engine.dispatcher.advance(task_id)
+    except TransientError as error:
+        _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
+
+
+def _check_message(team: Team, message: Message | None) -> None:
+    possible = [agent.name for agent in team.agents]
+    if message is not None and message.agent is not None and message.agent not in possible:
+        raise UsageError(f"agent: no agent {message.agent!r} in team {team.name!r}, possible are {', '.join(possible)}")
+
+
+def _store(engine: Engine, order: ForkOrder, team: Team, steps: list[TaskStep]) -> None:
+    data = frozen(team)
+    new = engine.files.create(team_path(order.task_id), data) or engine.files.get(team_path(order.task_id)) == data
+    if not new or not engine.histories.begin(order.task_id, [step.line().encode() for step in steps]):
+        raise _taken(order)
+    for artifact in (artifact for step in steps for artifact in step.artifacts):
+        _copy(engine, order, artifact.name)
+    _store_lineage(engine, order, steps[-1].seq)
+    if order.message is not None:
+        message = order.message.model_dump_json().encode()
+        if not engine.files.create(item_path(order.task_id, order.message.item_id), message):
+            check_same_text(order.message, stored(engine, order.task_id, order.message.item_id))
+
+
+def _store_lineage(engine: Engine, order: ForkOrder, seq: int) -> None:
+    lineage = Fork(task_id=order.source, seq=seq, created_at=engine.now())
+    before = engine.files.get(lineage_path(order.task_id))
+    if before is None:
+        engine.files.create(lineage_path(order.task_id), lineage.model_dump_json().encode())
+    elif Fork.model_validate_json(before).model_copy(update={"created_at": lineage.created_at}) != lineage:
+        raise _taken(order)
+
+
+def _taken(order: ForkOrder) -> UsageError:
+    return UsageError(f"task id {order.task_id!r} has other content already; choose another id")
+
+
+def _copy(engine: Engine, order: ForkOrder, name: str) -> None:
+    data = engine.files.get(artifact_path(order.source, name))
+    if data is not None:
+        engine.files.create(artifact_path(order.task_id, name), data)
+
+
+def _summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> TaskSummary:
+    now = engine.now()
+    summary = TaskSummary(
+        task_id=task_id,
+        team=team.name,
+        status=TaskStatus.QUEUED,
+        steps=len(steps),
+        created_at=now,
+        updated_at=now,
+    )
+    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
+        return summary
+    return TaskSummary.model_validate_json(engine.files.get(summary_path(task_id)) or b"")
