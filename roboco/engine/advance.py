@@ -119,7 +119,7 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
         case Phase.TOOLS if not look.urgent:
             calls = pending.PendingCalls(engine, look.task_id, team, task, look.items)
             return False if calls.see_to(look.ring) else None
-        case Phase.WAIT if not look.items:
+        case Phase.WAIT if not look.items and task.status is not TaskStatus.PAUSED:
             return _wait_on(engine, look.task_id, task)
         case _ if look.ring and isinstance(team.collaboration_model, Custom):
             # The sweeper shares its process with all of a worker: what runs a user's code is left to a child.

@@ -39,6 +39,28 @@ def test_steps_stand_in_order(histories: Histories) -> None:
     assert_holds(histories, steps)
 
 
+def test_a_history_begins_with_the_lines_of_another_one(histories: Histories) -> None:
+    steps = written(histories, 5)
+    lines = list(histories.lines(TASK))
+    for kept in (lines[:3], lines[:3], lines[:2]):
+        assert histories.begin("fork", kept), "the same again, and fewer of them"
+    assert list(histories.read("fork")) == steps[:3]
+    other = step_after(steps[:3], "another way")
+    assert histories.append("fork", other) == other
+    assert histories.begin("fork", lines[:3]), "it goes on, and began so"
+    assert not histories.begin("fork", lines[:4])
+    assert list(histories.read("fork")) == [*steps[:3], other]
+    histories.fold("fork")
+    assert list(histories.read("fork")) == [*steps[:3], other]
+    assert_holds(histories, steps)
+
+
+def test_a_history_that_has_steps_does_not_begin_anew(histories: Histories) -> None:
+    steps = written(histories, 2)
+    assert not histories.begin(TASK, [step_after([], "another first one").line().encode()])
+    assert_holds(histories, steps)
+
+
 def test_tasks_stand_apart(histories: Histories) -> None:
     steps = written(histories, 2)
     assert histories.append(f"{TASK}0", steps[0]) == steps[0]

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.adapters.prompts import JinjaPrompts
+from roboco.domain.action import Wait
+from roboco.domain.decide import Situation, decide
+from roboco.domain.history import History
 from roboco.domain.inbox import Message as UserMessage
-from roboco.domain.inbox import Stop, read_item
+from roboco.domain.inbox import Stop, over, read_item
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import inbox_path, open_path, summary_path
 from roboco.domain.router import Router
@@ -47,8 +50,6 @@ SWEEP = 1.0
 """Seconds between two sweeps."""
 UNKNOWN = 60.0
 """Seconds that pass at a time while the agenda does not hold the task."""
-HELD_UP = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN, TaskStatus.PAUSED)
-"""Where items may wait beside a task that has settled."""
 PATIENCE = 60
 """How often time may pass until a task has settled."""
 
@@ -207,8 +208,19 @@ class World:
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
             return False
-        taken = task.status in HELD_UP or not self.untaken(task_id)
-        return taken and task.seq == len(self.history(task_id))
+        return task.seq == len(self.history(task_id)) and self._waits_on(task_id)
+
+    def _waits_on(self, task_id: str) -> bool:
+        """Whether nothing has come that ends the task's wait."""
+        task = MemoryBoard(self.server, self.clock).load(task_id, 100)
+        assert task is not None
+        paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
+        found = [read_item(self.files.held[path]) for path in paths]
+        ended = over(found)
+        inbox = tuple(item for item in found if item.item_id not in ended and item.item_id not in task.state.items)
+        outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
+        action = decide(self.engine.teams.get(task_id), History(task.state, task.tail), Situation(inbox, outcomes))
+        return isinstance(action, Wait) and action.status is task.status
 
     def untaken(self, task_id: str = TASK) -> list[str]:
         """The ids of the items that were accepted and are no step yet, as the workspace has them."""

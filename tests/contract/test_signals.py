@@ -1,0 +1,67 @@
+"""Signals on Redis: heard by who listens, and by nobody else."""
+
+import threading
+
+import pytest
+
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.redis.signals import RedisSignals
+from tests.contract.samples import TASK
+from tests.contract.task_on_redis import TaskOnRedis
+from tests.stack import until
+
+
+@pytest.fixture
+def signals(redis_task: TaskOnRedis, valkey: ValkeyServer) -> RedisSignals:
+    """What listens for the task."""
+    return RedisSignals(valkey.url, redis_task.keys)
+
+
+def subscribed(task: TaskOnRedis) -> None:
+    """Wait until somebody listens."""
+    until(lambda: task.client.pubsub_numsub(task.keys.signals)[0][1], 10, "somebody listens")
+
+
+def test_a_signal_is_heard_at_once(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+    redis_task.create()
+    epoch = redis_task.choose()
+    heard, others = threading.Event(), threading.Event()
+    with (
+        signals.listen(TASK, epoch, heard.set),
+        signals.listen(TASK, epoch + 1, others.set),
+        signals.listen("another", epoch, others.set),
+    ):
+        subscribed(redis_task)
+        redis_task.inbox.knock(TASK, ["message"])
+        redis_task.inbox.knock(TASK, ["stop"], urgent=True)
+        assert heard.wait(10)
+    assert not others.is_set()
+
+
+def test_who_listens_no_more_hears_nothing(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+    redis_task.create()
+    epoch = redis_task.choose()
+    heard, gone = threading.Event(), threading.Event()
+    with signals.listen(TASK, epoch, gone.set):
+        subscribed(redis_task)
+    with signals.listen(TASK, epoch, _fails), signals.listen(TASK, epoch, heard.set):
+        redis_task.inbox.knock(TASK, ["stop"], urgent=True)
+        assert heard.wait(10), "one that fails keeps nobody else from hearing"
+    assert not gone.is_set()
+
+
+def _fails() -> None:
+    raise ZeroDivisionError
+
+
+def test_a_lost_connection_is_made_anew(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+    redis_task.create()
+    epoch = redis_task.choose()
+    heard = threading.Event()
+    with signals.listen(TASK, epoch, heard.set):
+        subscribed(redis_task)
+        redis_task.client.client_kill_filter(_type="pubsub")
+        until(lambda: not redis_task.client.pubsub_numsub(redis_task.keys.signals)[0][1], 10, "nobody listens")
+        subscribed(redis_task)
+        redis_task.inbox.knock(TASK, ["stop"], urgent=True)
+        assert heard.wait(10)

@@ -1,0 +1,90 @@
+"""Urgent items: whoever works at what is pending is told to end it."""
+
+import pytest
+
+from roboco.ports import Grip, Phase
+from tests.contract.a_task import ATask
+from tests.contract.samples import TASK, said, told
+
+
+@pytest.fixture
+def turn(task: ATask) -> ATask:
+    """A task with a pending turn that nobody took."""
+    task.create(3)
+    task.choose()
+    return task
+
+
+def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
+    claim = turn.claim()
+    assert turn.turns.emit(claim, 1, said("a")) is Grip.OURS
+    assert turn.turns.renew(claim) is Grip.OURS
+    assert turn.turns.cut(claim) is None
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    assert turn.turns.renew(claim) is Grip.ASKED
+    assert turn.turns.emit(claim, 2, said("b")) is Grip.ASKED
+    assert turn.turns.emit(claim, 2, said("b")) is Grip.ASKED
+    cut = turn.turns.cut(claim)
+    assert cut is not None
+    assert (cut.emitted, cut.at) == (1, turn.now.cut_at)
+    assert [text for _, _, text in turn.said()] == ["a", "b"]
+
+
+def test_the_first_request_counts(turn: ATask) -> None:
+    claim = turn.claim()
+    turn.inbox.knock(TASK, ["one"], urgent=True)
+    first = turn.turns.cut(claim)
+    turn.turns.emit(claim, 1, said("a"))
+    turn.inbox.knock(TASK, ["two"], urgent=True)
+    assert turn.turns.cut(claim) == first
+    assert list(turn.now.item_ids) == ["one", "two"]
+
+
+def test_a_turn_that_is_to_end_is_not_begun(turn: ATask) -> None:
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    assert turn.turns.claim(turn.order(), "me", 10) is None
+    assert not turn.now.claimed
+
+
+def test_who_claimed_it_before_gets_the_same_answer(turn: ATask) -> None:
+    claim = turn.claim("me")
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    again = turn.turns.claim(claim.order, "me", 10)
+    assert again is not None
+    assert turn.turns.renew(again) is Grip.ASKED
+
+
+def test_what_comes_after_the_fence_moved_is_not_concerned(turn: ATask) -> None:
+    claim = turn.claim()
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    assert turn.commit()
+    assert turn.turns.renew(claim) is Grip.LOST
+    assert turn.turns.cut(claim) is not None, "it says what the late worker asks about"
+    turn.choose()
+    assert turn.now.cut_at == 0
+    assert turn.turns.renew(turn.claim()) is Grip.OURS
+
+
+def test_a_lost_turn_is_lost_although_it_was_to_end(turn: ATask) -> None:
+    claim = turn.lose_claim()
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is not None
+    assert turn.turns.emit(claim, 1, said("a")) is Grip.LOST
+    assert turn.said() == []
+
+
+def test_items_that_can_wait_ask_nobody(turn: ATask) -> None:
+    claim = turn.claim()
+    turn.inbox.knock(TASK, ["message"])
+    assert turn.turns.renew(claim) is Grip.OURS
+    assert turn.now.cut_at == 0
+
+
+def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
+    claim = turn.claim()
+    turn.inbox.knock("another", [], urgent=True)
+    turn.inbox.knock(TASK, [], urgent=True)
+    assert turn.turns.renew(claim) is Grip.ASKED
+    assert list(turn.now.item_ids) == []
+    turn.choose(Phase.WAIT)
+    assert turn.now.cut_at == 0
