@@ -26,6 +26,8 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
     has ended changes nothing.
     """
     check_task_id(task_id)
+    if isinstance(item, Answer | Verdict):
+        check_same(item, stored(engine, task_id, item.item_id))
     if engine.files.get(taken_path(task_id, item.item_id)) is not None:
         return
     if isinstance(item, Message):

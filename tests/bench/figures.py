@@ -35,8 +35,7 @@ class Lane:
     @property
     def p99(self) -> float | None:
         """The 99th percentile, by nearest rank; None of too few samples."""
-        samples = self.samples
-        return samples[math.ceil(len(samples) * 0.99) - 1] if len(samples) >= TAIL else None
+        return percentile(self.samples, 99) if len(self.samples) >= TAIL else None
 
     def record(self) -> dict[str, Any]:
         """The lane as JSON, in milliseconds."""
@@ -66,16 +65,22 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Result:
-    """What one bench has measured; its first ratio is what it is for."""
+    """What one bench has measured; its first ratio is what it is for. `notes` are what no table holds."""
 
     bench: str
     lanes: tuple[Lane, ...]
     ratios: tuple[Ratio, ...]
+    notes: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The result as JSON."""
         lanes, ratios = [lane.record() for lane in self.lanes], [ratio.record() for ratio in self.ratios]
-        return {"bench": self.bench, "lanes": lanes, "ratios": ratios}
+        return {"bench": self.bench, "lanes": lanes, "ratios": ratios, "notes": list(self.notes)}
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """The percentile, by nearest rank, of samples that begin with the lowest."""
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
 
 
 Measure = Callable[[int], Sequence[float]]

@@ -2,6 +2,9 @@
 
 What it answers is asked for by the agent's prompt: `stream 40 0.05` is 40 chunks that say when they were sent, 0.05 s
 apart; `count` counts the last number that was said down by one; anything else is three words. It never waits of itself.
+
+`endless 0.05 NAME` speaks on and on, and `silent NAME` says nothing. What happens to the requests of such a name is
+printed, a line each: the name, `begins`, `speaks` (its first chunk) or `gone` (its client), and the monotonic time.
 """
 
 import argparse
@@ -12,10 +15,15 @@ import sys
 import time
 
 from tests.servers.http_connection import Connection
-from tests.servers.model_server import ModelServer, Reply, Request
+from tests.servers.model_server import ModelServer, Record, Reply, Request
 
 SENT = "@sent@"
 """What the time of sending, in ns since the epoch, takes the place of."""
+
+ENDLESS = 2000
+"""Chunks that nobody waits for the end of."""
+SILENCE = 3600.0
+"""Seconds that nobody waits for."""
 
 
 class _Stamping(Connection):
@@ -24,10 +32,26 @@ class _Stamping(Connection):
 
 
 class StampingServer(ModelServer):
-    """A scripted model server whose chunks say when they were sent."""
+    """A scripted model server whose chunks say when they were sent, and which prints what becomes of named requests."""
 
     async def _converse(self, client: Connection) -> None:
         await super()._converse(_Stamping(client._inbox, client._writer))
+
+    def _note(self, record: Record, **facts: object) -> None:
+        super()._note(record, **facts)
+        match facts:
+            case {"status": _}:
+                _tell(record, "begins", record.time)
+            case {"chunks_sent": 1}:
+                _tell(record, "speaks", time.monotonic())
+            case {"client_disconnected_at": float(at)}:
+                _tell(record, "gone", at)
+
+
+def _tell(record: Record, event: str, at: float) -> None:
+    match record.request.system.split():
+        case ["endless", _, name] | ["silent", name]:
+            print(name, event, at, flush=True)
 
 
 def answer(request: Request) -> Reply:
@@ -35,6 +59,10 @@ def answer(request: Request) -> Reply:
     match request.system.split():
         case ["stream", chunks, interval]:
             return Reply(chunks=[f"{SENT} "] * int(chunks), interval=float(interval))
+        case ["endless", interval, _]:
+            return Reply(chunks=["token "] * ENDLESS, interval=float(interval))
+        case ["silent", _]:
+            return Reply(delay=SILENCE)
         case ["count"]:
             return Reply(text=str(int(re.findall(r"\d+", request.last_user)[-1]) - 1))
         case _:

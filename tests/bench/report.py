@@ -1,4 +1,4 @@
-"""The report: one table of all results, and a line for each ratio that cannot be trusted."""
+"""The report: one table of all results, what they note, and a line for each ratio that cannot be trusted."""
 
 import json
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ def show(console: Console, results: Sequence[Result]) -> None:
         table.add_section()
     console.print(table)
     for result in results:
-        for ratio in result.ratios:
-            if not ratio.trusted:
-                console.print(f"{result.bench}: {ratio.name}: {_doubt(ratio)}", soft_wrap=True)
+        doubts = [f"{ratio.name}: {_doubt(ratio)}" for ratio in result.ratios if not ratio.trusted]
+        for line in (*result.notes, *doubts):
+            console.print(f"{result.bench}: {line}", soft_wrap=True)
 
 
 def write(path: Path, results: Sequence[Result]) -> None:

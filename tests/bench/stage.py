@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 from urllib.error import URLError
 
@@ -16,6 +17,7 @@ from roboco.adapters.redis.client import connect
 from tests.bench.bare import BareModel
 from tests.stack import ROOT, Stack, until
 
+MODEL = "tests.bench.model"
 PATIENCE = 600.0
 """Seconds for a task of a bench to end."""
 
@@ -79,6 +81,11 @@ class Stage(Stack):
         finally:
             server.stop()
 
+    @property
+    def model_log(self) -> Path:
+        """The file to which the model writes what happens to requests that name themselves."""
+        return self.folder / f"{MODEL}.log"
+
     def finished(self, team: Team, prompt: str = "Go.") -> Task:
         """A task of the team that has run to its end."""
         task = self.orchestrator.run(team, prompt)
@@ -89,7 +96,7 @@ class Stage(Stack):
     def _start_model(self) -> Server:
         port = free_port()
         self.model.base_url = f"http://127.0.0.1:{port}/v1"
-        server = self._start_module("tests.bench.model", port=port)
+        server = self._start_module(MODEL, port=port)
         wait_ready(server, lambda: _answers(f"{self.model.base_url}/models"), 60)
         return server
 
