@@ -13,6 +13,8 @@ from roboco.domain.team_check import read_team
 from roboco.errors import TeamError, UsageError
 
 SUFFIXES = (".yaml", ".yml", ".json")
+MOST_NESTED = 5
+"""How deep teams may stand in teams."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -31,9 +33,35 @@ def team_from(data: Any, source: str = "team", folder: Path | None = None) -> Te
     """The team that data declares; prompt files are read below `folder`, or refused without one."""
     if not isinstance(data, dict):
         raise TeamError(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
+    whole, mistakes = _whole(data, folder, MOST_NESTED)
+    return read_team(whole, source, tuple(mistakes))
+
+
+def _whole(data: dict[str, Any], folder: Path | None, deep: int) -> tuple[dict[str, Any], list[str]]:
+    """The team's data with the prompts and teams of other files in it, and the mistakes in those."""
     agents, mistakes = _with_prompts(data.get("agents"), folder)
     whole = data | {"agents": agents} if "agents" in data else data
-    return read_team(whole, source, tuple(mistakes))
+    teams = data.get("teams")
+    if not isinstance(teams, dict):
+        return whole, mistakes
+    read: dict[str, Any] = {}
+    for name, team in teams.items():
+        try:
+            found, beside = _read_team(team, folder) if isinstance(team, str) else (team, folder)
+        except (OSError, ValueError, UsageError) as error:
+            mistakes.append(f"teams.{name}: {team!r} cannot be read: {_reason(error)}")
+            continue
+        if deep == 0:
+            mistakes.append(f"teams.{name}: teams stand in teams more than {MOST_NESTED} deep; does one name itself?")
+            continue
+        read[name], nested = _whole(found, beside, deep - 1) if isinstance(found, dict) else (found, [])
+        mistakes += [f"teams.{name}.{mistake}" for mistake in nested]
+    return whole | {"teams": read}, mistakes
+
+
+def _read_team(named: str, folder: Path | None) -> tuple[Any, Path]:
+    path = _beside(named, folder)
+    return _parse(path, path.read_text(encoding="utf-8")), path.parent
 
 
 def named_team(folder: Path | None, name: str) -> Team:
@@ -89,14 +117,19 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
 
 
 def _read_prompt(named: Any, folder: Path | None) -> str:
+    return _beside(named, folder).read_text(encoding="utf-8")
+
+
+def _beside(named: Any, folder: Path | None) -> Path:
+    """The path of a file beside or below the team file; ValueError if it is elsewhere."""
     if folder is None:
-        raise ValueError("a team that is not in a file has its prompts in 'prompt'")
+        raise ValueError("a team that is not in a file has its prompts and teams in itself")
     if not isinstance(named, str) or Path(named).is_absolute() or ".." in Path(named).parts:
         raise ValueError("name a file beside or below the team file")
     path = folder / named
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError("the file lies outside the team's folder")
-    return path.read_text(encoding="utf-8")
+    return path
 
 
 def _reason(error: Exception) -> str:

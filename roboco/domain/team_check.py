@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from roboco.domain.builtin import BUILTIN, HANDOFF
+from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
 from roboco.domain.canonical import checked_json
 from roboco.domain.team import END, TO_USER, Team
 from roboco.errors import TeamError
@@ -77,6 +77,8 @@ class _Names:
         self.models = data.get("models") if isinstance(data.get("models"), dict) else {}
         model = data.get("collaboration_model")
         self.model: dict[str, Any] = model if isinstance(model, dict) else {}
+        teams = data.get("teams")
+        self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
 
@@ -84,6 +86,8 @@ class _Names:
         return [
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, BUILTIN),
+            *self._prefixes(),
+            *self._of_teams(),
             *self._of_models(),
             *self._of_agents(),
             *self._of_routing(),
@@ -95,6 +99,17 @@ class _Names:
                 yield f"{where}[{index}].name: {name!r} is there twice, names must differ"
             if name in reserved:
                 yield f"{where}[{index}].name: {name!r} is reserved by Roboco, choose another one"
+
+    def _prefixes(self) -> Iterator[str]:
+        for index, name in enumerate(self.tool_names):
+            for prefix, of in ((CLIENT, "tools that the client runs"), (ACHIEVE, "goals")):
+                if name.startswith(prefix):
+                    yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
+
+    def _of_teams(self) -> Iterator[str]:
+        for name, team in self.teams.items():
+            if isinstance(team, dict):
+                yield from (f"teams.{name}.{mistake}" for mistake in _Names(team).mistakes())
 
     def _of_models(self) -> Iterator[str]:
         defaults = [
@@ -120,16 +135,18 @@ class _Names:
             yield from self._listed_names(f"{at}.tools", agent.get("tools"), self._possible_tools())
             others = [name for name in self.agent_names if name != agent.get("name")]
             yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
+            yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
 
     def _possible_tools(self) -> list[str]:
-        return [*self.tool_names, *sorted(BUILTIN - {HANDOFF})]
+        return [*self.tool_names, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
-            if name == HANDOFF and where.endswith("tools"):
-                yield f"{where}[{index}]: 'handoff' is not listed here, name the agents under 'handoffs'"
+            kind = where.rpartition(".")[2]
+            if name in _ALLOWED_ELSEWHERE and kind == "tools":
+                yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
             elif isinstance(name, str) and name not in possible:
-                kind = "tool" if where.endswith("tools") else "other agent"
+                kind = {"tools": "tool", "delegates": "team"}.get(kind, "other agent")
                 yield f"{where}[{index}]: no {kind} {name!r}, possible are {_listed(possible)}"
 
     def _of_routing(self) -> Iterator[str]:
@@ -153,7 +170,7 @@ class _Names:
     def _of_condition(self, at: str, when: object) -> Iterator[str]:
         if not isinstance(when, dict):
             return
-        possible = [*self._possible_tools(), HANDOFF]
+        possible = [*self._possible_tools(), HANDOFF, DELEGATE]
         for key in ("tool_called", "tool_failed"):
             if isinstance(name := when.get(key), str) and name not in possible:
                 yield f"{at}.{key}: no tool {name!r}, possible are {_listed(possible)}"
@@ -162,6 +179,12 @@ class _Names:
             nested = when.get(key)
             for index, condition in enumerate(nested if isinstance(nested, list | tuple) else []):
                 yield from self._of_condition(f"{at}.{key}[{index}]", condition)
+
+
+_ALLOWED_ELSEWHERE = {
+    HANDOFF: "name the agents under 'handoffs'",
+    DELEGATE: "name the teams under 'delegates'",
+}
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

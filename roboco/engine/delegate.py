@@ -18,7 +18,7 @@ from roboco.domain.part import ToolCall
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.submission import Submission
+from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Limits, Team
 from roboco.engine.answer import answer_id
@@ -35,12 +35,14 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     """Submit the task to which the call gives its work; UsageError if that cannot be."""
     step, name = task.tail[-1], str(call.args["team"])
     child = sub_task_id(task_id, call.id)
-    submission = Submission(
-        task_id=child,
-        team=name,
-        prompt=str(call.args["prompt"]),
-        context=task.first.metadata.get("context", {}),
-        scope=task.state.scope or {},
+    submission = read_submission(
+        {
+            "task_id": child,
+            "team": name,
+            "prompt": call.args["prompt"],
+            "context": task.first.metadata.get("context", {}),
+            "scope": task.state.scope or {},
+        }
     )
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     given = team.teams[name]

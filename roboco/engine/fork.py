@@ -46,6 +46,8 @@ def fork(engine: Engine, order: ForkOrder) -> None:
     """Accept the fork. The same again changes nothing; UsageError if the task id has other content already."""
     check_task_id(order.source)
     task_id = check_task_id(order.task_id)
+    if order.source == task_id:
+        raise _taken(order)
     steps = list(engine.histories.read(order.source))
     if not steps or engine.files.get(summary_path(order.source)) is None:
         raise UsageError(f"no task {order.source!r} in this workspace")
@@ -80,9 +82,15 @@ def _store(engine: Engine, order: ForkOrder, team: Team, steps: list[TaskStep]) 
         _copy(engine, order, artifact.name)
     _store_lineage(engine, order, steps[-1].seq)
     if order.message is not None:
-        message = order.message.model_dump_json().encode()
-        if not engine.files.create(item_path(order.task_id, order.message.item_id), message):
-            check_same_text(order.message, stored(engine, order.task_id, order.message.item_id))
+        _store_message(engine, order.task_id, order.message)
+
+
+def _store_message(engine: Engine, task_id: str, message: Message) -> None:
+    before = stored(engine, task_id, message.item_id)
+    if before is None:
+        engine.files.create(item_path(task_id, message.item_id), message.model_dump_json().encode())
+    else:
+        check_same_text(message, before)
 
 
 def _store_lineage(engine: Engine, order: ForkOrder, seq: int) -> None:

@@ -32,9 +32,7 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
         return
     if isinstance(item, Message):
         _check(engine, task_id, item)
-    created = engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
-    if not created and isinstance(item, Answer | Verdict):
-        check_same(item, stored(engine, task_id, item.item_id))
+    _store(engine, task_id, item)
     if not _is_open(engine, task_id):
         _give_back(engine, task_id, item)
         return
@@ -51,6 +49,12 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
         engine.dispatcher.advance(task_id)
     except TransientError as error:
         _log.warning("item %s is accepted, and the sweeper will see to it: %s", item.item_id, error)
+
+
+def _store(engine: Engine, task_id: str, item: Item) -> None:
+    created = engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    if not created and isinstance(item, Answer | Verdict):
+        check_same(item, stored(engine, task_id, item.item_id))
 
 
 def stored(engine: Engine, task_id: str, item_id: str) -> Item | None:

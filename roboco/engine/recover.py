@@ -44,8 +44,8 @@ def set_up(engine: Engine, task_id: str) -> None:
     verify_chain(lines)
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
+    knock_again(engine, task_id)  # first: whoever finds the task on the board finds what waits for it
     engine.board.create(task_id, steps, fold(steps), [event])
-    knock_again(engine, task_id)
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
 
 

@@ -167,7 +167,7 @@ def test_a_mistake_in_a_prompt_file_names_it(tmp_path: Path) -> None:
 
 
 def test_a_team_that_is_sent_has_no_prompt_files() -> None:
-    with pytest.raises(TeamError, match="a team that is not in a file has its prompts in 'prompt'"):
+    with pytest.raises(TeamError, match="a team that is not in a file has its prompts and teams in itself"):
         team_from({"name": "desk", "agents": [{"name": "one", "prompt_file": "x.md"}]})
     assert team_from({"name": "desk", "agents": [{"name": "one", "prompt": "hi"}]}).name == "desk"
 
