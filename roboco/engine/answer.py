@@ -39,15 +39,17 @@ def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
     """
     call_id = outcome.result.tool_call_id
     item_id = answer_id(call_id)
-    step, call = _open_call(engine, task_id, item_id, call_id)
-    if not is_client(call):
-        raise UsageError(f"call_id: call {call_id!r} is one of {call.tool_name!r}, which is no tool of the client's")
-    kept = engine.toolbox.keep(outcome, CallContext(task_id, step.agent_name, call_id, f"{task_id}/{call_id}", 1))
-    receive(
-        engine,
-        task_id,
-        Answer(item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=step.seq, outcome=kept),
-    )
+    at_seq = _answered_at(engine, task_id, item_id)
+    if at_seq is None:
+        step, call = _open_call(engine, task_id, call_id)
+        if not is_client(call):
+            raise UsageError(
+                f"call_id: call {call_id!r} is one of {call.tool_name!r}, which is no tool of the client's"
+            )
+        at_seq = step.seq
+    kept = engine.toolbox.keep(outcome, CallContext(task_id, "", call_id, f"{task_id}/{call_id}", 1))
+    item = Answer(item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=at_seq, outcome=kept)
+    receive(engine, task_id, item)
 
 
 def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None) -> None:
@@ -56,20 +58,18 @@ def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: st
     UsageError if there is another word on it already, or if it is no open call that needs approval.
     """
     item_id = verdict_id(call_id)
-    step, call = _open_call(engine, task_id, item_id, call_id)
-    if not needs_approval(engine.teams.get(task_id), call):
-        raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
+    at_seq = _answered_at(engine, task_id, item_id)
+    if at_seq is None:
+        step, call = _open_call(engine, task_id, call_id)
+        if not needs_approval(engine.teams.get(task_id), call):
+            raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
+        at_seq = step.seq
+    said = {"approved": approved, "reason": reason, "args": args}
     receive(
         engine,
         task_id,
-        Verdict(
-            item_id=item_id,
-            created_at=engine.now(),
-            call_id=call_id,
-            at_seq=step.seq,
-            approved=approved,
-            reason=reason,
-            args=args,
+        Verdict.model_validate(
+            {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | said
         ),
     )
 
@@ -84,16 +84,19 @@ def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCa
     return call if verdict.args is None else call.model_copy(update={"args": verdict.args})
 
 
-def _open_call(engine: Engine, task_id: str, item_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
-    """The call, and the step that made it: an open one, or one that was answered by this item before."""
-    check_task_id(task_id)
+def _answered_at(engine: Engine, task_id: str, item_id: str) -> int | None:
+    """The position of the step whose call this item has answered before; None if there is no such item."""
+    before = stored(engine, check_task_id(task_id), item_id)
+    return before.at_seq if isinstance(before, Answer | Verdict) else None
+
+
+def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
+    """The open call of this id, and the step that made it; UsageError if there is none."""
     task = recover.load(engine, task_id)
     if task is not None and not _found(task, call_id) and recover.catch_up(engine, task_id, task):
         task = recover.load(engine, task_id)
-    if task is not None:
-        for step, call in _found(task, call_id):
-            if step.seq == task.seq - 1 or stored(engine, task_id, item_id) is not None:
-                return step, call
+    for found in _found(task, call_id) if task is not None else ():
+        return found
     check_open(engine, task_id)
     told = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
     raise UsageError(
@@ -103,4 +106,4 @@ def _open_call(engine: Engine, task_id: str, item_id: str, call_id: str) -> tupl
 
 
 def _found(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
-    return [(step, call) for step in task.tail for call in step.calls if call.id == call_id]
+    return [(task.tail[-1], call) for call in task.tail[-1].calls if call.id == call_id]

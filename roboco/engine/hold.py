@@ -37,11 +37,12 @@ def resume(engine: Engine, task_id: str, item_id: str) -> None:
 def _came_before(engine: Engine, task_id: str, item_id: str) -> bool:
     """Whether the item was accepted before: then it is announced again, in case that got lost."""
     check_task_id(task_id)
-    check_open(engine, task_id)
     before = stored(engine, task_id, item_id)
-    if before is not None:
-        receive(engine, task_id, before)
-    return before is not None
+    if before is None:
+        check_open(engine, task_id)
+        return False
+    receive(engine, task_id, before)
+    return True
 
 
 def _holds(engine: Engine, task_id: str) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
         check_same(item, stored(engine, task_id, item.item_id))
     if engine.files.get(taken_path(task_id, item.item_id)) is not None:
         return
-    if isinstance(item, Message):
-        _check(engine, task_id, item)
+    if isinstance(item, Message) and not _may_come(engine, task_id, item):
+        return
     _store(engine, task_id, item)
     if not _is_open(engine, task_id):
         _give_back(engine, task_id, item)
@@ -85,10 +85,14 @@ def check_open(engine: Engine, task_id: str) -> None:
         raise UsageError(_closed(engine, task_id))
 
 
-def _check(engine: Engine, task_id: str, message: Message) -> None:
-    check_open(engine, task_id)
+def _may_come(engine: Engine, task_id: str, message: Message) -> bool:
+    """Whether the message is to be taken in: not if that was done meanwhile. UsageError if it cannot be."""
+    if not _is_open(engine, task_id):
+        _refuse(engine, task_id, message)
+        return False
     if message.agent is not None:
         _check_agent(engine, task_id, message.agent)
+    return True
 
 
 def _is_open(engine: Engine, task_id: str) -> bool:
@@ -99,6 +103,12 @@ def _give_back(engine: Engine, task_id: str, item: Item) -> None:
     """The task ended, or is not there: it is refused, but a stop stays for a task that is yet to come."""
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
+        _refuse(engine, task_id, item)
+
+
+def _refuse(engine: Engine, task_id: str, item: Item) -> None:
+    """UsageError, unless the item came twice and was taken over before the task ended."""
+    if engine.files.get(taken_path(task_id, item.item_id)) is None:
         raise UsageError(_closed(engine, task_id))
 
 

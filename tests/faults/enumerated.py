@@ -11,12 +11,17 @@ from functools import cache
 from typing import Any
 
 from roboco.errors import TransientError
+from tests.memory.controlled import CONTROLLED, CUT_OFF, assert_cut_off
 from tests.memory.journeys import JOURNEYS, assert_same
 from tests.memory.watch import Call, Crash, make
 from tests.memory.world import POLICY, World
 
 IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
 """Calls that no network repeats."""
+
+
+ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF}
+"""Every journey by its name."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ class Ran:
 
 def run(case: Case) -> Ran:
     """Run the case to the journey's end."""
-    journey = JOURNEYS[case.journey]
+    journey = ALL[case.journey]
     wrong = {fault.at: WRONG[fault.kind] for fault in case.faults}
     calls: list[str] = []
 
@@ -163,7 +168,8 @@ def failure(case: Case) -> str | None:
     try:
         ran = run(case)
         assert len(ran.calls) >= case.faults[0].at, "the run never came to the fault"
-        assert_same(ran.world, undisturbed(case.journey).world, "")
+        same = assert_cut_off(case.journey) if case.journey in CUT_OFF else assert_same
+        same(ran.world, undisturbed(case.journey).world, "")
     except AssertionError as error:
         told = (str(error).splitlines() or ["?"])[0][:200]
         return f"python -m tests.faults.enumerated {case}  # {told}"

@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.faults.enumerated import failure, singles
-from tests.memory.journeys import JOURNEYS
+from tests.faults.enumerated import ALL, failure, singles
 
 
-@pytest.mark.parametrize("journey", sorted(JOURNEYS))
+@pytest.mark.parametrize("journey", sorted(ALL))
 def test_one_fault(journey: str) -> None:
     cases = list(singles(journey))
     failures = [told for case in cases if (told := failure(case))]

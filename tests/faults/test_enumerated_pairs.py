@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.faults.enumerated import failure, pairs
-from tests.memory.journeys import JOURNEYS
+from tests.faults.enumerated import ALL, failure, pairs
 
 
-@pytest.mark.parametrize("journey", sorted(JOURNEYS))
+@pytest.mark.parametrize("journey", sorted(ALL))
 def test_two_faults(journey: str) -> None:
     cases = list(pairs(journey, distances=(1, 3)))
     failures = [told for case in cases if (told := failure(case))]

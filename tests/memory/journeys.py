@@ -23,22 +23,30 @@ Act = Callable[[World], None]
 
 @dataclass(frozen=True)
 class Journey:
-    """A team, what its model and tools do, and what the user does each time that the task waits."""
+    """A team, what its model and tools do, and what the user does each time that the task waits.
+
+    `wishes` come with the prompt. A `live` script has the world at hand, to do something in the middle of a turn.
+    """
 
     team: Team
-    script: Script
+    script: Script = lambda request: said("")
     functions: Mapping[str, Function] = field(default_factory=dict)
     acts: tuple[Act, ...] = ()
     routers: Mapping[str, Router] = field(default_factory=dict)
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    live: Callable[[Request, World], Said] | None = None
 
     def world(self, watch: Watch = make) -> World:
         """A new world for this journey."""
-        return World(given(self.script, self.functions, self.routers), watch)
+        live, worlds = self.live, []
+        script = self.script if live is None else lambda request: live(request, worlds[0])
+        worlds.append(World(given(script, self.functions, self.routers), watch))
+        return worlds[0]
 
     def travel(self, world: World, submitted: bool = False) -> World:
         """Run it to its end."""
         if not submitted:
-            world.submit(self.team)
+            world.submit(self.team, **self.wishes)
         world.settle()
         for act in self.acts:
             act(world)
@@ -64,6 +72,8 @@ def member(name: str, **fields: Any) -> dict[str, Any]:
 def retold(step: TaskStep) -> dict[str, Any]:
     """The step without what may differ between two runs of the same journey."""
     record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
+    for part in record["parts"]:
+        part.get("tool_result", {}).pop("runtime_ms", None)
     record["metadata"] = {key: value for key, value in step.metadata.items() if key not in ("timings", "attempt")}
     return record
 

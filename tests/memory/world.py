@@ -221,7 +221,8 @@ class World:
         ended = over(found)
         inbox = tuple(item for item in found if item.item_id not in ended and item.item_id not in task.state.items)
         outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
-        action = decide(self.engine.teams.get(task_id), History(task.state, task.tail), Situation(inbox, outcomes))
+        team = FrozenTeams(self.files).get(task_id)
+        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes))
         return isinstance(action, Wait) and action.status is task.status
 
     def untaken(self, task_id: str = TASK) -> list[str]:
