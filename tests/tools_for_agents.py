@@ -116,3 +116,20 @@ def _note(line: str) -> None:
 
 def _folder() -> Path:
     return Path(os.environ["TEST_FOLDER"])
+
+
+@tool
+def wait_until_cancelled(seconds: float, context: CallContext) -> str:
+    """Wait until nobody waits for the result any more, for so many seconds at most."""
+    _note(f"{context.call_id} begins")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not context.cancelled:
+        time.sleep(0.02)
+    _note(f"{context.call_id} cancelled {context.cancelled}")
+    return "cancelled" if context.cancelled else "in vain"
+
+
+@tool
+def tell_scope(context: CallContext) -> dict[str, Any] | None:
+    """Return what the user wants tools to look at."""
+    return context.scope

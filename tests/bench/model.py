@@ -46,12 +46,16 @@ class StampingServer(ModelServer):
                 _tell(record, "speaks", time.monotonic())
             case {"client_disconnected_at": float(at)}:
                 _tell(record, "gone", at)
+            case _:
+                pass
 
 
 def _tell(record: Record, event: str, at: float) -> None:
     match record.request.system.split():
         case ["endless", _, name] | ["silent", name]:
             print(name, event, at, flush=True)
+        case _:
+            pass
 
 
 def answer(request: Request) -> Reply:
