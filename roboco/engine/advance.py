@@ -227,8 +227,7 @@ def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) ->
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    events = recover.voided(engine, task_id, task, step)
-    events += recover.events_of(engine, task_id, step, task.tail[-1], action.told_now)
+    events = recover.taken_over(engine, task_id, task, step, action.told_now)
     engine.board.commit(task_id, task.epoch, step, task.state.after(step), events)
     for item_id in action.item_ids:
         items.settle(engine, task_id, item_id, step.seq)

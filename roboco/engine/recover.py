@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from roboco.domain.answers import waits_for_person
 from roboco.domain.event import (
     AnyEvent,
+    StatusChanged,
     StepEnded,
     StreamReset,
     ToolCalled,
@@ -17,6 +18,7 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import open_path
 from roboco.domain.state import fold
+from roboco.domain.status import TaskStatus
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
@@ -55,10 +57,10 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     moved = False
     for step in engine.histories.read(task_id, task.seq):
         state = state.after(step)
-        untold = _untold(step, {} if moved else task.calls)
-        events = events_of(engine, task_id, step, before, untold)
-        if not moved:
-            events = [*voided(engine, task_id, task, step), *events]
+        if moved:
+            events = events_of(engine, task_id, step, before, _untold(step, {}))
+        else:
+            events = taken_over(engine, task_id, task, step, _untold(step, task.calls))
         if not engine.board.commit(task_id, epoch, step, state, events):
             return True
         epoch, before, moved = epoch + 1, step, True
@@ -71,19 +73,28 @@ def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
     return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
 
 
-def voided(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> list[AnyEvent]:
-    """What followers are told where another step takes the place of a turn that has spoken."""
-    if step.by_agent or task.phase is not Phase.TURN or not task.claimed:
-        return []
-    return [
-        TurnRestarted(
-            task_id=task_id,
-            timestamp=engine.now(),
-            step_id=step_id_at(task_id, task.seq),
-            attempt=task.attempt + 1,
-            reason="the turn was given up, since its worker did not end it",
+def taken_over(
+    engine: Engine, task_id: str, task: Snapshot, step: TaskStep, told_now: Sequence[Outcome] = ()
+) -> list[AnyEvent]:
+    """What followers are told when the step is taken over by a task that stands so.
+
+    The text of a turn is void in whose place another step comes; and a task that has waited is running.
+    """
+    now = engine.now()
+    events: list[AnyEvent] = []
+    if not step.by_agent and task.phase is Phase.TURN and task.claimed:
+        events.append(
+            TurnRestarted(
+                task_id=task_id,
+                timestamp=now,
+                step_id=step_id_at(task_id, task.seq),
+                attempt=task.attempt + 1,
+                reason="the turn was given up, since its worker did not end it",
+            )
         )
-    ]
+    if task.status is not TaskStatus.RUNNING:
+        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
+    return [*events, *events_of(engine, task_id, step, task.tail[-1], told_now)]
 
 
 def events_of(

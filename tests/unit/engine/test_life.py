@@ -1,0 +1,96 @@
+"""The life of a task: the diagram in the README shows the changes of status that happen, and no others."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from roboco.domain.outcome import success
+from roboco.domain.status import TaskStatus
+from tests.faults.enumerated import ALL
+from tests.memory.journeys import MANUAL, SEQUENTIAL, Journey
+from tests.memory.model import said
+from tests.memory.world import TASK, World, given
+from tests.unit.engine.test_goals import ANSWER
+from tests.unit.engine.test_goals import TEAM as ASKED
+from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS
+from tests.unit.engine.test_outside_calls import TEAM as CLIENTS
+from tests.unit.engine.test_outside_calls import task as asking
+
+README = Path(__file__).parents[3] / "README.md"
+EDGE = re.compile(r"^\s+(\S+) --> (\S+?)(?:: .*)?$", re.MULTILINE)
+END = "[*]"
+
+
+class Observer:
+    """Notes the changes of status of worlds."""
+
+    def __init__(self) -> None:
+        self.changes: set[tuple[str, str]] = set()
+
+    def follow(self, act: Callable[[World], object], world: World) -> None:
+        """Do this to the world, and settle it."""
+        before = self._status(world)
+
+        def watch(name: str, call: Any) -> Any:
+            nonlocal before
+            answer = call()
+            now = self._status(world)
+            if before is not None and now is not None and now != before:
+                self.changes.add((before, now))
+            before = now
+            return answer
+
+        world.watch = watch
+        act(world)
+        world.settle()
+        if TaskStatus(str(before)).ended:
+            self.changes.add((str(before), END))
+
+    def _status(self, world: World) -> str | None:
+        task = world.server.held.tasks.get(TASK)
+        return None if task is None else task.status.value
+
+
+def travelled(observer: Observer, journey: Journey) -> None:
+    """Observe a journey."""
+    world = journey.world()
+    observer.follow(lambda world: world.submit(journey.team, **journey.wishes), world)
+    for act in journey.acts:
+        observer.follow(act, world)
+
+
+def controlled(observer: Observer) -> None:
+    """Observe what is done to tasks that wait."""
+    world = MANUAL.world()
+    observer.follow(lambda world: world.submit(MANUAL.team), world)
+    observer.follow(lambda world: world.pause(), world)
+    observer.follow(lambda world: world.resume(), world)
+    world = asking(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
+    asked, paid = world.history()[1].calls
+    observer.follow(lambda world: world.judge(paid.id, False), world)
+    observer.follow(lambda world: world.answer(success(asked, 1)), world)
+    world = asking(("pay", {"amount": 5}))
+    observer.follow(lambda world: world.pause(), world)
+    observer.follow(lambda world: world.judge(world.history()[1].calls[0].id, True), world)
+
+
+def asking_client() -> World:
+    """A world whose agent calls a client tool."""
+    return World(given(lambda request: said("", ("client_ask", {"q": 1})), FUNCTIONS))
+
+
+def test_the_diagram_shows_what_happens() -> None:
+    observer = Observer()
+    for journey in ALL.values():
+        travelled(observer, journey)
+    controlled(observer)
+    world = SEQUENTIAL.world()
+    observer.follow(lambda world: (world.submit(SEQUENTIAL.team), world.pause()), world)
+    world = asking_client()
+    observer.follow(lambda world: world.submit(CLIENTS, client_tools=[ASK]), world)
+    world = World(given(lambda request: said("no")))
+    observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER]), world)
+    drawn = set(EDGE.findall(README.read_text()))
+    assert observer.changes | {(END, "queued")} == drawn
+    assert {status for edge in drawn for status in edge} - {END} == {status.value for status in TaskStatus}
