@@ -1,0 +1,165 @@
+"""Workers killed, stopped for longer than a lease, and ended, in the middle of what a person does to a task."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from roboco import Task, team_from
+from roboco.domain.step import verify_chain
+from tests.faults.moments import SECONDS, Moment, Victim
+from tests.journeys import GRAPH
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+from tests.transcript import Transcript
+
+pytestmark = pytest.mark.workers
+
+POOLS = ("coordinator", "agents", "tools")
+ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+TEAM = team_from(
+    {
+        "name": "solo",
+        "agents": [{"name": "worker", "prompt": "worker", "tools": ["add"]}],
+        "tools": [
+            {"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure", "approval": "required"},
+        ],
+    }
+)
+
+
+def speaks(request: Request) -> Reply:
+    """A word at a time, until the user has said that it should be shorter."""
+    if request.last_user == "shorter":
+        return Reply(text="in brief")
+    return Reply(chunks=["word "] * 2000, interval=0.02)
+
+
+def calls(request: Request) -> Reply:
+    """A call of the client's and one that must be approved, and what came of them."""
+    if request.tool_results:
+        return Reply(text=" and ".join(result for _, result in request.tool_results))
+    return Reply(text="calling", tool_calls=[("client_ask", {}), ("add", {"a": 1, "b": 2})])
+
+
+@dataclass(frozen=True)
+class Act:
+    """What is done to a task that has come so far, and what must come of it."""
+
+    name: str
+    says: Callable[[Request], Reply]
+    ready: Callable[[Task], bool]
+    act: Callable[[Task], object]
+    ends: str
+    check: Callable[[Task], None]
+
+
+def _cut_off(task: Task) -> None:
+    spoken = [step for step in task.history() if step.agent_name == "worker" and step.text != "in brief"]
+    assert all(step.interrupted and set(step.text.split()) <= {"word"} for step in spoken)
+    assert len(spoken) <= 1
+
+
+def _interrupted(task: Task) -> None:
+    _cut_off(task)
+    assert [step.text for step in task.history() if step.agent_name == "user"] == ["go", "shorter"]
+    assert task.history()[-1].text == "in brief"
+
+
+def _answered(task: Task) -> None:
+    results = task.history()[2].results
+    assert [result.result for result in results] == ["seven", 3]
+    assert task.history()[-1].text == "seven and 3"
+    assert len(task.history()) == 4
+
+
+def _answer_both(task: Task) -> None:
+    asked, added = task.history()[1].calls
+    task.answer(asked.id, "seven")
+    task.approve(added.id)
+
+
+def _has_spoken(task: Task) -> bool:
+    return any(message.text for message in task.session().messages[1:])
+
+
+INTERRUPT = Act("interrupt", speaks, _has_spoken, lambda task: task.interrupt("shorter"), "completed", _interrupted)
+STOP = Act("stop", speaks, _has_spoken, lambda task: task.stop(), "cancelled", _cut_off)
+ANSWER = Act("answer", calls, lambda task: task.summary().status == "approval", _answer_both, "completed", _answered)
+
+CASES: tuple[tuple[str, Act, Moment], ...] = (
+    ("agents", INTERRUPT, Moment("told to end", GRAPH, script="cut")),
+    ("agents", INTERRUPT, Moment("what was said appended, not committed", GRAPH, script="commit")),
+    ("agents", INTERRUPT, Moment("committed, not handed on", GRAPH, message="roboco.advance")),
+    ("agents", STOP, Moment("told to end", GRAPH, script="cut")),
+    ("coordinator", INTERRUPT, Moment("message appended, not committed", GRAPH, script="commit")),
+    ("coordinator", INTERRUPT, Moment("turn chosen, not handed out", GRAPH, message="roboco.turn")),
+    ("coordinator", STOP, Moment("stop appended, not committed", GRAPH, script="commit")),
+    ("coordinator", ANSWER, Moment("approved call chosen, not handed out", GRAPH, message="roboco.tool")),
+    ("coordinator", ANSWER, Moment("results appended, not committed", GRAPH, script="commit")),
+    ("tools", ANSWER, Moment("approved call claimed", GRAPH, script="claim_call", answered=True)),
+)
+HAPPENINGS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")
+
+
+class Run:
+    """One task, something that is done to it, and what happens to a worker meanwhile."""
+
+    def __init__(self, stack: Stack, victim: Victim, act: Act, moment: Moment) -> None:
+        self._stack, self._victim, self._act = stack, victim, act
+        stack.model.script(act.says)
+        self.task = stack.orchestrator.run(TEAM, "go", client_tools=[ASK])
+        until(lambda: act.ready(self.task), SECONDS, f"it is ready for: {act.name}")
+        self._held = moment.hold(victim.gate(moment))
+        act.act(self.task)
+        assert self._held.reached.wait(SECONDS), f"it never came to: {moment.name}"
+
+    def goes_through(self, happening: str) -> None:
+        """What happens to the worker, and what must come of it."""
+        if happening == "SIGKILL":
+            self._victim.kill(self._held)
+        elif happening == "SIGTERM":
+            self._victim.end(self._held)
+        else:
+            with self._victim.stopped(self._held):
+                self.check()
+            self._victim.bury_zombies()
+        self.check()
+
+    def check(self) -> None:
+        """The task has ended as it should, and so a follower is shown it."""
+        until(lambda: self.task.summary().status.ended, SECONDS, lambda: f"it ends: {self.task.session()}")
+        assert self.task.summary().status == self._act.ends
+        self._act.check(self.task)
+        history = self.task.history()
+        transcript = Transcript()
+        for item in self.task.stream():
+            transcript.take(item)
+        assert transcript.finals == list(range(len(history)))
+        assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
+        engine = self._stack.orchestrator.engine
+        assert verify_chain(engine.histories.lines(self.task.task_id)) == len(history)
+        assert [message.text for message in self.task.session().messages] == [step.text for step in history]
+        assert self._stack.model.violations == []
+
+
+@pytest.fixture(scope="module", params=POOLS)
+def staged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
+    """A stack without the pool's worker, and that worker behind gates."""
+    others = tuple(pool for pool in POOLS if pool != request.param)
+    with ExitStack() as exits:
+        stack = exits.enter_context(Stack(tmp_path_factory.mktemp("stack"), pools=others))
+        victim = Victim(stack, request.param)
+        exits.callback(victim.close)
+        yield request.param, (stack, victim)
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+def test_a_worker_in_the_middle_of_it(staged: tuple[str, Any], happening: str) -> None:
+    pool, (stack, victim) = staged
+    cases = [(act, moment) for where, act, moment in CASES if where == pool]
+    assert cases
+    for act, moment in cases:
+        Run(stack, victim, act, moment).goes_through(happening)
