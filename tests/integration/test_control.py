@@ -8,6 +8,7 @@ import pytest
 
 from roboco import Task, UsageError, team_from
 from roboco.domain.session import SessionMessage
+from roboco.domain.view import TextPartDelta
 from tests.doubled import doubled
 from tests.journeys import answer
 from tests.servers.model_server import Record, Reply, Request
@@ -110,8 +111,8 @@ def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(scripted: Sc
     assert receipt.seen_at is not None
     assert receipt.closed_at is not None
     assert receipt.chunks_after is not None
-    told = [item for item in task.stream() if item.type in ("event_user_interrupt", "text_part_delta")]
-    shown = "".join(item.item.text for item in told if getattr(item.item, "step_id", "") == spoken.step_id)
+    deltas = [item.item for item in task.stream() if isinstance(item.item, TextPartDelta)]
+    shown = "".join(delta.text for delta in deltas if delta.step_id == spoken.step_id)
     assert shown == spoken.text
     assert len(scripted.requests()) == 2
 
@@ -215,7 +216,8 @@ def test_goals_are_achieved_or_the_task_says_that_they_are_not(scripted: Scripte
                 return Reply(tool_calls=[("achieve_number", {"n": "seven"})])
             case 2:
                 return Reply(tool_calls=[("achieve_number", {"n": 7})])
-        return Reply(text="done")
+            case _:
+                return Reply(text="done")
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     goal = {"name": "number", "description": "the number", "schema": schema}

@@ -38,7 +38,8 @@ class Journey:
 
     def world(self, watch: Watch = make) -> World:
         """A new world for this journey."""
-        live, worlds = self.live, []
+        live = self.live
+        worlds: list[World] = []
         script = self.script if live is None else lambda request: live(request, worlds[0])
         worlds.append(World(given(script, self.functions, self.routers), watch))
         return worlds[0]

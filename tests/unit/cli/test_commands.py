@@ -153,6 +153,79 @@ def test_context_is_pairs() -> None:
         assert "must be KEY=VALUE" in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("resolve", "t", "tc_1", "--happened", "--result", "{"), "must be JSON"),
+        (("answer", "t", "tc_1", "--result", "nonsense"), "must be JSON"),
+        (("approve", "t", "tc_1", "--args", "{"), "must be JSON"),
+        (("approve", "t", "tc_1", "--args", "[1]"), "must be a JSON object (found '[1]')"),
+        (("approve", "t", "tc_1", "--args", "null"), "must be a JSON object (found 'null')"),
+        (("resolve", "t", "tc_1"), "say --happened or --did-not-happen"),
+        (("send", "t", "hello", "--while-working", "shout"), "'shout' is not one of 'queue', 'interrupt', 'reject'"),
+        (("interrupt", "t", "hello", "--wait", "-1"), "is not in the range"),
+        (("fork", "t", "--seq", "-1"), "-1 is not in the range"),
+    ],
+)
+def test_wrong_options(arguments: tuple[str, ...], told: str) -> None:
+    result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("send", "none", "hello"),
+        ("interrupt", "none", "hello"),
+        ("stop", "none"),
+        ("pause", "none"),
+        ("resume", "none"),
+        ("step", "none"),
+        ("answer", "none", "tc_1"),
+        ("approve", "none", "tc_1"),
+        ("deny", "none", "tc_1"),
+        ("resolve", "none", "tc_1", "--happened"),
+        ("session", "none"),
+        ("delta", "none"),
+    ],
+)
+def test_a_task_that_does_not_exist(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    error = call(*arguments).exception
+    assert isinstance(error, UsageError)
+    assert "no task 'none' in this workspace" in str(error)
+
+
+MODELS = """
+name: desk
+models:
+  fast: {model: gpt-4o-mini, label: Fast, description: For most things.}
+  good: {model: gpt-4o, default: true}
+agents: [{name: a, prompt: x}]
+"""
+
+
+def test_models(tmp_path: Path) -> None:
+    (tmp_path / "desk.yaml").write_text(MODELS)
+    _, fast, good = call("models", "desk.yaml").output.splitlines()
+    assert fast.split() == ["fast", "gpt-4o-mini", "Fast", "For", "most", "things."]
+    assert good.split() == ["good", "(default)", "gpt-4o"]
+    offered = json.loads(call("models", "desk.yaml", "--json").output)
+    assert [(offer["id"], offer["is_default"]) for offer in offered] == [("fast", False), ("good", True)]
+    (tmp_path / "plain.yaml").write_text("name: plain\nagents: [{name: a, prompt: x}]")
+    assert call("models", "plain.yaml").output == "the team declares no model profiles\n"
+
+
+def test_ctrl_c_is_told() -> None:
+    for name in ("run", "demo"):
+        assert "Ctrl-C asks for a message and interrupts with it; twice stops" in " ".join(
+            call(name, "--help").output.split()
+        )
+
+
 def test_model_check() -> None:
     assert check_model({}).state == "warn"
     assert check_model({"OPENAI_BASE_URL": "http://x"}).state == "ok"

@@ -1,12 +1,15 @@
-"""A conversation asks the user when the team waits, and only then."""
+"""A conversation asks the user when the team waits, and only then; Ctrl-C lets the user interject."""
 
+import os
 import queue
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.conversation import Conversation
+from roboco.cli.signals import Interrupted, interruptible
 from roboco.domain.view import Shown
 from tests.unit.cli.shown import BEGAN, event
 
@@ -50,10 +53,48 @@ class ScriptedTask:
 
 
 class Seen(list[StreamItem]):
-    """Keeps what is shown."""
+    """Keeps what is shown; Ctrl-C is pressed so often after the first item."""
+
+    def __init__(self, pressed: int = 0) -> None:
+        super().__init__()
+        self._pressed = pressed
 
     def show(self, item: StreamItem) -> None:
         self.append(item)
+        for _ in range(self._pressed if len(self) == 1 else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+class Present:
+    """A person who says the same whenever they are asked, or nothing."""
+
+    def __init__(self, task: ScriptedTask, says: str = "", interjects: bool = True) -> None:
+        self.interjects = interjects
+        self.asked: list[str] = []
+        self._task = task
+        self._says = says
+
+    def answer(self, status: TaskStatus) -> bool:
+        return self._say(status)
+
+    def interject(self) -> bool:
+        return self._say("interject")
+
+    def _say(self, question: str) -> bool:
+        self.asked.append(question)
+        if self._says:
+            self._task.send(self._says)
+        return bool(self._says)
+
+
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """Signals as the command line has them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    interruptible()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_nobody_is_asked_without_a_terminal() -> None:
@@ -64,20 +105,72 @@ def test_nobody_is_asked_without_a_terminal() -> None:
 
 def test_the_answer_is_sent() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(SPOKE, RUNNING, ENDED))
-    assert Conversation(task, Seen(), ask=lambda: "go on").follow() is TaskStatus.COMPLETED
+    assert Conversation(task, Seen(), person=Present(task, "go on")).follow() is TaskStatus.COMPLETED
     assert task.told == ["go on"]
 
 
 def test_no_answer_leaves_the_task_waiting() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    assert Conversation(task, Seen(), ask=lambda: None).follow() is TaskStatus.USER_TURN
+    person = Present(task)
+    assert Conversation(task, Seen(), person=person).follow() is TaskStatus.USER_TURN
+    assert person.asked == [TaskStatus.USER_TURN]
 
 
 def test_a_wait_that_is_over_is_not_asked_about() -> None:
-    asked: list[str] = []
     task = ScriptedTask(WAITS, SPOKE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
-    Conversation(task, Seen(), ask=lambda: asked.append("asked")).follow()
-    assert asked == []
+    person = Present(task)
+    Conversation(task, Seen(), person=person).follow()
+    assert person.asked == []
+
+
+@pytest.mark.usefixtures("_signals")
+def test_ctrl_c_lets_the_person_interject() -> None:
+    task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(SPOKE, ENDED))
+    person, seen = Present(task, "be brief"), Seen(pressed=1)
+    assert Conversation(task, seen, person=person).follow() is TaskStatus.COMPLETED
+    assert person.asked == ["interject"]
+    assert [item.item for item in seen] == [RUNNING, SPOKE, ENDED]
+
+
+@pytest.mark.usefixtures("_signals")
+def test_ctrl_c_without_a_message_goes_on() -> None:
+    task = ScriptedTask(RUNNING, SPOKE, ENDED, status=TaskStatus.RUNNING)
+    person = Present(task)
+    assert Conversation(task, Seen(pressed=1), person=person).follow() is TaskStatus.COMPLETED
+    assert person.asked == ["interject"]
+    assert task.told == []
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_person_who_has_spoken_is_not_asked_about_the_wait_before() -> None:
+    """The step that ends the wait may be slow to come."""
+    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
+    person, looks = Present(task, "be brief"), iter((None, ENDED))
+
+    def look() -> None:
+        if (item := next(looks)) is not None:
+            task._put(item)
+
+    assert Conversation(task, Seen(pressed=1), person=person, look=look).follow() is TaskStatus.COMPLETED
+    assert person.asked == ["interject"]
+
+
+@pytest.mark.usefixtures("_signals")
+def test_ctrl_c_twice_ends_it() -> None:
+    task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
+    person = Present(task)
+    with pytest.raises(Interrupted):
+        Conversation(task, Seen(pressed=2), person=person).follow()
+    assert person.asked == []
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.parametrize("there", [True, False])
+def test_ctrl_c_without_a_terminal_ends_it(there: bool) -> None:
+    task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
+    person = Present(task, interjects=False) if there else None
+    with pytest.raises(Interrupted):
+        Conversation(task, Seen(pressed=1), person=person).follow()
 
 
 def test_stop_shows_the_rest() -> None:

@@ -78,6 +78,63 @@ def test_mishaps() -> None:
     ]
 
 
+RECEIPT = {
+    "requested_at": "2026-11-21T12:00:00+00:00",
+    "seen_at": "2026-11-21T12:00:00.012+00:00",
+    "closed_at": "2026-11-21T12:00:00.015+00:00",
+    "chunks_after": 1,
+}
+CUT_OFF = final("writer", TextPart(text="Once"), interrupted=True, receipt=RECEIPT)
+
+
+def test_a_message_interrupts() -> None:
+    spoke = event("user_message", step_id="step_2", text="be brief")
+    told = event("user_interrupt", reason="be brief", receipt=RECEIPT)
+    closed = "   connection closed after 15 ms, 1 chunk came after\n"
+    assert shown(SELECTED, delta("Once"), CUT_OFF, spoke, told) == (
+        f"{LABEL}Once\n   (interrupted)\n\n── you\nbe brief\n{closed}"
+    )
+    assert shown(CUT_OFF, spoke, told, typed=["be brief"]) == f"   (interrupted)\n{closed}"
+    assert shown(spoke, event("user_interrupt", reason="be brief"), typed=["be brief"]) == ""  # nobody was speaking
+
+
+def test_a_stop_interrupts() -> None:
+    told = event("user_interrupt", reason="enough", receipt=RECEIPT | {"closed_at": None, "chunks_after": 0})
+    assert shown(CUT_OFF, told).splitlines() == [
+        "   (interrupted)",
+        "   interrupted: enough · connection not closed yet, 0 chunks came after",
+    ]
+
+
+def test_arguments_that_a_person_changed() -> None:
+    approvals = {"tc_1": {"approved": True, "args": {"a": 2}}, "tc_2": {"approved": True, "args": None}}
+    result = returned(4)
+    text = shown(called("add", a=1), result, final("tool_executor", result.part, approvals=approvals))
+    assert text.splitlines()[1:] == ["   ← add 5 ms 4", '   a person approved add with: {"a": 2}']
+
+
+def test_who_goes_on_after_something_else_was_printed() -> None:
+    file = io.StringIO()
+    view = LiveView(Screen(file))
+    for item in (SELECTED, delta("Once ")):
+        view.show(StreamItem(item, ""))
+    view.aside()
+    for item in (delta("upon "), delta("a time")):
+        view.show(StreamItem(item, ""))
+    assert file.getvalue() == f"{LABEL}Once \n\n── writer · goes on\nupon a time"
+
+
+def test_waits_tell_their_reason() -> None:
+    reasons = ("a person must approve: add (tc_1)", "the client must run: client_show (tc_1)", "paused by the user")
+    waits = zip(("approval", "client_tool_turn", "paused"), reasons, strict=True)
+    text = shown(*(event("status", status=status, reason=reason) for status, reason in waits))
+    assert text.splitlines() == [
+        "   approval: a person must approve: add (tc_1)",
+        "   client_tool_turn: the client must run: client_show (tc_1)",
+        "   paused: paused by the user",
+    ]
+
+
 def test_what_only_the_step_tells() -> None:
     artifact = Artifact(artifact_id="a", uri="file://artifacts/poem.md", mime_type="text/markdown", size=12)
     call = called("add", a=1)
@@ -115,6 +172,14 @@ def test_a_step_of_a_history() -> None:
     file = io.StringIO()
     LiveView(Screen(file)).step(final("writer", TextPart(text="poem"), routing={"reason": "is the first"}).step)
     assert file.getvalue() == f"{LABEL}poem"
+
+
+def test_a_history_from_its_middle() -> None:
+    file = io.StringIO()
+    view = LiveView(Screen(file))
+    view.known(final("writer", called("add", a=1).part).step)
+    view.step(final("tool_executor", returned(3).part).step)
+    assert file.getvalue() == "   ← add 5 ms 3\n"
 
 
 def test_json_lines() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from roboco.cli.printable import one_line, printable
+from roboco.cli.printable import escaped, one_line, printable
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,10 @@ def test_no_control_character_is_left(text: str) -> None:
     left = {character for character in printable(text) if unicodedata.category(character) == "Cc"}
     assert left <= {"\t", "\n"}
     assert printable(printable(text)) == printable(text)
+
+
+def test_escaped_hides_nothing() -> None:
+    assert escaped("grün\n\x1b[31m\u202e\x7f") == "grün\n\\u001b[31m\\u202e\\u007f"
 
 
 def test_one_line() -> None:

@@ -75,12 +75,22 @@ def test_who_polls_holds_what_is_there(name: str, every: int) -> None:
     assert [message.text for message in client.messages.values()] == [step.text for step in world.history()]
 
 
+def noting(seen: list[str]) -> Any:
+    """A watch that notes the names of calls."""
+
+    def watch(name: str, call: Any) -> Any:
+        seen.append(name)
+        return call()
+
+    return watch
+
+
 def test_nothing_new_costs_one_look() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     client = Client(world)
     client.poll()
     seen: list[str] = []
-    world.watch = lambda name, call: (seen.append(name), call())[1]
+    world.watch = noting(seen)
     new = client.poll()
     assert (new.messages_by_idx, new.status, new.rewind_to, new.goals) == ({}, None, None, None)
     assert seen == ["board.load"]

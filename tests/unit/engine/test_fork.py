@@ -123,7 +123,8 @@ def test_the_same_fork_again_is_the_same_task() -> None:
     forked(world, 1, "more")
     world.settle(FORK)
     assert [text for name, text in said_in(world) if name == "user"] == ["go", "more"]
-    for other in ({"seq": 2}, {"text": "less"}, {"team": SEQUENTIAL.team}):
+    others: list[dict[str, Any]] = [{"seq": 2}, {"text": "less"}, {"team": SEQUENTIAL.team}]
+    for other in others:
         with pytest.raises(UsageError, match=r"other content already|says something else"):
             forked(world, **({"seq": 1, "text": "more"} | other))
     with pytest.raises(UsageError, match="other content already"):

@@ -75,6 +75,12 @@ def controlled(observer: Observer) -> None:
     observer.follow(lambda world: world.judge(world.history()[1].calls[0].id, True), world)
 
 
+def paused_at_once(world: World) -> None:
+    """A task that is paused before it began."""
+    world.submit(SEQUENTIAL.team)
+    world.pause()
+
+
 def asking_client() -> World:
     """A world whose agent calls a client tool."""
     return World(given(lambda request: said("", ("client_ask", {"q": 1})), FUNCTIONS))
@@ -86,7 +92,7 @@ def test_the_diagram_shows_what_happens() -> None:
         travelled(observer, journey)
     controlled(observer)
     world = SEQUENTIAL.world()
-    observer.follow(lambda world: (world.submit(SEQUENTIAL.team), world.pause()), world)
+    observer.follow(paused_at_once, world)
     world = asking_client()
     observer.follow(lambda world: world.submit(CLIENTS, client_tools=[ASK]), world)
     world = World(given(lambda request: said("no")))

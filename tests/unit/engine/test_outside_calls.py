@@ -163,7 +163,12 @@ def test_a_tool_of_ours_is_not_answered_by_the_client() -> None:
 def test_a_large_result_of_a_client_is_kept_like_any_other() -> None:
     world = task(("client_ask", {"q": 1}))
     kept: list[str] = []
-    world.given.toolbox.keep = lambda outcome, context: kept.append(context.call_id) or outcome  # type: ignore[method-assign,func-returns-value]
+
+    def keep(outcome: Outcome, context: CallContext) -> Outcome:
+        kept.append(context.call_id)
+        return outcome
+
+    world.given.toolbox.keep = keep  # type: ignore[method-assign]
     world.answer(success(calls_of(world)[0], "x"))
     assert kept == [calls_of(world)[0].id]
 
@@ -215,9 +220,10 @@ def test_the_first_word_on_a_call_counts() -> None:
     first, second = calls_of(world)
     world.judge(first.id, True)
     world.judge(first.id, True)
-    for changed in ({"approved": False}, {"approved": True, "args": {"amount": 1}}):
+    changes: list[dict[str, Any]] = [{"approved": False}, {"approved": True, "args": {"amount": 1}}]
+    for changed in changes:
         with pytest.raises(UsageError, match="answered before, in another way"):
-            world.judge(first.id, **changed)  # type: ignore[arg-type]
+            world.judge(first.id, **changed)
     world.settle()
     assert len(world.given.toolbox.runs) == 1, "an approved call does not wait for the others"
     world.judge(second.id, False)

@@ -1,0 +1,67 @@
+"""Which calls a person must approve."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from roboco.domain.approval import ArgumentTest
+
+
+def holds(test: dict[str, Any], **args: Any) -> bool:
+    return ArgumentTest.model_validate(test).holds(args)
+
+
+@pytest.mark.parametrize(
+    ("test", "args", "asked"),
+    [
+        ({"argument": "n", "above": 100}, {"n": 101}, True),
+        ({"argument": "n", "above": 100}, {"n": 100}, False),
+        ({"argument": "n", "below": 0}, {"n": -0.5}, True),
+        ({"argument": "n", "below": 0}, {"n": 0}, False),
+        ({"argument": "n", "above": 0, "below": 10}, {"n": 5}, True),
+        ({"argument": "n", "above": 0, "below": 10}, {"n": 11}, False),
+        ({"argument": "to", "equals": "all"}, {"to": "all"}, True),
+        ({"argument": "to", "equals": "all"}, {"to": "one"}, False),
+        ({"argument": "to", "equals": False}, {"to": False}, True),
+        ({"argument": "to", "matches": "@shop\\.example$"}, {"to": "x@shop.example"}, True),
+        ({"argument": "to", "matches": "@shop\\.example$"}, {"to": "x@elsewhere"}, False),
+        ({"any": [{"argument": "n", "above": 1}, {"argument": "m", "above": 1}]}, {"n": 0, "m": 2}, True),
+        ({"any": [{"argument": "n", "above": 1}, {"argument": "m", "above": 1}]}, {"n": 0, "m": 0}, False),
+        ({"all": [{"argument": "n", "above": 1}, {"argument": "m", "above": 1}]}, {"n": 2, "m": 0}, False),
+        ({"all": [{"argument": "n", "above": 1}, {"argument": "m", "above": 1}]}, {"n": 2, "m": 2}, True),
+    ],
+)
+def test_a_test_judges_an_argument(test: dict[str, Any], args: dict[str, Any], asked: bool) -> None:
+    assert holds(test, **args) is asked
+
+
+@pytest.mark.parametrize("value", ["101", "50", None, [1], {"n": 1}, True])
+def test_what_cannot_be_judged_is_asked_about(value: Any) -> None:
+    assert holds({"argument": "n", "above": 100}, n=value), "a tool may read a number from it"
+    assert holds({"argument": "n", "above": 100}), "a tool may have a default"
+    assert holds({"argument": "n", "equals": 7}, n=value)
+
+
+def test_text_that_is_none_cannot_be_matched() -> None:
+    assert holds({"argument": "to", "matches": "x"}, to=5)
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ({}, "tests nothing"),
+        ({"argument": "n"}, "tests nothing"),
+        ({"above": 1}, "above needs 'argument'"),
+        ({"argument": "n", "matches": "("}, "not a regular expression"),
+        ({"argument": "n", "over": 1}, "Extra inputs"),
+    ],
+)
+def test_a_wrong_test_is_refused(test: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        ArgumentTest.model_validate(test)
+
+
+def test_a_frozen_test_is_the_same() -> None:
+    test = ArgumentTest.model_validate({"any": [{"argument": "n", "above": 1}, {"argument": "to", "equals": "x"}]})
+    assert ArgumentTest.model_validate_json(test.model_dump_json(exclude_none=True)) == test
