@@ -1,10 +1,11 @@
-"""Conversation: a task followed to its end, with the user's answers where the team asks for them."""
+"""Conversation: a task followed to its end, with what the user answers and interjects."""
 
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from roboco.cli.feed import Feed
+from roboco.cli.signals import ctrl_c_noted
 from roboco.domain.event import StatusChanged, TaskEnded, UserSpoke
 from roboco.domain.status import TaskStatus
 from roboco.domain.summary import TaskSummary
@@ -32,18 +33,29 @@ class Followed(Protocol):
     def summary(self) -> TaskSummary:
         """The task at a glance."""
 
-    def send(self, message: str) -> object:
-        """Add a message of the user."""
-
     def stop(self, reason: str) -> object:
         """End the task now."""
 
 
-class Conversation:
-    """Shows a task's stream from `cursor` on.
+class Present(Protocol):
+    """A person who takes part."""
 
-    `ask` gives the user's next message, or None if the user has none; without it nobody is asked. `look` is
-    called whenever the stream is quiet, and may raise to end the conversation.
+    @property
+    def interjects(self) -> bool:
+        """Whether Ctrl-C asks for a message."""
+
+    def answer(self, status: TaskStatus) -> bool:
+        """Ask for what a task in this status waits for: whether it goes on."""
+
+    def interject(self) -> bool:
+        """Ask for a message, and interrupt the team with it: whether that was done."""
+
+
+class Conversation:
+    """Shows a task's stream.
+
+    The `person` is asked where the team waits for somebody, and after Ctrl-C. `look` is called whenever the stream is
+    quiet, and may raise to end the conversation.
     """
 
     def __init__(
@@ -51,14 +63,13 @@ class Conversation:
         task: Followed,
         display: Display,
         *,
-        cursor: str | None = None,
-        ask: Callable[[], str | None] | None = None,
+        person: Present | None = None,
         look: Callable[[], None] = lambda: None,
     ) -> None:
         self._task = task
         self._display = display
-        self._feed = Feed(task.stream(cursor))
-        self._ask = ask
+        self._feed = Feed(task.stream())
+        self._person = person
         self._look = look
         self._waiting = False
 
@@ -67,30 +78,44 @@ class Conversation:
 
         TimeoutError after `seconds`.
         """
+        if self._person is None or not self._person.interjects:
+            return self._follow(seconds, lambda: False)
+        with ctrl_c_noted() as pressed:
+            return self._follow(seconds, pressed)
+
+    def stop(self, reason: str, seconds: float) -> TaskStatus:
+        """Stop the task and show the rest of its stream; TimeoutError if it has not ended after `seconds`."""
+        self._task.stop(reason)
+        self._person, self._waiting = None, False
+        return self.follow(seconds)
+
+    def _follow(self, seconds: float | None, pressed: Callable[[], bool]) -> TaskStatus:
         deadline = None if seconds is None else time.monotonic() + seconds
         while deadline is None or time.monotonic() < deadline:
+            if self._person is not None and pressed() and self._person.interject():
+                self._waiting = False
             item = self._feed.next(PAUSE)
             if item is None:
                 if (status := self._quiet()) is not None:
                     return status
                 continue
-            self._display.show(item)
-            match item.item:
-                case TaskEnded() as ended:
-                    return ended.status
-                case StatusChanged() as changed:
-                    self._waiting = changed.status.waiting
-                case UserSpoke():
-                    self._waiting = False
-                case _:
-                    pass
+            if (status := self._show(item)) is not None:
+                return status
         raise TimeoutError(f"task {self._task.task_id!r} has not ended within {seconds:g} s")
 
-    def stop(self, reason: str, seconds: float) -> TaskStatus:
-        """Stop the task and show the rest of its stream; TimeoutError if it has not ended after `seconds`."""
-        self._task.stop(reason)
-        self._ask, self._waiting = None, False
-        return self.follow(seconds)
+    def _show(self, item: StreamItem) -> TaskStatus | None:
+        """Show the item; the task's status if it has ended by it."""
+        self._display.show(item)
+        match item.item:
+            case TaskEnded() as ended:
+                return ended.status
+            case StatusChanged() as changed:
+                self._waiting = changed.status.waiting
+            case UserSpoke():
+                self._waiting = False
+            case _:
+                pass
+        return None
 
     def _quiet(self) -> TaskStatus | None:
         """Ask the user if the task waits for one; its status if there is no answer to be had."""
@@ -98,9 +123,7 @@ class Conversation:
         status = self._task.summary().status if self._waiting else TaskStatus.RUNNING
         if not status.waiting:
             return None
-        message = self._ask() if self._ask is not None and status is TaskStatus.USER_TURN else None
-        if message is None:
+        if self._person is None or not self._person.answer(status):
             return status
         self._waiting = False
-        self._task.send(message)
         return None

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from roboco.cli.printable import one_line
+from roboco.cli.receipts import how_it_closed
 from roboco.cli.screen import Screen
 from roboco.domain.decide import STOPPED
 from roboco.domain.event import (
@@ -26,6 +27,8 @@ from roboco.domain.step import USER, TaskStep
 from roboco.domain.view import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
+_ASKS = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)
+"""Waits that a message of the user does not end as it is meant."""
 _SHORT = 240
 """How many characters of arguments and results are shown."""
 
@@ -42,6 +45,8 @@ class LiveView:
         self._told: set[str] = set()
         self._tools: dict[str, str] = {}
         self._typed: list[str] = []
+        self._said = ""
+        self._aside = False
         self._began: datetime | None = None
 
     def show(self, item: StreamItem) -> None:
@@ -65,9 +70,17 @@ class LiveView:
             self._screen.say(step.text)
         self._rest(step)
 
+    def known(self, step: TaskStep) -> None:
+        """Note a step that stands before those that are printed."""
+        self._tools |= {call.id: call.tool_name for call in step.calls}
+
     def typed(self, message: str) -> None:
         """Note what the user has typed: it stands on the terminal already."""
         self._typed.append(message)
+
+    def aside(self) -> None:
+        """Note that something else was printed: who goes on speaking is named once more."""
+        self._aside = True
 
     def _event(self, event: Shown) -> None:
         match event:
@@ -79,9 +92,11 @@ class LiveView:
             case AgentHandedOff():
                 self._note(f"{event.from_agent} hands off to {event.to_agent}: {one_line(event.reason, _SHORT)}")
             case UserSpoke():
+                self._said = event.text
                 self._user(event.step_id, event.text)
             case StatusChanged():
-                self._note(_with(event.status, event.reason))
+                style = "yellow" if event.status in _ASKS else "dim"
+                self._note(_with(event.status, event.reason), style)
             case TaskEnded():
                 self._ended(event)
             case _:
@@ -90,7 +105,7 @@ class LiveView:
     def _mishap(self, event: Shown) -> None:
         match event:
             case UserInterrupted():
-                self._note(f"interrupted: {one_line(event.reason, _SHORT)}", "yellow")
+                self._interrupted(event)
             case TurnRestarted():
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
                 self._attempt, self._spoken = event.attempt, ""
@@ -109,6 +124,7 @@ class LiveView:
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
             self._attempt, self._spoken = delta.attempt, ""
+        self._go_on(delta.agent_name)
         text = delta.text
         if delta.replace and not text.startswith(self._spoken):
             self._note("once more, whole (discard the text above)", "yellow")
@@ -117,14 +133,32 @@ class LiveView:
         self._spoken = delta.text if delta.replace else self._spoken + text
         self._screen.say(text)
 
+    def _go_on(self, name: str) -> None:
+        """Name again who was speaking before something else was printed."""
+        if self._aside:
+            self._aside = False
+            self._title(name, "goes on", self._colour(name))
+
+    def _interrupted(self, event: UserInterrupted) -> None:
+        """Print how the work was interrupted; a message that did it stands there already."""
+        by_message = self._said[: len(event.reason)] == event.reason
+        reason = "" if by_message else f"interrupted: {one_line(event.reason, _SHORT)}"
+        closed = how_it_closed(event.receipt)
+        if reason or closed:
+            between = " · " if reason and closed else ""
+            self._screen.line((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"))
+
     def _rest(self, step: TaskStep) -> None:
         """Print what the step holds beside an agent's text and was not shown yet."""
+        if step.interrupted:
+            self._note("(interrupted)", "red")
         if step.agent_name == USER:
             self._user(step.step_id, step.text)
         for call in step.calls:
             self._call(call)
         for result in step.results:
             self._result(result)
+        self._changed(step)
         for artifact in step.artifacts:
             self._note(f"file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes")
         if step.metadata.get("finish_reason") == "length":
@@ -132,10 +166,18 @@ class LiveView:
         if step.error is not None and step.error.code != STOPPED:
             self._note(f"error {step.error.code}: {step.error.message}", "red")
 
+    def _changed(self, step: TaskStep) -> None:
+        """Print with what arguments calls have run for which a person approved other ones than were asked for."""
+        for call_id, verdict in (step.metadata.get("approvals") or {}).items():
+            if (args := verdict.get("args")) is not None:
+                self._note(f"a person approved {self._tools.get(call_id, call_id)} with: {_json(args)}")
+
     def _label(self, name: str, step_id: str, reason: str) -> None:
-        colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
-        self._speaking, self._spoken, self._attempt = step_id, "", 1
-        self._title(name, reason, colour)
+        self._speaking, self._spoken, self._attempt, self._aside = step_id, "", 1, False
+        self._title(name, reason, self._colour(name))
+
+    def _colour(self, name: str) -> str:
+        return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
 
     def _user(self, step_id: str, text: str) -> None:
         if not self._once(step_id):

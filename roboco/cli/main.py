@@ -6,16 +6,21 @@ from typing import Any, NoReturn
 
 import click
 
+from roboco.cli.answers import answer, approve, deny, resolve
+from roboco.cli.control import interrupt, pause, resume, step, stop
 from roboco.cli.dead import dead, requeue
 from roboco.cli.demo import demo
 from roboco.cli.dev import dev
 from roboco.cli.doctor import doctor
 from roboco.cli.failure import interrupted, report, report_usage
+from roboco.cli.fork import fork
+from roboco.cli.models import models
 from roboco.cli.run import run
 from roboco.cli.schema import schema
+from roboco.cli.session import delta, session
 from roboco.cli.show import show
 from roboco.cli.signals import interruptible
-from roboco.cli.submit import resolve, send, stop, submit
+from roboco.cli.submit import send, submit
 from roboco.cli.tasks import tasks
 from roboco.cli.validate import validate
 from roboco.cli.verify import verify
@@ -39,10 +44,21 @@ for _command in (
     submit,
     watch,
     send,
+    interrupt,
     stop,
+    pause,
+    resume,
+    step,
+    answer,
+    approve,
+    deny,
     resolve,
+    fork,
     tasks,
     show,
+    session,
+    delta,
+    models,
     dead,
     requeue,
     validate,

@@ -1,6 +1,12 @@
 """Options that several commands share."""
 
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -13,6 +19,36 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> di
     return pairs
 
 
+def json_value(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+    """The JSON value of an option; BadParameter if it is none."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"must be JSON: {error} (found {text!r})") from error
+
+
+def json_object(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, Any] | None:
+    """The JSON object of an option; BadParameter if it is none."""
+    value = json_value(context, parameter, text)
+    if text is None:
+        return None
+    if isinstance(value, dict):
+        return value
+    raise click.BadParameter(f"must be a JSON object (found {text!r})")
+
+
+def wait(seconds: int) -> Callable[[Command], Command]:
+    """The option that says for how many seconds something is waited for."""
+    return click.option(
+        "--wait",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0),
+        default=seconds,
+        show_default=True,
+        help="For how long this waits to see what comes of it.",
+    )
+
+
 context = click.option(
     "--context",
     metavar="KEY=VALUE",
@@ -21,6 +57,11 @@ context = click.option(
     help="A value for the prompts' templates, as context.KEY; may be repeated.",
 )
 agent = click.option("--agent", metavar="NAME", help="Who acts first.")
+answering = click.option("--agent", metavar="NAME", help="Who answers.")
+model = click.option(
+    "--model", metavar="PROFILE", help="The model profile of agents that name none: see roboco models."
+)
+title = click.option("--title", metavar="TEXT", help="The task's title, for people.")
 task_id = click.option(
     "--id", "task_id", metavar="TASK_ID", help="The task's id; the same task again is followed, or gone on with."
 )

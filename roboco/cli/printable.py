@@ -16,6 +16,11 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
 
 
+def escaped(text: str) -> str:
+    """The text with its control characters in sight, as JSON writes them; tabs and newlines stay."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most `width` characters."""
     line = " ".join(printable(text).split())

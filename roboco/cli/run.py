@@ -7,7 +7,7 @@ import click
 
 from roboco.adapters.team_file import load_team
 from roboco.cli import options
-from roboco.cli.session import Wish, run_team
+from roboco.cli.run_team import Wish, run_team
 
 
 @click.command()
@@ -15,6 +15,8 @@ from roboco.cli.session import Wish, run_team
 @click.argument("prompt")
 @options.context
 @options.agent
+@options.model
+@options.title
 @options.task_id
 @options.as_json
 @click.option("--worker", is_flag=True, help="Start a worker although ROBOCO_REDIS_URL is set.")
@@ -22,6 +24,8 @@ def run(file: Path, prompt: str, **wished: Any) -> int:
     """Run a team here and show it live.
 
     Without ROBOCO_REDIS_URL it brings a Redis and a worker of its own, and without OPENAI_API_KEY and
-    OPENAI_BASE_URL a small local model. Ctrl-C stops the task.
+    OPENAI_BASE_URL a small local model.
+
+    On a terminal Ctrl-C asks for a message and interrupts with it; twice stops. Without one, Ctrl-C stops the task.
     """
     return run_team(load_team(file), Wish(prompt, **wished))

@@ -24,6 +24,11 @@ class Screen:
         self._console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
         self._fresh = True
 
+    @property
+    def terminal(self) -> bool:
+        """Whether somebody sees it as it comes."""
+        return self._file.isatty()
+
     def say(self, text: str) -> None:
         """Print a piece of running text."""
         if shown := printable(text):

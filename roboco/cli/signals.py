@@ -1,7 +1,7 @@
 """Signals that end a command: Ctrl-C and its kin become one exception, and cleaning up is left in peace."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -37,6 +37,45 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ctrl_c_noted() -> Iterator[Callable[[], bool]]:
+    """Meanwhile Ctrl-C is only noted, and the function says, once, whether it was pressed.
+
+    So nothing is torn apart in its middle. Once more before anybody has asked, it raises Interrupted after all.
+    """
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            _interrupt(number, frame)
+        pressed = True
+
+    def taken() -> bool:
+        nonlocal pressed
+        was, pressed = pressed, False
+        return was
+
+    with _on_ctrl_c(note):
+        yield taken
+
+
+@contextmanager
+def ctrl_c_raised() -> Iterator[None]:
+    """Meanwhile Ctrl-C raises Interrupted, also where it is only noted otherwise."""
+    with _on_ctrl_c(_interrupt):
+        yield
+
+
+@contextmanager
+def _on_ctrl_c(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:

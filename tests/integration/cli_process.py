@@ -1,6 +1,8 @@
 """The command `roboco` as a process of its own, and everything that it starts."""
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -73,6 +75,80 @@ class Process:
 
     def _ended(self) -> bool:
         return self._process.poll() is not None
+
+
+_ON_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+class Terminal:
+    """A running command on a terminal of its own; on leaving it is killed, should it still run."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+        self._ours, theirs = pty.openpty()
+        self._said = b""
+        self._at = 0
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(
+            [sys.executable, "-c", _ON_TERMINAL, *COMMAND, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env=env,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+        if kind is not None:
+            print(self.screen, file=sys.stderr)
+
+    @property
+    def screen(self) -> str:
+        """What was seen of it so far."""
+        return self._said.decode(errors="replace").replace("\r\n", "\n")
+
+    def says(self, text: str, seconds: float = 60) -> None:
+        """Wait until it prints the text, after that which was waited for before."""
+        wanted = text.encode()
+        deadline = time.monotonic() + seconds
+        while (found := self._said.find(wanted, self._at)) < 0:
+            assert time.monotonic() < deadline, f"not {text!r} within {seconds:g} s:\n{self.screen}"
+            assert self._read(0.5), f"ended without {text!r}:\n{self.screen}"
+        self._at = found + len(wanted)
+
+    def types(self, text: str) -> None:
+        """Type the text; "\\x03" is Ctrl-C."""
+        os.write(self._ours, text.encode())
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait until it has ended, reading what it prints: its exit code."""
+        deadline = time.monotonic() + seconds
+        while self._read(0.5):
+            assert time.monotonic() < deadline, f"not ended within {seconds:g} s:\n{self.screen}"
+        return self._process.wait(seconds)
+
+    def _read(self, seconds: float) -> bool:
+        """Read what it has printed, for a while; False once nobody holds the terminal any more."""
+        if select.select([self._ours], [], [], seconds)[0]:
+            try:
+                piece = os.read(self._ours, 65536)
+            except OSError:  # as Linux tells it
+                return False
+            self._said += piece
+            return piece != b""
+        return True
 
 
 def processes_in(folder: Path) -> dict[int, str]:

@@ -1,13 +1,17 @@
-"""A user's folder with teams and tools, and what the scripted model says to them."""
+"""A user's folder with teams and tools, or running workers, and what the scripted model says to them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
+from roboco import Task, team_from
 from roboco.cli import main
-from tests.integration.cli_process import Process, environment
+from tests.integration.cli_process import Process, Terminal, environment
 from tests.servers.model_server import ModelServer, Reply, Request
+from tests.stack import Stack
 
 TEAM = """
 name: pair
@@ -57,6 +61,10 @@ class Shell:
         """The command, running."""
         return Process(arguments, self.folder, self.env)
 
+    def on_terminal(self, *arguments: str) -> Terminal:
+        """The command, running on a terminal."""
+        return Terminal(arguments, self.folder, self.env)
+
     def call(self, *arguments: str, code: int = 0) -> str:
         """The same as `run`, but quicker: within this process."""
         result = CliRunner().invoke(main.commands, arguments, env=self.env, standalone_mode=False)
@@ -78,3 +86,53 @@ def shell_in(folder: Path, model: ModelServer) -> Shell:
     (folder / "workers").mkdir()  # a shop's own package of this name
     (folder / "workers" / "__init__.py").write_text("raise ImportError('the wrong workers')")
     return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOLS="shop_tools"))
+
+
+DESK: dict[str, Any] = {
+    "name": "desk",
+    "models": {"plain": {"model": "scripted", "default": True}, "other": {"model": "scripted"}},
+    "collaboration_model": {"type": "manual"},
+    "agents": [{"name": "host", "prompt": "host", "tools": ["add"]}],
+    "tools": [{"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure", "approval": "required"}],
+}
+LINE: dict[str, Any] = {
+    "name": "line",
+    "agents": [{"name": name, "prompt": name} for name in ("first", "second", "third")],
+}
+Call = tuple[str, Mapping[str, object] | str]
+SHOW = {"name": "client_show", "description": "Show it.", "input_schema": {"type": "object"}}
+
+
+def said(request: Request) -> Reply:
+    """ "For ever" never ends, "add" calls the tool, "show" the client's, and everything else is echoed."""
+    asked = request.last_user
+    if asked == "for ever":
+        return Reply(chunks=["on and "] * 5000, interval=0.05)
+    if request.tool_results:
+        return Reply(text=f"it is {request.tool_results[0][1]}")
+    if asked in ("add", "show"):
+        calls: dict[str, Call] = {"add": ("add", {"a": 19, "b": 23}), "show": ("client_show", {"what": "a map"})}
+        return Reply(tool_calls=[calls[asked]])
+    return Reply(text=f"you said {asked}")
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Running workers, and the command line beside them."""
+
+    stack: Stack
+    folder: Path
+
+    def run(self, prompt: str, team: dict[str, Any] | None = None, **wished: Any) -> Task:
+        return self.stack.orchestrator.run(team_from(team or DESK), prompt, **wished)
+
+    def call(self, *arguments: str, code: int = 0) -> str:
+        """What the command prints."""
+        env = self.stack.settings.environment()
+        result = CliRunner().invoke(main.commands, arguments, env=env, standalone_mode=False)
+        assert result.exception is None, result.exception
+        assert (result.return_value or 0) == code, result.output
+        return result.output
+
+    def on_terminal(self, *arguments: str) -> Terminal:
+        return Terminal(arguments, self.folder, self.stack.environment)

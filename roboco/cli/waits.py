@@ -1,0 +1,73 @@
+"""Waits: what a waiting task waits for, and how it goes on."""
+
+from collections.abc import Callable
+
+from roboco.domain.answers import is_client, needs_approval, waits_for_person
+from roboco.domain.part import ToolCall
+from roboco.domain.status import TaskStatus
+from roboco.domain.team import Team
+from roboco.engine.answer import answer_id, verdict_id
+from roboco.engine.engine import Engine
+from roboco.engine.receive import stored
+
+
+class Waits:
+    """What the open calls of a team's task wait for."""
+
+    def __init__(self, engine: Engine, team: Team, task_id: str) -> None:
+        self._engine = engine
+        self._team = team
+        self._task_id = task_id
+
+    def unapproved(self) -> list[ToolCall]:
+        """The calls that need approval, and of which nobody has said anything yet."""
+        return self._open(lambda call: needs_approval(self._team, call), verdict_id)
+
+    def unanswered(self) -> list[ToolCall]:
+        """The calls of client tools that have no answer yet."""
+        return self._open(is_client, answer_id)
+
+    def unknown(self) -> list[ToolCall]:
+        """The calls of which a person must say whether they had their effect."""
+        task = self._engine.board.load(self._task_id, 1)
+        calls = {} if task is None else task.calls
+        asked = {call_id for call_id, state in calls.items() if waits_for_person(state.outcome)}
+        return [call for call in self._calls() if call.id in asked]
+
+    def how_to_go_on(self, status: TaskStatus, alone: bool) -> str:
+        """What the user can do for the task; `alone`: its workers end with this command."""
+        task_id = self._task_id
+        again = f"run it again with --id {task_id} on a terminal"
+        match status:
+            case TaskStatus.APPROVAL if calls := self.unapproved():
+                call, more = _named(calls)
+                return again if alone else f"roboco approve {task_id} {call}, or roboco deny {task_id} {call}{more}"
+            case TaskStatus.APPROVAL:
+                call, more = _named(self.unknown())
+                return f"roboco resolve {task_id} {call} --happened, or --did-not-happen{more}"
+            case TaskStatus.CLIENT_TOOL_TURN:
+                call, more = _named(self.unanswered())
+                return f"roboco answer {task_id} {call} --result JSON{more}"
+            case TaskStatus.PAUSED:
+                return f"roboco resume {task_id}"
+            case _:
+                return again if alone else f"roboco send {task_id} MESSAGE"
+
+    def _open(self, kind: Callable[[ToolCall], bool], item_id: Callable[[str], str]) -> list[ToolCall]:
+        calls = filter(kind, self._calls())
+        return [call for call in calls if stored(self._engine, self._task_id, item_id(call.id)) is None]
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the newest step, which are open as long as it is that."""
+        newest: tuple[ToolCall, ...] = ()
+        for step in self._engine.histories.read(self._task_id):
+            newest = step.calls
+        return newest
+
+
+def _named(calls: list[ToolCall]) -> tuple[str, str]:
+    """The id of the only call; or a word that stands for each of them, and which there are."""
+    if len(calls) == 1:
+        return calls[0].id, ""
+    told = ", ".join(f"{call.id} ({call.tool_name})" for call in calls)
+    return "CALL", f"; calls: {told}" if told else ""

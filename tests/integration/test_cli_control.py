@@ -1,0 +1,275 @@
+"""What a person does to running tasks from the command line, with real workers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from roboco import Task, UsageError
+from roboco.cli.main import commands
+from tests.integration.cli_shell import DESK, LINE, SHOW, Desk, said
+from tests.journeys import answer
+from tests.servers.model_server import Reply
+from tests.stack import Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.redis]
+
+
+@pytest.fixture
+def desk(folder_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
+    (tmp_path / "desk.yaml").write_text(yaml.safe_dump(DESK))
+    folder_stack.model.script(said)
+    yield Desk(folder_stack, tmp_path)
+    folder_stack.model.script(answer)
+
+
+def speaking(task: Task) -> Task:
+    """The task, once an agent is speaking."""
+    next(item for item in task.stream() if item.type == "text_part_delta")
+    return task
+
+
+def waits(task: Task, status: str) -> Task:
+    """The task, once it is in this status."""
+    until(lambda: task.summary().status == status, 30, lambda: f"{status}: {task.summary()}")
+    return task
+
+
+def test_interrupt(desk: Desk) -> None:
+    task = speaking(desk.run("for ever"))
+    told = desk.call("interrupt", task.task_id, "be brief")
+    assert told.startswith(f"interrupted {task.task_id}: seen after ")
+    assert told.endswith(("0 chunks came after\n", "1 chunk came after\n"))
+    assert "connection closed after" in told
+    waits(task, "user_turn")
+    assert [step.text for step in task.history()[2:]] == ["be brief", "you said be brief"]
+    assert task.history()[1].interrupted
+    assert (
+        desk.call("interrupt", task.task_id, "once more") == f"it is step 4 of {task.task_id}; no agent was speaking\n"
+    )
+    receipt = json.loads(desk.call("interrupt", task.task_id, "for ever", "--agent", "host", "--json"))
+    assert receipt["seen_at"] is None or receipt["chunks_after"] is not None
+    assert receipt["taken_at_seq"] >= 5
+    assert desk.call("stop", speaking(task).task_id) == f"{task.task_id} is asked to stop\n"
+    waits(task, "cancelled")
+    with pytest.raises(AssertionError, match="has ended"):
+        desk.call("interrupt", task.task_id, "hello?")
+    desk.stack.model.wait_for(
+        lambda records: all(record.completed or record.client_disconnected_at for record in records)
+    )
+
+
+def test_a_message_may_wait_or_be_refused(desk: Desk) -> None:
+    task = speaking(desk.run("for ever"))
+    with pytest.raises(AssertionError, match="takes no message while its team works"):
+        desk.call("send", task.task_id, "hello", "--while-working", "reject")
+    desk.call("send", task.task_id, "hello", "--while-working", "queue")
+    desk.call("send", task.task_id, "enough", "--while-working", "interrupt", "--agent", "host")
+    waits(task, "user_turn")
+    assert {"hello", "enough"} <= {step.text for step in task.history()}
+    assert task.history()[1].interrupted
+
+
+def test_pause_step_resume(desk: Desk) -> None:
+    desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", interval=0.05))
+    task = desk.run("Go.", LINE)
+    assert "is asked to pause; go on with: roboco resume" in desk.call("pause", task.task_id)
+    waits(task, "paused")
+    held = len(task.history())
+    names = ["user", "first", "second", "third"]
+    shown = desk.call("step", task.task_id)
+    assert f"── {names[held]} · " in shown
+    assert f"{names[held]} speaks\n" in shown
+    assert "── paused · paused by the user" in shown
+    assert len(task.history()) == held + 1
+    made = json.loads(desk.call("step", task.task_id, "--json"))
+    assert [step["agent_name"] for step in made["steps"]] == [names[held + 1]]
+    assert made["summary"]["status"] in ("paused", "completed")
+    if made["summary"]["status"] == "paused":
+        assert desk.call("resume", task.task_id) == f"{task.task_id} goes on\n"
+    waits(task, "completed")
+
+
+def test_a_step_of_a_task_that_waits_or_is_slow(desk: Desk) -> None:
+    task = waits(desk.run("hello"), "user_turn")
+    shown = desk.call("step", task.task_id)
+    assert "── user_turn" in shown
+    assert "no step was made" in shown
+    slow = speaking(desk.run("for ever"))
+    assert "has not come to its end yet" in desk.call("step", slow.task_id, "--wait", "0.2", code=1)
+    slow.stop()
+
+
+def approval(desk: Desk) -> tuple[Task, str]:
+    """A task that waits for the approval of a call, and the call's id."""
+    task = waits(desk.run("add"), "approval")
+    return task, task.history()[-1].calls[0].id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "came_to"),
+    [
+        (("approve",), "is approved", "it is 42"),
+        (("approve", "--args", '{"a": 1, "b": 2}'), "is approved", '{"a":1,"b":2}) 3'),
+        (("deny", "--reason", "too much"), "is denied", "did not approve this call, and it was not run: too much"),
+    ],
+)
+def test_approve_and_deny(desk: Desk, arguments: tuple[str, ...], told: str, came_to: str) -> None:
+    task, call_id = approval(desk)
+    verb, *options = arguments
+    assert desk.call(verb, task.task_id, call_id, *options) == f"{call_id} {told}\n"
+    waits(task, "user_turn")
+    assert came_to in task.history()[-1].text
+    with pytest.raises(AssertionError, match=r"is no open call|answered before"):
+        desk.call("approve", task.task_id, call_id, "--args", '{"a": 9, "b": 9}')
+
+
+@pytest.mark.parametrize(
+    ("options", "came_to"),
+    [
+        (("--result", '{"seen": true}'), '{"seen":true}'),
+        (("--error", "no screen"), "could not run it: no screen"),
+        (("--declined", "--error", "not now"), "declined by the client: not now"),
+    ],
+)
+def test_answer(desk: Desk, options: tuple[str, ...], came_to: str) -> None:
+    task = waits(desk.run("show", client_tools=[SHOW]), "client_tool_turn")
+    call_id = task.history()[-1].calls[0].id
+    assert desk.call("answer", task.task_id, call_id, *options) == f"{call_id} is answered\n"
+    waits(task, "user_turn")
+    assert came_to in task.history()[-1].text
+    with pytest.raises(AssertionError, match=r"is no open call|answered before"):
+        desk.call("answer", task.task_id, call_id, "--result", "5")
+
+
+def test_fork(desk: Desk) -> None:
+    task = waits(desk.run("hello"), "user_turn")
+    new = f"{task.task_id}-new"
+    asked = ("fork", task.task_id, "--seq", "0", "--message", "good day", "--model", "other", "--id", new)
+    assert desk.call(*asked) == f"{new}\n"
+    assert json.loads(desk.call(*asked, "--json")) == {"task_id": new}
+    forked = waits(desk.stack.orchestrator.task(new), "user_turn")
+    assert [step.text for step in forked.history()] == ["hello", "good day", "you said good day"]
+    session = json.loads(desk.call("session", new))
+    assert session["lineage"]["forked_from_task_id"] == task.task_id
+    assert session["model_profile"] == "other"
+    (desk.folder / "other.yaml").write_text(yaml.safe_dump(DESK | {"name": "others"}))
+    third = desk.call("fork", new, "--team", str(desk.folder / "other.yaml")).strip()
+    assert desk.stack.orchestrator.task(third).summary().team == "others"
+    with pytest.raises(UsageError, match="no task 'none' in this workspace"):
+        CliRunner().invoke(
+            commands,
+            ["fork", "none"],
+            env=desk.stack.settings.environment(),
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+
+
+def test_session_and_delta(desk: Desk) -> None:
+    submitted = desk.call(
+        "submit", str(desk.folder / "desk.yaml"), "hello", "--model", "other", "--title", "A greeting"
+    )
+    task = waits(desk.stack.orchestrator.task(submitted.strip()), "user_turn")
+    session = json.loads(desk.call("session", task.task_id))
+    assert (session["title"], session["model_profile"], session["status"]) == ("A greeting", "other", "user_turn")
+    assert [message["role"] for message in session["messages"]] == ["user", "assistant"]
+    token = session["continuation_token"]
+    assert json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"] == {}
+    desk.call("send", task.task_id, "and you?")
+    until(lambda: len(task.history()) == 4, 30, "it has answered")
+    fresh = json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"]
+    assert sorted(fresh) == ["2", "3"]
+    whole = json.loads(desk.call("delta", task.task_id))
+    assert sorted(whole["messages_by_idx"]) == ["0", "1", "2", "3"]
+    with pytest.raises(AssertionError, match="is none that a session or a delta carried"):
+        desk.call("delta", task.task_id, "nonsense")
+
+
+def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
+    with desk.on_terminal("run", "desk.yaml", "for ever") as terminal:
+        terminal.says("Ctrl-C asks for a message and interrupts with it; twice stops")
+        terminal.says("on and on and ")
+        terminal.types("\x03")
+        terminal.says("interrupted: your message for the team")
+        terminal.says("> ")
+        terminal.types("\n")  # nothing: it goes on
+        terminal.says("host")
+        terminal.says("goes on")
+        terminal.says("on and ")
+        terminal.types("\x03")
+        terminal.says("interrupted: your message for the team")
+        terminal.types("be brief\n\n")
+        terminal.says("(interrupted)")
+        terminal.says("connection closed after")
+        terminal.says("host was interrupted, and goes on with what the user said")
+        terminal.says("you said be brief")
+        terminal.says("your answer, ended by an empty line")
+        terminal.says("> ")
+        terminal.types("\n")
+        terminal.says("the task waits (user_turn): roboco send task_")
+        assert terminal.end() == 0
+        assert terminal.screen.count("be brief") == 2  # typed, and quoted: not repeated
+
+
+@pytest.mark.parametrize("typed", ["", "half a mess", "a line\nand half"])
+def test_ctrl_c_twice_stops(desk: Desk, typed: str) -> None:
+    with desk.on_terminal("run", "desk.yaml", "for ever") as terminal:
+        terminal.says("on and on and ")
+        terminal.types("\x03")
+        terminal.says("> ")
+        terminal.types(typed)
+        terminal.types("\x03")
+        terminal.says("stopping the task")
+        terminal.says("(interrupted)")
+        terminal.says("interrupted: stopped by the user")
+        terminal.says("cancelled")
+        assert terminal.end() == 130
+
+
+def test_ctrl_c_stops_with_json(desk: Desk) -> None:
+    with desk.on_terminal("run", "desk.yaml", "for ever", "--json") as terminal:
+        terminal.says("text_part_delta")
+        terminal.types("\x03")
+        terminal.says("event_task_end")
+        assert terminal.end() == 130
+
+
+def test_a_terminal_is_asked_for_approval(desk: Desk) -> None:
+    with desk.on_terminal("run", "desk.yaml", "add") as terminal:
+        terminal.says("approval: a person must approve: add (tc_")
+        terminal.says('{"a": 19, "b": 23}')
+        terminal.says("may it run?")
+        terminal.says("> ")
+        terminal.types("perhaps\n")
+        terminal.says("say y, n")
+        terminal.says("> ")
+        terminal.types('{"a": 1, "b": 2}\n')
+        terminal.says(") 3")
+        terminal.says("your answer")
+        terminal.types("add\n\n")
+        terminal.says("may it run?")
+        terminal.says("> ")
+        terminal.types("n not today\n")
+        terminal.says("it was not run: not today")
+        terminal.says("your answer")
+        terminal.types("add\n\n")
+        terminal.says("may it run?")
+        terminal.says("> ")
+        terminal.types("\n")
+        terminal.says("the task waits (approval): roboco approve task_")
+        assert terminal.end() == 0
+
+
+def test_without_a_terminal_is_told_what_the_task_waits_for(desk: Desk) -> None:
+    file = str(desk.folder / "desk.yaml")
+    told = desk.call("run", file, "add", "--id", "unapproved")
+    call_id = desk.stack.orchestrator.task("unapproved").history()[-1].calls[0].id
+    assert f"roboco approve unapproved {call_id}, or roboco deny unapproved {call_id}" in told
+    desk.call("pause", "unapproved")
+    desk.call("approve", "unapproved", call_id)
+    waits(desk.stack.orchestrator.task("unapproved"), "paused")
+    assert "the task waits (paused): roboco resume unapproved" in desk.call("run", file, "add", "--id", "unapproved")
