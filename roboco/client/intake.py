@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -25,6 +25,9 @@ from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
+RESERVED = ("answer-", "verdict-", "stop-", "fork-")
+"""How the ids of items begin that Roboco gives them itself."""
+
 
 class _Request(Declared):
     model_config = ConfigDict(strict=True)
@@ -34,7 +37,11 @@ class _Request(Declared):
 
     def item(self, given: str) -> str:
         """The id of the item: the caller's own, or the given one."""
-        return check_item_id(given if self.item_id is None else self.item_id)
+        if self.item_id is None:
+            return check_item_id(given)
+        if self.item_id.startswith(RESERVED):
+            raise UsageError(f"item_id: {self.item_id[:80]!r} begins as Roboco's own do: {', '.join(RESERVED)}")
+        return check_item_id(self.item_id)
 
 
 class _Interrupt(_Request, Brought):
@@ -48,8 +55,11 @@ class _Send(_Interrupt):
     while_working: Literal["queue", "interrupt", "reject"] | None = None
 
 
+_Reason = Annotated[str, Field(max_length=4000)]
+
+
 class _Stop(_Request):
-    reason: str = "stopped by the user"
+    reason: _Reason = "stopped by the user"
 
 
 class _Answer(_Request):
@@ -58,19 +68,19 @@ class _Answer(_Request):
     call_id: str
     status: Literal["success", "error", "declined"] = "success"
     result: JsonValue = None
-    error: str | None = None
+    error: _Reason | None = None
     runtime_ms: int = Field(default=0, ge=0)
 
 
 class _Approve(_Request):
     call_id: str
     args: dict[str, JsonValue] | None = None
-    reason: str = ""
+    reason: _Reason = ""
 
 
 class _Deny(_Request):
     call_id: str
-    reason: str = ""
+    reason: _Reason = ""
 
 
 class _Resolve(_Request):
@@ -122,7 +132,7 @@ def _message(engine: Engine, asked: _Interrupt, item_id: str) -> Message:
 
 def _take_stop(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Stop, arguments)
-    reason = read_message(asked.reason)
+    reason = read_message(asked.reason, "reason")
     stop = Stop(item_id=asked.item(item_id), created_at=engine.now(), reason=reason)
     receive(engine, check_task_id(asked.task_id), stop)
 
@@ -176,7 +186,7 @@ def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], it
     spoken = None
     if asked.message is not None:
         given = asked.model_dump(by_alias=True, include={"task_id", "message", "agent", *Brought.model_fields})
-        spoken = _message(engine, _Interrupt.model_validate(given), "fork")
+        spoken = _message(engine, _Interrupt.model_validate(given), "fork-message")
     elif asked.agent is not None or asked.metadata():
         raise UsageError("message: is missing, and agent, goals, client_tools, client_context and scope come with one")
     order = ForkOrder(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from roboco.domain.paths import open_path
 from roboco.domain.step import TaskStep
 from roboco.engine.engine import Engine
 from roboco.engine.receive import stored
@@ -16,7 +17,7 @@ class Receipt:
 
     `taken_at_seq` is the position of the step that it became, None as long as it is none. Where it ended a model's
     answer: when the worker saw that, when the connection to the model was closed, and how many chunks came after the
-    request.
+    request. It is `too_late` if the task ended before it was taken over.
     """
 
     item_id: str
@@ -25,6 +26,7 @@ class Receipt:
     seen_at: datetime | None = None
     closed_at: datetime | None = None
     chunks_after: int | None = None
+    too_late: bool = False
 
 
 def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
@@ -33,7 +35,7 @@ def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
     if item is None:
         raise UsageError(f"task {task_id!r} got nothing with the item id {item_id!r}")
     if item.taken_at_seq is None:
-        return Receipt(item_id, item.created_at)
+        return Receipt(item_id, item.created_at, too_late=engine.files.get(open_path(task_id)) is None)
     steps = list(engine.histories.read(task_id, max(0, item.taken_at_seq - _BACK)))
     taken = next((step for step in steps if step.metadata.get("item_id") == item_id), None)
     if taken is None:

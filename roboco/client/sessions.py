@@ -14,6 +14,7 @@ from roboco.domain.state import ACHIEVED
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
+from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 from roboco.ports import Phase, Snapshot
@@ -46,7 +47,7 @@ def session(engine: Engine, task_id: str) -> Session:
 def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
     """What is new since the delta that gave this token; UsageError if there is no such task, or for a wrong token."""
     token = Token.parse(text) if text else Token()
-    task = engine.board.load(task_id, 1)
+    task = engine.board.load(task_id, 1) or recover.load(engine, task_id)  # redis may have lost one that is open
     if task is not None and text and _token(task) == token:
         return SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None:
@@ -99,7 +100,7 @@ def _turn(engine: Engine, task_id: str, task: Snapshot) -> Turn | None:
         return None
     step_id = step_id_at(task_id, task.seq)
     said: list[str] = []
-    for line in engine.logs.chunks(task_id, task.chunks - task.emitted) if task.emitted else ():
+    for line in engine.logs.chunks(task_id, max(0, task.chunks - task.emitted)) if task.emitted else ():
         chunk = StreamChunk.model_validate_json(line)
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break

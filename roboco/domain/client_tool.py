@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from roboco.domain.team import Declared
 
 MAX_CLIENT_TOOLS = 32
-"""How many client tools a task may have."""
+"""How many client tools a message may declare; those of the newest one that declares some count."""
 
 
 class ClientTool(Declared):

@@ -74,6 +74,15 @@ class ToolCalled(_Event):
     tool_call: ToolCall
 
 
+class SubTaskBegun(_Event):
+    """A tool call gave its work to another team: `sub_task_id` is the task that does it."""
+
+    type: Literal["event_sub_task"] = "event_sub_task"
+    tool_call_id: str
+    sub_task_id: str
+    team: str
+
+
 class ToolReturned(_Event):
     """A tool call has its result."""
 
@@ -170,6 +179,7 @@ ExecutionEvent = Annotated[
     | AgentSelected
     | AgentHandedOff
     | ToolCalled
+    | SubTaskBegun
     | ToolReturned
     | ToolUnknown
     | UserSpoke
@@ -207,6 +217,7 @@ AnyEvent = (
     | AgentSelected
     | AgentHandedOff
     | ToolCalled
+    | SubTaskBegun
     | ToolReturned
     | ToolUnknown
     | UserSpoke

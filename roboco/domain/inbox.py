@@ -104,8 +104,10 @@ def is_held(inbox: Iterable[Item], seq: int) -> bool:
 
 
 def over(inbox: Iterable[Item]) -> tuple[str, ...]:
-    """The ids of holds that others have ended, and then of what ended them and has no other use."""
+    """The ids of holds that others have ended, and then of what ended them and has no other use.
+
+    Of those holds some may not have been noted yet: they count for no more when they are.
+    """
     items = list(inbox)
-    ends = {item_id for item in items if isinstance(item, Hold | Resume) for item_id in item.ends}
-    held = [item.item_id for item in items if item.item_id in ends]
-    return (*held, *(item.item_id for item in items if isinstance(item, Resume)))
+    ends = {item_id: None for item in items if isinstance(item, Hold | Resume) for item_id in item.ends}
+    return (*ends, *(item.item_id for item in items if isinstance(item, Resume)))

@@ -34,11 +34,11 @@ def parent_of(task_id: str, first: TaskStep) -> Parent | None:
     return Parent.model_validate(record)
 
 
-def kept(steps: list[TaskStep], seq: int | None, spoken: bool) -> list[TaskStep]:
+def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
     """The first steps of a task that a fork of it begins with: up to and including position `seq`.
 
     Without `seq` all of them, except the error that ended the task. Calls are kept with their results, so that none is
-    made twice. UsageError if there is no such place, or if the fork would end at once: unless something is `spoken`.
+    made twice. UsageError if there is no such place, or if the task ended there.
     """
     if seq is None:
         while len(steps) > 1 and _ends(steps[-1]):
@@ -49,8 +49,8 @@ def kept(steps: list[TaskStep], seq: int | None, spoken: bool) -> list[TaskStep]
     end = seq + 2 if steps[seq].calls else seq + 1
     if end > len(steps):
         raise UsageError(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
-    if _ends(steps[end - 1]) and not spoken:
-        raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one, or with a message")
+    if _ends(steps[end - 1]):
+        raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one")
     return steps[:end]
 
 

@@ -31,13 +31,17 @@ def compile_memory(agent: Agent, prompt: str, first: TaskStep, tail: tuple[TaskS
     """
     groups = _grouped(tail if tail[0].seq == 0 else (first, *tail))
     head, rest = groups[0], groups[1:]
-    chosen = [head, *_newest(agent, rest, estimate_tokens(prompt) + _size(head))]
+    looked_at = _looked_at(first, tail)
+    spent = estimate_tokens(prompt) + estimate_tokens(looked_at) + _size(head)
+    chosen = [head, *_newest(agent, rest, spent)]
     messages: list[Message] = [{"role": "system", "content": prompt}]
     for group in chosen:
         for step in group:
             if step.interrupted and not step.text:
                 continue
             messages.extend(_messages(agent.name, step, group))
+    if looked_at:
+        messages.append({"role": USER, "content": looked_at})
     if messages[-1]["role"] == "assistant":
         messages.append({"role": USER, "content": "Go on."})
     included = [step.seq for group in chosen for step in group]
@@ -49,6 +53,13 @@ def compile_memory(agent: Agent, prompt: str, first: TaskStep, tail: tuple[TaskS
         "estimated_tokens": sum(estimate_tokens(canonical(message)) for message in messages),
     }
     return WorkingMemory(tuple(messages), receipt)
+
+
+def _looked_at(first: TaskStep, tail: tuple[TaskStep, ...]) -> str:
+    """What the user was looking at when the newest message was written, if that is known."""
+    newest = next((step for step in reversed(tail) if step.agent_name == USER), first)
+    seen = newest.metadata.get("client_context")
+    return f"(The user is looking at: {canonical(seen)})" if seen else ""
 
 
 def estimate_tokens(text: str) -> int:
@@ -114,8 +125,6 @@ def _messages(agent: str, step: TaskStep, group: Group) -> list[Message]:
     text = _told(step)
     if step.agent_name != USER:
         text = f"[{step.agent_name}] {text}"
-    if looked_at := step.metadata.get("client_context"):
-        text = f"{text}\n\n(The user is looking at: {canonical(looked_at)})"
     return [{"role": "user", "content": text}]
 
 

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from roboco.domain.condition import Condition
 from roboco.domain.history import History
+from roboco.domain.step import USER
 from roboco.domain.team import END, TO_USER, Custom, Edge, Graph, Manual, Sequential, Team
 
 
@@ -46,11 +47,21 @@ def route(team: Team, history: History) -> Route:
 
 
 def _named_by_user(team: Team, history: History) -> Route | None:
-    name = history.last.metadata.get("agent")
-    if not isinstance(name, str):
+    name = _named(history)
+    if name is None or not team.has(name):
         return None
     kind = team.collaboration_model.type
     return Route(name, kind, "named", f"the user named {name}", tuple(a.name for a in team.agents))
+
+
+def _named(history: History) -> str | None:
+    """Whom the user named last, in the messages since somebody else spoke."""
+    for step in reversed(history.tail):
+        if step.agent_name != USER:
+            return None
+        if isinstance(name := step.metadata.get("agent"), str):
+            return name
+    return None
 
 
 def _sequential(team: Team, model: Sequential, history: History) -> Route:

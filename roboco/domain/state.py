@@ -19,8 +19,8 @@ KEPT_ITEMS = 64
 class TaskState(Recorded):
     """The fold of a history: the same steps always give the same state.
 
-    `goals` are those of the newest message that declared some, `corrections` how often agents were reminded of them;
-    `client_tools` are the client's by name, `scope` is what tools are to look at.
+    `goals` are those of the newest message that declared some, `corrections` how often agents were reminded since then;
+    `client_tools` are those of the newest message that declared some, by name; `scope` is what tools are to look at.
     """
 
     steps: int = 0
@@ -62,7 +62,7 @@ class TaskState(Recorded):
             started_at=self.started_at or step.created_at,
             goals=goals,
             corrections=corrections,
-            client_tools=self.client_tools | tools,
+            client_tools=tools or self.client_tools,
             scope=told.get("scope", self.scope),
         )
 
@@ -72,8 +72,9 @@ class TaskState(Recorded):
         return tuple(goal for goal in self.goals if goal.status == "open")
 
     def _goals(self, step: TaskStep) -> tuple[tuple[GoalState, ...], int]:
-        if step.agent_name == USER and step.metadata.get("goals"):
-            return tuple(GoalState.model_validate(goal) for goal in step.metadata["goals"]), 0
+        if step.agent_name == USER:
+            declared = step.metadata.get("goals") or ()
+            return tuple(GoalState.model_validate(goal) for goal in declared) or self.goals, 0
         if step.agent_name == ORCHESTRATOR and CORRECTS in step.metadata:
             return self.goals, self.corrections + 1
         achieved = step.metadata.get(ACHIEVED) or {}

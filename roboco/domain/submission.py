@@ -61,12 +61,12 @@ def read_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
         raise UsageError("; ".join(_told(dict(detail), kind) for detail in error.errors())) from error
 
 
-def read_message(text: object) -> str:
+def read_message(text: object, name: str = "message") -> str:
     """The text of a message to a task; UsageError if it is no text, empty or too long."""
     if not isinstance(text, str) or not text.strip():
-        raise UsageError(f"message: must be a text that is not empty (found {str(text)[:60]!r})")
+        raise UsageError(f"{name}: must be a text that is not empty (found {str(text)[:60]!r})")
     if len(text) > MAX_PROMPT:
-        raise UsageError(f"message: has {len(text)} characters, at most {MAX_PROMPT} are possible")
+        raise UsageError(f"{name}: has {len(text)} characters, at most {MAX_PROMPT} are possible")
     return well_formed(text)
 
 

@@ -131,6 +131,9 @@ class View:
     def take(self, record: dict[str, Any]) -> Iterator[StreamItem]:
         """The items of one message, which was not taken before."""
         message = read_message(record)
+        if not message.generation and not isinstance(message, StreamChunk):
+            yield self._item(message)  # it was announced beside the logs, and has no place in them
+            return
         if message.generation != self.cursor.generation:
             self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, whole=self.cursor.whole)
         if isinstance(message, StreamChunk):

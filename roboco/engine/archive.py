@@ -5,7 +5,6 @@ import json
 from roboco.domain.event_file import as_stored
 from roboco.domain.paths import events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import USER
 from roboco.domain.summary import TaskSummary
 from roboco.engine import delegate
 from roboco.engine.engine import Engine
@@ -32,7 +31,7 @@ def _due(seq: int, factor: int) -> bool:
 
 def archive(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
     """Write the summary of a waiting task and, where enough has come on top, its events."""
-    if any(_due(seq, 2) or seq < FIRST_FOLD for seq in range(_last_user_seq(task), task.seq)):
+    if any(_due(seq, 2) or seq < FIRST_FOLD for seq in range(_archived(engine, task_id), task.seq)):
         _write_events(engine, task_id)
     _write_summary(engine, task_id, task, status, reason)
 
@@ -80,5 +79,7 @@ def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskSta
     engine.files.put(summary_path(task_id), summary.model_dump_json().encode())
 
 
-def _last_user_seq(task: Snapshot) -> int:
-    return max((step.seq for step in task.tail if step.agent_name == USER), default=task.tail[0].seq)
+def _archived(engine: Engine, task_id: str) -> int:
+    """How many steps the task had when it was archived last."""
+    data = engine.files.get(summary_path(task_id))
+    return 0 if data is None else TaskSummary.model_validate_json(data).steps

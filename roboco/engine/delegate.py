@@ -8,7 +8,6 @@ unless it is not there, or has ended and its result was lost.
 """
 
 import logging
-from datetime import datetime
 
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox import Answer, Stop
@@ -16,6 +15,7 @@ from roboco.domain.lineage import Parent, parent_of
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import summary_path
+from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.submission import read_submission
@@ -23,7 +23,7 @@ from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Limits, Team
 from roboco.engine.answer import answer_id
 from roboco.engine.engine import Engine
-from roboco.engine.receive import receive
+from roboco.engine.receive import receive, stored
 from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
@@ -46,7 +46,10 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     )
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     given = team.teams[name]
-    limits = _within(given.limits, team.limits, task, step.created_at)
+    fork = engine.teams.fork(task_id)
+    began = task.state.started_at if fork is None else fork.created_at
+    spent = (step.created_at - (began or step.created_at)).total_seconds()
+    limits = _within(given.limits, team.limits, task.state, max(0.0, spent))
     submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = _summary(engine, child)
     if summary is not None and summary.status.ended:
@@ -70,7 +73,8 @@ def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
 def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:
     outcome = _outcome(parent, summary, text)
     context = CallContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
-    answer = Answer(
+    before = stored(engine, parent.task_id, answer_id(parent.call_id))
+    answer = before or Answer(
         item_id=answer_id(parent.call_id),
         created_at=engine.now(),
         call_id=parent.call_id,
@@ -94,10 +98,8 @@ def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
     return outcome.model_copy(update={"usage": usage})
 
 
-def _within(limits: Limits, of_parent: Limits, task: Snapshot, since: datetime) -> Limits:
+def _within(limits: Limits, of_parent: Limits, state: TaskState, spent: float) -> Limits:
     """The limits, as far as the parent's leave room: counted at the step that calls, so always equal."""
-    state = task.state
-    spent = (since - (state.started_at or since)).total_seconds()
     left_tokens = None if of_parent.max_tokens is None else max(1, of_parent.max_tokens - state.tokens)
     left_seconds = None if of_parent.max_seconds is None else max(0.001, of_parent.max_seconds - spent)
     return limits.model_copy(

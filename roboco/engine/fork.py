@@ -1,7 +1,7 @@
 """fork: a new task with the first steps of another one.
 
-    source's lines ─► team.json ─► history ─► artifacts ─► lineage.json ─► inbox ─► task.json ─► marker ══ accepted
-                      (create)     (begin)    (create)     (create)        (create)  (create)     (put)
+    source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
+                      (create)     (create)        (begin)    (create)     (create)  (create)     (put)
 
 The steps are the same to the byte, so that their digests show where they come from. Until the marker stands nobody acts
 on what is there, and the same fork again goes on with it. The source is only read.
@@ -20,7 +20,7 @@ from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine import recover
 from roboco.engine.engine import Engine
-from roboco.engine.receive import check_same_text, stored
+from roboco.engine.receive import check_same, stored
 from roboco.engine.teams import frozen
 from roboco.errors import TransientError, UsageError
 
@@ -51,7 +51,7 @@ def fork(engine: Engine, order: ForkOrder) -> None:
     steps = list(engine.histories.read(order.source))
     if not steps or engine.files.get(summary_path(order.source)) is None:
         raise UsageError(f"no task {order.source!r} in this workspace")
-    steps = kept(steps, order.seq, order.message is not None)
+    steps = kept(steps, _seq(engine, order))
     team = order.team or engine.teams.get(order.source)
     team = team if order.model is None else team.with_profile(order.model)
     _check_message(team, order.message)
@@ -67,6 +67,12 @@ def fork(engine: Engine, order: ForkOrder) -> None:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
+def _seq(engine: Engine, order: ForkOrder) -> int | None:
+    """Where the order forks. If it does not say so and comes again, where it did before: the source may go on."""
+    before = engine.files.get(lineage_path(order.task_id)) if order.seq is None else None
+    return order.seq if before is None else Fork.model_validate_json(before).seq
+
+
 def _check_message(team: Team, message: Message | None) -> None:
     possible = [agent.name for agent in team.agents]
     if message is not None and message.agent is not None and message.agent not in possible:
@@ -76,11 +82,13 @@ def _check_message(team: Team, message: Message | None) -> None:
 def _store(engine: Engine, order: ForkOrder, team: Team, steps: list[TaskStep]) -> None:
     data = frozen(team)
     new = engine.files.create(team_path(order.task_id), data) or engine.files.get(team_path(order.task_id)) == data
-    if not new or not engine.histories.begin(order.task_id, [step.line().encode() for step in steps]):
+    if not new:
+        raise _taken(order)
+    _store_lineage(engine, order, steps[-1].seq)
+    if not engine.histories.begin(order.task_id, [step.line().encode() for step in steps]):
         raise _taken(order)
     for artifact in (artifact for step in steps for artifact in step.artifacts):
         _copy(engine, order, artifact.name)
-    _store_lineage(engine, order, steps[-1].seq)
     if order.message is not None:
         _store_message(engine, order.task_id, order.message)
 
@@ -90,7 +98,7 @@ def _store_message(engine: Engine, task_id: str, message: Message) -> None:
     if before is None:
         engine.files.create(item_path(task_id, message.item_id), message.model_dump_json().encode())
     else:
-        check_same_text(message, before)
+        check_same(message, before)
 
 
 def _store_lineage(engine: Engine, order: ForkOrder, seq: int) -> None:

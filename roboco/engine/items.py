@@ -1,6 +1,6 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
-from roboco.domain.inbox import Answer, Item, Resolution, Verdict, over, read_item
+from roboco.domain.inbox import Answer, Hold, Item, Resolution, Verdict, over, read_item
 from roboco.domain.paths import inbox_path, item_path, taken_path
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
@@ -21,7 +21,7 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
             found.append(item)
     ended = over(found)
     for item_id in ended:
-        settle(engine, task_id, item_id, task.seq - 1)
+        _settle_hold(engine, task_id, item_id, task.seq - 1)
     rest = [item for item in found if item.item_id not in ended]
     return tuple(sorted(rest, key=lambda item: (item.created_at, item.item_id)))
 
@@ -29,6 +29,17 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
 def _comes_late(item: Item, task: Snapshot) -> bool:
     """Whether the item is on a call whose result is a step already."""
     return isinstance(item, Answer | Verdict | Resolution) and item.at_seq < task.seq - 1
+
+
+def _settle_hold(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
+    """Note that the hold counts no more, also if its file is not there: one that comes again is known then."""
+    if engine.files.get(item_path(task_id, item_id)) is None:
+        if engine.files.get(taken_path(task_id, item_id)) is None:
+            taken = Hold(item_id=item_id, created_at=engine.now(), taken_at_seq=seq)
+            engine.files.put(taken_path(task_id, item_id), taken.model_dump_json().encode())
+        engine.inbox.forget(task_id, item_id)
+    else:
+        settle(engine, task_id, item_id, seq)
 
 
 def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:

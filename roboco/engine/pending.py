@@ -16,8 +16,8 @@ from roboco.domain.answers import (
     waits_for_person,
 )
 from roboco.domain.builtin import DELEGATE
-from roboco.domain.event import AnyEvent, StatusChanged, ToolReturned, ToolUnknown, TurnRestarted
-from roboco.domain.ids import step_id_at
+from roboco.domain.event import AnyEvent, StatusChanged, SubTaskBegun, ToolReturned, ToolUnknown, TurnRestarted
+from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox import Item
 from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
@@ -46,7 +46,7 @@ def pause(policy: Policy, rings: int) -> float:
 def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str:
     """See to a pending turn: whether to look again, or why no further attempt is made."""
     if not task.claimed:
-        if ring and ring_again(engine, task_id, task):
+        if _calmed(engine, task_id, task) or (ring and ring_again(engine, task_id, task)):
             engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
         return False
     if task.lease_left > 0:
@@ -86,25 +86,33 @@ def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
 
     Its worker, which closes the model's connection and stores what was said, is given `grace` for that.
     """
-    if not task.cut_at:  # the one who asked died before saying so
-        engine.inbox.knock(task_id, (), urgent=True)
+    if task.cut_age is None:  # the one who asked died before saying so
+        engine.inbox.knock(task_id, (), urgent=True, epoch=task.epoch)
         return True
     if not task.claimed:
         return None
-    now = engine.clock.now()
-    left = min(task.lease_left, task.cut_at + engine.policy.grace - now, engine.policy.grace)
+    left = min(task.lease_left, engine.policy.grace - task.cut_age)
     if left > 0:
-        engine.agenda.put(task_id, now + left + 0.05)
+        engine.agenda.put(task_id, engine.clock.now() + left + 0.05)
         return False
     return True if recover.catch_up(engine, task_id, task) else None
 
 
 def hand_out_calls(engine: Engine, task_id: str, team: Team, task: Snapshot, calls: tuple[ToolCall, ...]) -> bool:
     """Write down that these calls of the last step run, and hand them out; whether to look again."""
-    choice = Choice(Phase.TOOLS, TaskStatus.RUNNING, agent=task.tail[-1].agent_name)
-    events: list[AnyEvent] = []
-    if task.status is not TaskStatus.RUNNING:
-        events.append(StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=""))
+    given_away = [call for call in calls if call.tool_name == DELEGATE]
+    children = [sub_task_id(task_id, call.id) for call in given_away]
+    reason = f"other teams work for it: {', '.join(children)}" if len(given_away) == len(calls) else ""
+    choice = Choice(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=task.tail[-1].agent_name)
+    now = engine.now()
+    events: list[AnyEvent] = [
+        SubTaskBegun(
+            task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])
+        )
+        for call, child in zip(given_away, children, strict=True)
+    ]
+    if reason or task.status is not TaskStatus.RUNNING:
+        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=reason))
     epoch = engine.board.choose(task_id, task.epoch, choice, events)
     if epoch is None:
         return True
@@ -140,7 +148,8 @@ class PendingCalls:
         """See to the calls: whether some are still open. With `ring`, announce again what nobody took."""
         open_calls = self._open()
         untaken = [pair for pair in open_calls if not pair[1].claimed]
-        again = bool(untaken) and ring and ring_again(self.engine, self.task_id, self.task)
+        again = _calmed(self.engine, self.task_id, self.task)
+        again = again or (bool(untaken) and ring and ring_again(self.engine, self.task_id, self.task))
         for call, state in untaken:
             if again or needs_approval(self.team, call):  # it may be approved only now
                 hand_out_call(self.engine, self.team, self.task, self._order(call, state), call)
@@ -238,6 +247,17 @@ def ring_again(engine: Engine, task_id: str, task: Snapshot) -> bool:
     if rings:
         engine.agenda.put(task_id, engine.clock.now() + pause(engine.policy, rings))
     return gone and rings > 0
+
+
+def _calmed(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Whether it was to end, but nothing waits any more that says so: then what nobody took is announced again.
+
+    What said so was taken over before, and came a second time.
+    """
+    if task.cut_age is None:
+        return False
+    engine.inbox.calm(task_id, task.epoch)
+    return True
 
 
 def _look_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:

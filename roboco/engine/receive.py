@@ -23,20 +23,32 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
     """Accept the item. UsageError for a message to a task that has ended or is not known.
 
     A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
-    has ended changes nothing.
+    has ended changes nothing. UsageError if something else was accepted under the item's id: that stands, and is
+    announced once more.
     """
     check_task_id(task_id)
-    if isinstance(item, Answer | Verdict):
-        check_same(item, stored(engine, task_id, item.item_id))
-    if engine.files.get(taken_path(task_id, item.item_id)) is not None:
+    before = stored(engine, task_id, item.item_id)
+    if before is not None and before.taken_at_seq is not None:
+        check_same(item, before)
         return
-    if isinstance(item, Message) and not _may_come(engine, task_id, item):
-        return
-    _store(engine, task_id, item)
+    if before is None:
+        if isinstance(item, Message) and not _may_come(engine, task_id, item):
+            return
+        if not engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode()):
+            before = stored(engine, task_id, item.item_id)
+    _announce(engine, task_id, before or item)
+    check_same(item, before)
+
+
+def _announce(engine: Engine, task_id: str, item: Item) -> None:
+    """Have the item that was stored seen to."""
     if not _is_open(engine, task_id):
         _give_back(engine, task_id, item)
         return
     try:
+        if _was_taken(engine, task_id, item):
+            engine.files.delete(item_path(task_id, item.item_id))
+            return
         engine.inbox.knock(task_id, [item.item_id], is_urgent(item))
         task = engine.board.load(task_id, 1)
         engine.agenda.put(task_id, engine.clock.now())
@@ -51,10 +63,9 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
         _log.warning("item %s is accepted, and the sweeper will see to it: %s", item.item_id, error)
 
 
-def _store(engine: Engine, task_id: str, item: Item) -> None:
-    created = engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
-    if not created and isinstance(item, Answer | Verdict):
-        check_same(item, stored(engine, task_id, item.item_id))
+def _was_taken(engine: Engine, task_id: str, item: Item) -> bool:
+    """Whether the item was taken over meanwhile, which a late repetition must not undo."""
+    return engine.files.get(taken_path(task_id, item.item_id)) is not None
 
 
 def stored(engine: Engine, task_id: str, item_id: str) -> Item | None:
@@ -63,20 +74,17 @@ def stored(engine: Engine, task_id: str, item_id: str) -> Item | None:
     return None if data is None else read_item(data)
 
 
-def check_same(item: Answer | Verdict, before: Item | None) -> None:
-    """UsageError if the call was answered before in another way: a call has one answer."""
-    if before is not None and _said(before) != _said(item):
+def check_same(item: Item, before: Item | None) -> None:
+    """UsageError if something else was accepted before under the item's id: a call has one answer, for instance."""
+    if before is None or _said(before) == _said(item):
+        return
+    if isinstance(item, Answer | Verdict):
         raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer stands")
-
-
-def check_same_text(message: Message, before: Item | None) -> None:
-    """UsageError if a message of this id says something else."""
-    if before is not None and _said(before) != _said(message):
-        raise UsageError(f"a message with the id {message.item_id!r} was sent before, and says something else")
+    raise UsageError(f"item_id: {item.item_id!r} was sent before and says something else; give each thing its own id")
 
 
 def _said(item: Item) -> dict[str, object]:
-    return item.model_dump(mode="json", exclude={"created_at", "taken_at_seq"})
+    return item.model_dump(mode="json", exclude={"created_at", "taken_at_seq", "at_seq", "until", "ends"})
 
 
 def check_open(engine: Engine, task_id: str) -> None:
@@ -108,7 +116,7 @@ def _give_back(engine: Engine, task_id: str, item: Item) -> None:
 
 def _refuse(engine: Engine, task_id: str, item: Item) -> None:
     """UsageError, unless the item came twice and was taken over before the task ended."""
-    if engine.files.get(taken_path(task_id, item.item_id)) is None:
+    if not _was_taken(engine, task_id, item):
         raise UsageError(_closed(engine, task_id))
 
 

@@ -92,7 +92,7 @@ def taken_over(
                 reason="the turn was given up, since its worker did not end it",
             )
         )
-    if task.status is not TaskStatus.RUNNING:
+    if task.reason or task.status is not TaskStatus.RUNNING:
         events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
     return [*events, *events_of(engine, task_id, step, task.tail[-1], told_now)]
 

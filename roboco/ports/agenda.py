@@ -44,8 +44,14 @@ class Agenda(Protocol):
 class Inbox(Protocol):
     """Which items wait for a task; what they say is in the workspace."""
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False) -> None:
-        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now."""
+    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
+        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now.
+
+        Given an epoch, only the work of that one is concerned.
+        """
+
+    def calm(self, task_id: str, epoch: int) -> None:
+        """Nobody wants the pending work of this epoch to end any more."""
 
     def forget(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""

@@ -38,9 +38,9 @@ class Snapshot:
 
     `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
     has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
-    pending turn; `item_ids` are in the inbox. `cut_at` is since when somebody wants the pending turn or calls to
-    end, in Unix seconds, or 0. `generation`, `events` and `chunks` say how far the logs are, `emitted` how many chunks
-    the pending turn's attempt has.
+    pending turn; `item_ids` are in the inbox. `cut_age` is for how many seconds somebody has wanted the pending turn
+    or calls to end, if so; only `load` tells it. `generation`, `events` and `chunks` say how far the logs are,
+    `emitted` how many chunks the pending turn's attempt has.
     """
 
     epoch: int
@@ -54,7 +54,7 @@ class Snapshot:
     lease_left: float
     rings: int
     handed_at: float
-    cut_at: float
+    cut_age: float | None
     generation: str
     events: int
     chunks: int

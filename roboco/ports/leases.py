@@ -96,7 +96,10 @@ class Calls(Protocol):
     """Leases on tool calls and their outcomes; each call of a step stands alone."""
 
     def claim(self, order: CallOrder, token: str) -> bool:
-        """Whether the call is ours now: not if the fence moved, it has an outcome or this attempt was claimed."""
+        """Whether the call is ours now: not if the fence moved, it has an outcome or this attempt was claimed.
+
+        Nor if somebody wants the calls to end and this one has not begun.
+        """
 
     def renew(self, order: CallOrder, token: str) -> bool:
         """Renew the lease; False if the call is no longer ours."""

@@ -26,7 +26,8 @@ def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
     assert turn.turns.emit(claim, 2, said("b")) is Grip.ASKED
     cut = turn.turns.cut(claim)
     assert cut is not None
-    assert (cut.emitted, cut.at) == (1, turn.now.cut_at)
+    assert cut.emitted == 1
+    assert turn.now.cut_age is not None
     assert [text for _, _, text in turn.said()] == ["a", "b"]
 
 
@@ -61,7 +62,7 @@ def test_what_comes_after_the_fence_moved_is_not_concerned(turn: ATask) -> None:
     assert turn.turns.renew(claim) is Grip.LOST
     assert turn.turns.cut(claim) is not None, "it says what the late worker asks about"
     turn.choose()
-    assert turn.now.cut_at == 0
+    assert turn.now.cut_age is None
     assert turn.turns.renew(turn.claim()) is Grip.OURS
 
 
@@ -77,7 +78,7 @@ def test_items_that_can_wait_ask_nobody(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.knock(TASK, ["message"])
     assert turn.turns.renew(claim) is Grip.OURS
-    assert turn.now.cut_at == 0
+    assert turn.now.cut_age is None
 
 
 def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
@@ -87,4 +88,37 @@ def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
     assert turn.turns.renew(claim) is Grip.ASKED
     assert list(turn.now.item_ids) == []
     turn.choose(Phase.WAIT)
-    assert turn.now.cut_at == 0
+    assert turn.now.cut_age is None
+
+
+def test_only_the_work_of_the_named_epoch_is_to_end(turn: ATask) -> None:
+    claim = turn.claim()
+    turn.inbox.knock(TASK, ["stop"], urgent=True, epoch=claim.order.epoch - 1)
+    assert turn.turns.renew(claim) is Grip.OURS
+    assert list(turn.now.item_ids) == ["stop"]
+    turn.inbox.knock(TASK, [], urgent=True, epoch=claim.order.epoch)
+    assert turn.turns.renew(claim) is Grip.ASKED
+
+
+def test_what_nobody_wants_to_end_any_more_goes_on(turn: ATask) -> None:
+    epoch = turn.now.epoch
+    turn.inbox.calm(TASK, epoch)
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.calm(TASK, epoch - 1)
+    turn.inbox.calm("another", epoch)
+    assert turn.turns.claim(turn.order(), "me", 10) is None
+    turn.inbox.calm(TASK, epoch)
+    assert turn.now.cut_age is None
+    assert turn.turns.renew(turn.claim()) is Grip.OURS
+
+
+def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
+    task.create()
+    task.choose(Phase.TOOLS)
+    assert task.calls.claim(task.call("tc_1"), "me")
+    task.inbox.knock(TASK, ["stop"], urgent=True)
+    assert not task.calls.claim(task.call("tc_2"), "me")
+    assert task.calls.claim(task.call("tc_1"), "me"), "our own answer was lost"
+    assert task.calls.renew(task.call("tc_1"), "me")
+    task.inbox.calm(TASK, task.now.epoch)
+    assert task.calls.claim(task.call("tc_2"), "me")

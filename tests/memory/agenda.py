@@ -151,14 +151,14 @@ class MemoryInbox:
         self._server = server
         self._clock = clock
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False) -> None:
-        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now."""
+    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
+        """Note the items. With `urgent`, whoever works at what is pending (of this epoch) is asked to end that now."""
         now = self._clock.now()
         with self._server as held:
             if item_ids:
                 held.inboxes.setdefault(task_id, set()).update(item_ids)
             task = held.tasks.get(task_id)
-            if task is None or not urgent:
+            if task is None or not urgent or epoch not in (None, task.epoch):
                 return
             if task.cut[0] != task.epoch:
                 task.cut = (task.epoch, now, task.emitted)
@@ -167,6 +167,13 @@ class MemoryInbox:
             ]
         for heard in [] if self._server.deaf else listening:
             heard()
+
+    def calm(self, task_id: str, epoch: int) -> None:
+        """Nobody wants the pending work of this epoch to end any more."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is not None and task.epoch == task.cut[0] == epoch:
+                task.cut = (0, 0.0, 0)
 
     def forget(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""

@@ -85,7 +85,7 @@ class MemoryBoard:
             if task.epoch != epoch or task.seq != step.seq:
                 return False
             task.begin(Phase.IDLE, now)
-            task.status = TaskStatus.RUNNING
+            task.status, task.reason = TaskStatus.RUNNING, ""
             task.seq += 1
             task.fold = state.model_dump_json()
             task.tail = [*task.tail, step.line()][-KEPT_STEPS:]
@@ -124,7 +124,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         lease_left=max(0.0, task.lease_until - now),
         rings=task.rings,
         handed_at=task.handed_at,
-        cut_at=task.cut[1] if task.cut[0] == task.epoch else 0.0,
+        cut_age=max(0.0, now - task.cut[1]) if task.cut[0] == task.epoch else None,
         generation=task.generation,
         events=len(task.events),
         chunks=len(task.chunks),

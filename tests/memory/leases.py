@@ -111,6 +111,8 @@ class MemoryCalls:
             if task is None or task.epoch != order.epoch or task.phase is not Phase.TOOLS:
                 return False
             call = task.calls.setdefault(order.call_id, StoredCall())
+            if call.owner == "" and task.cut[0] == task.epoch:
+                return False
             if call.outcome is not None or call.attempt != order.attempt or call.owner not in ("", token):
                 return False
             call.owner = token

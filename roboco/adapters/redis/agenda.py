@@ -85,11 +85,16 @@ class RedisInbox:
         self._scripts = scripts
         self._keys = keys
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False) -> None:
-        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now."""
+    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
+        """Note the items. With `urgent`, whoever works at what is pending (of this epoch) is asked to end that now."""
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
+        of = "" if epoch is None else epoch
         if item_ids or urgent:
-            self._scripts.run("knock", names, int(urgent), self._keys.signals, task_id, *item_ids)
+            self._scripts.run("knock", names, int(urgent), self._keys.signals, task_id, of, *item_ids)
+
+    def calm(self, task_id: str, epoch: int) -> None:
+        """Nobody wants the pending work of this epoch to end any more."""
+        self._scripts.run("calm", [self._keys.state(task_id)], epoch)
 
     def forget(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""

@@ -4,6 +4,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
@@ -36,9 +37,10 @@ class RedisBoard:
         answer = self._scripts.run("load", [*names, keys.lease(task_id), keys.calls(task_id)], tail)
         if answer is None:
             return None
-        state, steps, items, lease, calls = answer
+        state, steps, items, lease, calls, (seconds, micros) = answer
         found = _calls(pairs(calls))
-        return snapshot(pairs(state), steps, sorted(items), lease, self._leased(task_id, found))
+        task = snapshot(pairs(state), steps, sorted(items), lease, self._leased(task_id, found))
+        return replace(task, cut_age=_cut_age(pairs(state), int(seconds) + int(micros) / 1e6))
 
     def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
         """Set the task up, idle, with its first and newest steps; False if it is known already.
@@ -123,7 +125,7 @@ def snapshot(
         lease_left=max(0, lease_ms) / 1000,
         rings=int(fields["rings"]),
         handed_at=float(fields.get("handed", 0)),
-        cut_at=float(fields.get("cut_at", 0)) if fields.get("cut") == fields["epoch"] else 0.0,
+        cut_age=None,
         generation=fields["generation"],
         events=int(fields["events"]),
         chunks=int(fields["chunks"]),
@@ -135,6 +137,11 @@ def snapshot(
         item_ids=tuple(item_ids),
         calls=calls,
     )
+
+
+def _cut_age(fields: Mapping[str, str], now: float) -> float | None:
+    """Seconds since somebody wants the pending work to end; None if nobody does."""
+    return max(0.0, now - float(fields["cut_at"])) if fields.get("cut") == fields["epoch"] else None
 
 
 def pairs(answer: Any) -> dict[str, str]:

@@ -24,7 +24,7 @@ FORK = "fork_1"
 
 def forked(world: World, seq: int | None = None, text: str | None = None, **wished: Any) -> None:
     """Fork the task, as often as it takes to get an answer."""
-    message = None if text is None else Message(item_id="fork", created_at=world.engine.now(), text=text)
+    message = None if text is None else Message(item_id="fork-message", created_at=world.engine.now(), text=text)
     for _ in range(3):
         try:
             fork(world.engine, ForkOrder(TASK, FORK, seq, message, **wished))
@@ -70,7 +70,7 @@ def test_a_task_that_failed_goes_on_from_its_last_good_step() -> None:
     world = ended(FAILING)
     assert world.summary().status is TaskStatus.FAILED
     world.given.model.script = lambda request: said(f"{speaker(request)} is well again")
-    with pytest.raises(UsageError, match="step 2 ended the task; fork at an earlier one, or with a message"):
+    with pytest.raises(UsageError, match="step 2 ended the task; fork at an earlier one"):
         forked(world, 2)
     forked(world)
     world.settle(FORK)
@@ -125,8 +125,9 @@ def test_the_same_fork_again_is_the_same_task() -> None:
     assert [text for name, text in said_in(world) if name == "user"] == ["go", "more"]
     others: list[dict[str, Any]] = [{"seq": 2}, {"text": "less"}, {"team": SEQUENTIAL.team}]
     for other in others:
+        wished: dict[str, Any] = {"seq": 1, "text": "more"} | other
         with pytest.raises(UsageError, match=r"other content already|says something else"):
-            forked(world, **({"seq": 1, "text": "more"} | other))
+            forked(world, **wished)
     with pytest.raises(UsageError, match="other content already"):
         fork(world.engine, ForkOrder(TASK, TASK, 1))
 

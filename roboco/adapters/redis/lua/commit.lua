@@ -9,7 +9,7 @@ if not now[1] then return 0 end
 if tonumber(now[2]) > tonumber(ARGV[2]) then return 1 end
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'fold', ARGV[4],
-  'phase', 'idle', 'status', 'running', 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
+  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
   'handed', redis.call('TIME')[1])
 redis.call('DEL', KEYS[4], KEYS[5])
 redis.call('RPUSH', KEYS[2], ARGV[3])

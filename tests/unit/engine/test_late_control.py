@@ -1,0 +1,293 @@
+"""What is sent to a task and comes twice, late or half: found by review, and never again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.client.receipt import find_receipt
+from roboco.domain.canonical import canonical
+from roboco.domain.event import ErrorOccurred
+from roboco.domain.outcome import success
+from roboco.domain.status import TaskStatus
+from roboco.domain.view import Cursor, View
+from roboco.engine import hold
+from roboco.engine.advance import advance
+from roboco.errors import ModelError, TransientError, UsageError
+from roboco.ports import CallContext
+from tests.memory.dispatcher import Advance, Tool
+from tests.memory.journeys import SEQUENTIAL, member, own_turns, speaker
+from tests.memory.model import Said, said
+from tests.memory.watch import Crash
+from tests.memory.world import TASK, World, given, team_of
+from tests.unit.engine.test_delegate import begun, children
+from tests.unit.engine.test_delegate import script as delegating
+from tests.unit.engine.test_delegate import team as delegating_team
+from tests.unit.engine.test_fork import FORK, forked
+from tests.unit.engine.test_outside_calls import calls_of, results_of
+from tests.unit.engine.test_outside_calls import task as asking
+
+SOLO = team_of(agents=[member("a")], collaboration_model={"type": "manual"})
+
+
+def waiting() -> World:
+    """A task that waits for its user."""
+    world = World(given(lambda request: said(f"{speaker(request)} answers")))
+    world.submit(SOLO)
+    world.settle()
+    return world
+
+
+def look(world: World) -> None:
+    """Let coordinators look at what is announced to them, and no other worker."""
+    while found := [message for message in world.dispatcher.queue if isinstance(message, Advance)]:
+        world.dispatcher.queue.remove(found[0])
+        world.deliver(found[0])
+
+
+def urgently(name: str, call: Any) -> bool:
+    return name == "inbox.knock" and call.args[2:] == (True,)
+
+
+def test_an_interruption_that_comes_twice_does_not_hold_up_the_turn_after_it() -> None:
+    world = waiting()
+    once = [True]
+
+    def watch(name: str, call: Any) -> Any:
+        if urgently(name, call) and once:
+            once.clear()
+            world.interrupt("shorter")
+            look(world)
+        return call()
+
+    world.watch = watch
+    world.interrupt("shorter")
+    world.settle()
+    assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "shorter"]
+    assert world.history()[-1].text == "a answers"
+    assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
+
+
+def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
+    world = World(given(lambda request: said(f"{speaker(request)} answers")))
+    world.submit(SOLO)
+    left = ["board.choose", "inbox.knock"]
+
+    def watch(name: str, call: Any) -> Any:
+        if left and name == left[0]:
+            left.pop(0)
+            if name == "board.choose":
+                world.interrupt("shorter")
+                return call()
+            if call.args[1] == ():
+                advance(world.engine, TASK)
+        return call()
+
+    world.watch = watch
+    look(world)
+    world.settle()
+    assert world.status() is TaskStatus.USER_TURN
+    assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
+
+
+def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
+    world = waiting()
+    left = ["agenda.put", "inbox.knock"]
+
+    def watch(name: str, call: Any) -> Any:
+        if left and name == left[0]:
+            left.pop(0)
+            if name == "agenda.put":
+                raise TransientError("a time-out, after the knock")
+            advance(world.engine, TASK)
+        return call()
+
+    world.watch = watch
+    world.interrupt("shorter")
+    world.settle()
+    assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "shorter"]
+    assert world.status() is TaskStatus.USER_TURN
+
+
+def test_an_irreversible_call_does_not_begin_after_a_stop_was_accepted() -> None:
+    ran: list[str] = []
+
+    def pay(args: dict[str, Any], context: CallContext) -> str:
+        ran.append(context.call_id)
+        return "paid"
+
+    def script(request: Any) -> Said:
+        return said("", ("pay", {})) if own_turns(request) == 0 else said("well")
+
+    world = World(given(script, {"pay": pay}))
+    world.submit(team_of(agents=[member("a", tools=["pay"])], tools=[{"name": "pay", "function": "shop.pay:pay"}]))
+    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+        world.deliver(world.dispatcher.queue.popleft())
+    world.stop()
+    [call] = [message for message in world.dispatcher.queue if isinstance(message, Tool)]
+    world.dispatcher.queue.remove(call)
+    world.deliver(call)
+    world.settle()
+    assert not ran
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+def test_calls_run_although_an_old_interruption_came_again() -> None:
+    world = World(
+        given(lambda request: said("", ("add", {})) if own_turns(request) == 0 else said("well"), {"add": _add})
+    )
+    world.submit(
+        team_of(
+            agents=[member("a", tools=["add"])],
+            tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+        )
+    )
+    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+        world.deliver(world.dispatcher.queue.popleft())
+    world.engine.inbox.knock(TASK, (), urgent=True)
+    world.settle()
+    assert [result.result for result in world.history()[2].results] == [3]
+
+
+def _add(args: dict[str, Any], context: CallContext) -> int:
+    return 3
+
+
+def test_what_a_sub_task_came_to_is_told_again_if_its_worker_died_half_way() -> None:
+    world = begun()
+    began = world.clock.now()
+    left = [True]
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "inbox.knock" and call.args[0] == TASK and left:
+            left.clear()
+            raise Crash
+        return call()
+
+    world.watch = watch
+    world.drain()
+    world.clock.move(5)
+    advance(world.engine, children(world)[0])
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.clock.now() - began < 100
+
+
+def test_a_second_answer_wakes_the_task_for_the_first_one() -> None:
+    world = asking(("client_ask", {"q": 1}))
+    [call] = calls_of(world)
+
+    def dies(name: str, made: Callable[[], Any]) -> Any:
+        if name == "inbox.knock":
+            raise Crash
+        return made()
+
+    world.watch = dies
+    with pytest.raises(AssertionError, match="three times"):
+        world.answer(success(call, "first"))
+    world.watch = lambda name, made: made()
+    with pytest.raises(UsageError, match="first answer stands"):
+        world.answer(success(call, "second"))
+    world.settle()
+    assert [result.result for result in results_of(world)] == ["first"]
+
+
+def test_a_resume_ends_a_pause_that_was_stored_and_not_noted() -> None:
+    world = waiting()
+
+    def dies(name: str, made: Callable[[], Any]) -> Any:
+        if name == "inbox.knock":
+            raise Crash
+        return made()
+
+    world.watch = dies
+    with pytest.raises(Crash):
+        hold.pause(world.engine, TASK, "pause1")
+    world.watch = lambda name, made: made()
+    world.resume("resume1")
+    world.settle()
+    world.pause("pause1")
+    world.settle()
+    assert world.status() is TaskStatus.USER_TURN
+
+
+def test_one_id_is_not_given_to_two_things() -> None:
+    world = waiting()
+    world.send("hello", "same")
+    with pytest.raises(UsageError, match="give each thing its own id"):
+        world.stop("same")
+    world.settle()
+    assert world.history()[2].text == "hello"
+    with pytest.raises(UsageError, match="give each thing its own id"):
+        world.stop("same")
+
+
+def test_a_fork_delegates_within_its_own_time() -> None:
+    world = World(given(delegating))
+    world.submit(delegating_team(limits={"max_seconds": 60}))
+    world.settle()
+    world.clock.move(1000)
+    forked(world, 0)
+    world.settle(FORK)
+    assert [result.is_error for result in world.history(FORK)[2].results] == [False, False]
+
+
+def test_a_message_that_came_too_late_says_so() -> None:
+    worlds: list[World] = []
+
+    def script(request: Any) -> Said:
+        failed = ModelError("model", "refused", retryable=False)
+        return Said(("half",), error=failed, meanwhile=lambda: worlds[0].send("wait", "late"))
+
+    worlds.append(World(given(script)))
+    worlds[0].submit(SOLO)
+    worlds[0].settle()
+    assert worlds[0].summary().status is TaskStatus.FAILED
+    receipt = find_receipt(worlds[0].engine, TASK, "late")
+    assert (receipt.too_late, receipt.taken_at_seq) == (True, None)
+
+
+def test_the_newest_client_tools_count() -> None:
+    world = waiting()
+    for number in range(3):
+        tools = [{"name": f"client_{number}_{n}", "description": "d", "input_schema": {}} for n in range(32)]
+        world.send(f"m{number}", f"m{number}", told={"client_tools": tools})
+        world.settle()
+    names = [tool["function"]["name"] for tool in world.given.model.requests[-1].tools]
+    assert len(names) == 32
+    assert names[0] == "client_2_0"
+
+
+def test_what_the_user_looks_at_now_is_shown_and_counted() -> None:
+    world = waiting()
+    for number in range(3):
+        told = {"client_context": {"page": f"{number}" * 1000}}
+        world.send(f"m{number}", f"m{number}", told=told)
+        world.settle()
+    messages = world.given.model.requests[-1].messages
+    shown = [message["content"] for message in messages if "looking at" in str(message["content"])]
+    assert shown == ['(The user is looking at: {"page":"' + "2" * 1000 + '"})']
+
+
+def test_whom_the_user_named_answers_also_after_another_message() -> None:
+    world = World(given(lambda request: said(f"{speaker(request)} answers")))
+    world.submit(team_of(agents=[member("a"), member("b")], collaboration_model={"type": "manual"}))
+    world.settle()
+    world.pause()
+    world.send("one", "item1", agent="b")
+    world.send("two", "item2")
+    world.resume()
+    world.settle()
+    assert world.history()[-1].agent_name == "b"
+
+
+def test_a_refusal_leaves_followers_where_they_are() -> None:
+    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    event = ErrorOccurred(task_id=TASK, timestamp=world.engine.now(), code="refused", message="no")
+    world.server.published.insert(8, (TASK, canonical(event.model_dump(mode="json"))))
+    view = View(Cursor(), lambda start: list(world.histories.read(TASK, start)))
+    items = [item for record in world.published() for item in view.take(record)]
+    [at] = [index for index, item in enumerate(items) if item.type == "event_error"]
+    assert items[at].cursor == items[at - 1].cursor
+    assert not any(getattr(item.item, "replace", False) for item in items)
+    assert view.cursor.steps == len(world.history())
