@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from roboco.domain.paths import summary_path, team_path
+from tests.memory.controlled import CONTROLLED
 from tests.memory.journeys import JOURNEYS
 from tests.memory.world import TASK
 
@@ -12,7 +13,7 @@ FOLDER = Path(__file__).parent / "histories" / "v1"
 
 def record(name: str) -> None:
     """Run the journey, and keep its team, its history and its summary."""
-    journey = JOURNEYS[name]
+    journey = {**JOURNEYS, **CONTROLLED}[name]
     world = journey.travel(journey.world())
     (FOLDER / f"{name}.team.json").write_bytes(world.files.held[team_path(TASK)] + b"\n")
     (FOLDER / f"{name}.task.json").write_bytes(world.files.held[summary_path(TASK)] + b"\n")

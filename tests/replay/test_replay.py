@@ -1,13 +1,15 @@
 """Recorded histories: every prefix decides as it did when it was recorded."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decide import Situation, decide
 from roboco.domain.history import History
-from roboco.domain.inbox import Message, Stop
+from roboco.domain.inbox import Answer, Message, Stop, Verdict
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ArtifactPart, ToolResultPart
 from roboco.domain.router import route
@@ -15,6 +17,7 @@ from roboco.domain.state import fold
 from roboco.domain.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep, read_step, verify_chain
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Custom, Team
+from tests.memory.controlled import CONTROLLED
 from tests.memory.journeys import JOURNEYS
 
 FOLDER = Path(__file__).parent / "histories" / "v1"
@@ -50,7 +53,24 @@ def situation_before(step: TaskStep) -> Situation:
         return Situation(inbox=(message,))
     if step.agent_name == ORCHESTRATOR and item_id is not None and step.error is not None:
         return Situation(inbox=(Stop(item_id=item_id, created_at=step.created_at, reason=step.error.message),))
-    return Situation(outcomes=outcomes_of(step))
+    outcomes = outcomes_of(step)
+    inbox = tuple(said_outside(step, outcomes))
+    told = {item.call_id for item in inbox if isinstance(item, Answer) or not item.approved}
+    return Situation(inbox, {call_id: outcome for call_id, outcome in outcomes.items() if call_id not in told})
+
+
+def said_outside(step: TaskStep, outcomes: dict[str, Outcome]) -> Iterator[Answer | Verdict]:
+    """What somebody outside said of the calls whose results the step holds."""
+    verdicts = step.metadata.get("approvals") or {}
+    usage = step.metadata.get("usage") or {}
+    for call_id, item_id in (step.metadata.get("resolved") or {}).items():
+        common: dict[str, Any] = {"item_id": item_id, "created_at": step.created_at, "at_seq": step.seq - 1}
+        if call_id in verdicts:
+            yield Verdict.model_validate(common | verdicts[call_id] | {"call_id": call_id})
+        else:
+            outcome = outcomes[call_id].model_copy(update={"usage": usage})
+            usage = {}  # of several sub-tasks the step tells the sum
+            yield Answer(**common, call_id=call_id, outcome=outcome)
 
 
 def outcomes_of(step: TaskStep) -> dict[str, Outcome]:
@@ -66,7 +86,7 @@ def outcomes_of(step: TaskStep) -> dict[str, Outcome]:
 
 
 def test_there_are_recorded_histories() -> None:
-    assert sorted(JOURNEYS) == NAMES
+    assert sorted({**JOURNEYS, **CONTROLLED}) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
