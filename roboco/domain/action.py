@@ -43,10 +43,11 @@ class AppendStep:
 
 @dataclass(frozen=True)
 class Wait:
-    """Hold no worker until something arrives from outside."""
+    """Hold no worker until something arrives from outside; `calls` are the ids of those that are waited for."""
 
     status: TaskStatus
     route: Route
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Everything that branches on the past stands here or in the router that it calls.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,8 +107,10 @@ def _paused(team: Team) -> Wait:
     return _wait(team, TaskStatus.PAUSED, "paused", "paused by the user")
 
 
-def _wait(team: Team, status: TaskStatus, rule: str, reason: str) -> Wait:
-    return Wait(status, Route(TO_USER, team.collaboration_model.type, rule, reason))
+def _wait(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:
+    named = f"{reason}: {', '.join(f'{call.tool_name} ({call.id})' for call in calls)}" if calls else reason
+    route = Route(TO_USER, team.collaboration_model.type, rule, named)
+    return Wait(status, route, tuple(call.id for call in calls))
 
 
 def _answer_calls(team: Team, history: History, situation: Situation) -> Action:
@@ -142,8 +144,8 @@ def _have_answered(team: Team, history: History, situation: Situation, missing: 
     if run:
         return _paused(team) if is_held(situation.inbox, history.state.steps) else CallTools(run)
     if asked:
-        return _wait(team, TaskStatus.APPROVAL, "approval", f"a person must approve: {_named(asked)}")
-    return _wait(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", f"the client must run: {_named(missing)}")
+        return _wait(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
+    return _wait(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
 
 
 def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
@@ -190,12 +192,8 @@ def _closed(team: Team, step: TaskStep, call: ToolCall, situation: Situation, en
 
 
 def _ask(team: Team, calls: list[ToolCall]) -> Wait:
-    reason = f"nobody knows whether this had its effect, and a person must say so: {_named(calls)}"
-    return _wait(team, TaskStatus.APPROVAL, "on_unknown", reason)
-
-
-def _named(calls: list[ToolCall] | tuple[ToolCall, ...]) -> str:
-    return ", ".join(f"{call.tool_name} ({call.id})" for call in calls)
+    reason = "nobody knows whether this had its effect, and a person must say so"
+    return _wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 
 
 def _take(team: Team, history: History, message: Message, router: Router) -> AppendStep:

@@ -130,11 +130,12 @@ class TurnRestarted(_Event):
 
 
 class StatusChanged(_Event):
-    """The task has a new status."""
+    """The task has a new status; `calls` are the ids of tool calls whose answer or approval it waits for."""
 
     type: Literal["event_status"] = "event_status"
     status: TaskStatus
     reason: str
+    calls: tuple[str, ...] = ()
 
 
 class StepEnded(_Event):

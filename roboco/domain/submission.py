@@ -90,7 +90,8 @@ def _told(detail: dict[str, Any], kind: type[Declared]) -> str:
     if detail["type"] == "missing":
         return f"{where}: is missing"
     if detail["type"] == "extra_forbidden":
-        possible = f", possible are {', '.join(kind.model_fields)}" if len(detail["loc"]) == 1 else ""
+        fields = sorted(kind.model_fields, key=lambda name: name in Brought.model_fields)
+        possible = f", possible are {', '.join(fields)}" if len(detail["loc"]) == 1 else ""
         return f"{where}: no such argument{possible}"
     shown = repr(detail["input"])
     return f"{where}: {detail['msg']} (found {shown[:60]})"

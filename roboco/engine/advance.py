@@ -268,7 +268,9 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     reason = action.route.reason
     if (task.phase, task.status, task.reason) == (Phase.WAIT, action.status, reason):
         return _wait_on(engine, task_id, task)
-    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason)
+    event = StatusChanged(
+        task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason, calls=action.calls
+    )
     choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record(), items=len(task.item_ids))
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         archive(engine, task_id, task, action.status, reason)

@@ -1,6 +1,7 @@
 """Signals on Redis: heard by who listens, and by nobody else."""
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +13,11 @@ from tests.stack import until
 
 
 @pytest.fixture
-def signals(redis_task: TaskOnRedis, valkey: ValkeyServer) -> RedisSignals:
+def signals(redis_task: TaskOnRedis, valkey: ValkeyServer) -> Iterator[RedisSignals]:
     """What listens for the task."""
-    return RedisSignals(valkey.url, redis_task.keys)
+    listening = RedisSignals(valkey.url, redis_task.keys)
+    yield listening
+    listening.close()
 
 
 def subscribed(task: TaskOnRedis) -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.faults.enumerated import ALL, failure, singles
+from tests.faults.enumerated import failure, singles
+from tests.memory.journeys import JOURNEYS
 
 
-@pytest.mark.parametrize("journey", sorted(ALL))
+@pytest.mark.parametrize("journey", sorted(JOURNEYS))
 def test_one_fault(journey: str) -> None:
     cases = list(singles(journey))
     failures = [told for case in cases if (told := failure(case))]

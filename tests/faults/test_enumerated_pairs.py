@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.faults.enumerated import ALL, failure, pairs
+from tests.faults.enumerated import failure, pairs
+from tests.memory.journeys import JOURNEYS
 
 
-@pytest.mark.parametrize("journey", sorted(ALL))
+@pytest.mark.parametrize("journey", sorted(JOURNEYS))
 def test_two_faults(journey: str) -> None:
     cases = list(pairs(journey, distances=(1, 3)))
     failures = [told for case in cases if (told := failure(case))]

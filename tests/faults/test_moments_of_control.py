@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco import Task, team_from
+from roboco import Task, Team, team_from
 from roboco.domain.step import verify_chain
 from tests.faults.moments import SECONDS, Moment, Victim
 from tests.journeys import GRAPH
@@ -28,6 +28,13 @@ TEAM = team_from(
         ],
     }
 )
+DELEGATING = team_from(
+    {
+        "name": "lead",
+        "agents": [{"name": "worker", "prompt": "worker", "delegates": ["helpers"]}],
+        "teams": {"helpers": {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}},
+    }
+)
 
 
 def speaks(request: Request) -> Reply:
@@ -44,6 +51,16 @@ def calls(request: Request) -> Reply:
     return Reply(text="calling", tool_calls=[("client_ask", {}), ("add", {"a": 1, "b": 2})])
 
 
+def gives_away(request: Request) -> Reply:
+    """The work given to another team, slowly enough that the task can be paused before."""
+    if request.system == "helper":
+        return Reply(text="found it")
+    if request.tool_results:
+        return Reply(text="I was told")
+    calls = [("delegate", {"team": "helpers", "prompt": "look it up"})]
+    return Reply(chunks=["a "] * 25, interval=0.02, tool_calls=calls)
+
+
 @dataclass(frozen=True)
 class Act:
     """What is done to a task that has come so far, and what must come of it."""
@@ -54,6 +71,8 @@ class Act:
     act: Callable[[Task], object]
     ends: str
     check: Callable[[Task], None]
+    prepare: Callable[[Task], object] = lambda task: None
+    team: Team = TEAM
 
 
 def _cut_off(task: Task) -> None:
@@ -85,9 +104,30 @@ def _has_spoken(task: Task) -> bool:
     return any(message.text for message in task.session().messages[1:])
 
 
+def _given_away(task: Task) -> None:
+    [result] = task.history()[2].results
+    assert result.result["text"] == "found it"
+    assert task.history()[-1].text == "I was told"
+
+
+def _is_paused(task: Task) -> bool:
+    return task.summary().status == "paused"
+
+
 INTERRUPT = Act("interrupt", speaks, _has_spoken, lambda task: task.interrupt("shorter"), "completed", _interrupted)
 STOP = Act("stop", speaks, _has_spoken, lambda task: task.stop(), "cancelled", _cut_off)
 ANSWER = Act("answer", calls, lambda task: task.summary().status == "approval", _answer_both, "completed", _answered)
+
+RESUME = Act(
+    "resume",
+    gives_away,
+    _is_paused,
+    lambda task: task.resume(),
+    "completed",
+    _given_away,
+    prepare=lambda task: task.pause(),
+    team=DELEGATING,
+)
 
 CASES: tuple[tuple[str, Act, Moment], ...] = (
     ("agents", INTERRUPT, Moment("told to end", GRAPH, script="cut")),
@@ -99,6 +139,9 @@ CASES: tuple[tuple[str, Act, Moment], ...] = (
     ("coordinator", STOP, Moment("stop appended, not committed", GRAPH, script="commit")),
     ("coordinator", ANSWER, Moment("approved call chosen, not handed out", GRAPH, message="roboco.tool")),
     ("coordinator", ANSWER, Moment("results appended, not committed", GRAPH, script="commit")),
+    ("coordinator", RESUME, Moment("turn chosen, not handed out", GRAPH, message="roboco.turn")),
+    ("coordinator", RESUME, Moment("sub-task set up, not announced", GRAPH, script="create", answered=True)),
+    ("coordinator", RESUME, Moment("what it came to stored, not noted", GRAPH, script="knock")),
     ("tools", ANSWER, Moment("approved call claimed", GRAPH, script="claim_call", answered=True)),
 )
 HAPPENINGS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")
@@ -110,7 +153,8 @@ class Run:
     def __init__(self, stack: Stack, victim: Victim, act: Act, moment: Moment) -> None:
         self._stack, self._victim, self._act = stack, victim, act
         stack.model.script(act.says)
-        self.task = stack.orchestrator.run(TEAM, "go", client_tools=[ASK])
+        self.task = stack.orchestrator.run(act.team, "go", client_tools=[ASK])
+        act.prepare(self.task)
         until(lambda: act.ready(self.task), SECONDS, f"it is ready for: {act.name}")
         self._held = moment.hold(victim.gate(moment))
         act.act(self.task)

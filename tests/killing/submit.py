@@ -6,15 +6,15 @@ from typing import Any
 
 from workers import coordinator, tasks
 
-take = vars(tasks)["take_submission"]
+take = vars(tasks)["take"]
 
 
-def deadly(engine: Any, settings: Any, arguments: dict[str, Any]) -> str:
-    """Take the submission in, or die."""
-    if "DEADLY" in str(arguments.get("task_id")) and "DEADLY_NO_MORE" not in os.environ:
+def deadly(engine: Any, settings: Any, name: str, arguments: dict[str, Any], item_id: str) -> None:
+    """Take it in, or die."""
+    if name == "roboco.submit" and "DEADLY" in str(arguments.get("task_id")) and "DEADLY_NO_MORE" not in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
-    return str(take(engine, settings, arguments))
+    take(engine, settings, name, arguments, item_id)
 
 
-vars(tasks)["take_submission"] = deadly
+vars(tasks)["take"] = deadly
 app = coordinator.app

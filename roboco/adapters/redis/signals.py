@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,14 +12,14 @@ from roboco.adapters.redis.keys import Keys
 
 _log = logging.getLogger(__name__)
 
-IDLE = 5.0
+IDLE = 1.0
 """Seconds after which a silent connection is looked at."""
 PAUSE = 1.0
 """Seconds until a lost connection is made anew. What is signalled meanwhile is lost, and told by the leases."""
 
 
 class RedisSignals:
-    """Hears when work is to end. The thread begins with the first work of the process and dies with it."""
+    """Hears when work is to end. Its thread begins with the first work of the process, and ends with it."""
 
     def __init__(self, url: str, keys: Keys) -> None:
         self._url = url
@@ -28,6 +27,13 @@ class RedisSignals:
         self._lock = threading.Lock()
         self._listening: dict[str, list[Callable[[], None]]] = {}
         self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Hear nothing more, and wait for the thread."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
 
     @contextmanager
     def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> Iterator[None]:
@@ -47,19 +53,19 @@ class RedisSignals:
                     del self._listening[name]
 
     def _run(self) -> None:
-        while True:
+        while not self._closed.is_set():
             try:
                 self._hear()
             except redis.RedisError as error:
                 _log.warning("signals are not heard, and leases tell what they say: %s", error)
             except Exception:
                 _log.exception("signals are not heard, and leases tell what they say")
-            time.sleep(PAUSE)
+            self._closed.wait(PAUSE)
 
     def _hear(self) -> None:
         with connect_subscriber(self._url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
             pubsub.subscribe(self._channel)
-            while True:
+            while not self._closed.is_set():
                 message = pubsub.get_message(timeout=IDLE)
                 if message is not None:
                     self._tell(str(message["data"]))
