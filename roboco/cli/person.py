@@ -19,7 +19,7 @@ from roboco.errors import TransientError, UsageError
 
 _REPLY = "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"
 _INTERJECTION = (
-    "interrupted: your message for the team, ended by an empty line; nothing to go on; Ctrl-C again stops the task"
+    "your message interrupts the team: end it by an empty line; nothing to go on; Ctrl-C again stops the task"
 )
 _VERDICT = (
     "may it run? y; n, or n REASON; or a JSON object with other arguments; nothing to leave; Ctrl-C stops the task"

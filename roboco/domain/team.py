@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from roboco.domain.approval import ArgumentTest
 from roboco.domain.condition import Condition
@@ -76,6 +76,17 @@ class Agent(Declared):
         return {"strategy": "recent"} | value if isinstance(value, dict) else value
 
 
+def _approval_kind(value: Any) -> str:
+    return "word" if isinstance(value, str) else "test"
+
+
+Approval = Annotated[
+    Annotated[Literal["never", "required"], Tag("word")] | Annotated[ArgumentTest, Tag("test")],
+    Discriminator(_approval_kind),
+]
+"""Whether calls of a tool need approval, or a test of the arguments of those that do."""
+
+
 class ToolSpec(Declared):
     """A tool of the team: `function` is "package.module:name"; `timeout` in seconds.
 
@@ -88,7 +99,7 @@ class ToolSpec(Declared):
     description: str | None = None
     effect: Literal["pure", "idempotent", "irreversible"] = "irreversible"
     on_unknown: Literal["tell", "ask"] = "tell"
-    approval: Literal["never", "required"] | ArgumentTest = "never"
+    approval: Approval = "never"
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
 
 

@@ -51,13 +51,13 @@ def _line(detail: ErrorDetails) -> str:
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
 
 
-_TAGS = frozenset({"sequential", "manual", "graph", "custom", "recent", "budget"})
+_TAGS = frozenset({"sequential", "manual", "graph", "custom", "recent", "budget", "word", "test"})
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
     text = ""
     for before, key in zip((None, *loc), loc, strict=False):
-        if key in _TAGS and before in ("collaboration_model", "context"):
+        if key in _TAGS and before in ("collaboration_model", "context", "approval"):
             continue
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from roboco.adapters.team_file import load_team, named_team, team_from
+from roboco.domain.team import Team
+from roboco.engine.teams import frozen
 from roboco.errors import TeamError, UsageError
 
 YAML = """
@@ -198,3 +200,45 @@ def test_a_name_that_is_no_team(tmp_path: Path, name: str) -> None:
 def test_a_name_without_a_folder_of_teams() -> None:
     with pytest.raises(UsageError, match="ROBOCO_TEAMS names no folder"):
         named_team(None, "a")
+
+
+HELPERS = "name: helpers\nagents: [{name: helper, prompt_file: help.md}]\n"
+LEAD = "name: lead\nagents: [{name: boss, prompt: lead, delegates: [helpers]}]\nteams: {helpers: sub/helpers.yaml}\n"
+
+
+def test_a_team_takes_the_teams_of_other_files_in(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/helpers.yaml").write_text(HELPERS)
+    (tmp_path / "sub/help.md").write_text("You help.")
+    (tmp_path / "lead.yaml").write_text(LEAD)
+    team = load_team(tmp_path / "lead.yaml")
+    assert team.teams["helpers"].agents[0].prompt == "You help."
+    assert Team.model_validate_json(frozen(team)) == team
+
+
+def test_every_mistake_in_a_team_of_a_team_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "lead.yaml").write_text(LEAD)
+    with pytest.raises(TeamError, match=r"teams.helpers: 'sub/helpers.yaml' cannot be read: No such file"):
+        load_team(tmp_path / "lead.yaml")
+    (tmp_path / "sub/helpers.yaml").write_text(HELPERS)
+    with pytest.raises(TeamError, match=r"teams.helpers.agents\[0\].prompt_file: 'help.md' cannot be read"):
+        load_team(tmp_path / "lead.yaml")
+
+
+def test_a_team_that_names_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lead.yaml").write_text(LEAD.replace("sub/helpers.yaml", "lead.yaml"))
+    with pytest.raises(TeamError, match="does one name itself"):
+        load_team(tmp_path / "lead.yaml")
+
+
+@pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml"])
+def test_a_team_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "lead.yaml").write_text(LEAD.replace("sub/helpers.yaml", name))
+    with pytest.raises(TeamError, match="name a file beside or below the team file"):
+        load_team(tmp_path / "lead.yaml")
+
+
+def test_a_team_that_is_sent_has_no_team_files() -> None:
+    with pytest.raises(TeamError, match="has its prompts and teams in itself"):
+        team_from({"name": "x", "agents": [{"name": "a", "prompt": "p"}], "teams": {"y": "y.yaml"}})

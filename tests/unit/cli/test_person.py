@@ -100,9 +100,7 @@ def test_an_interjection(at: At) -> None:
     table = at("be brief", "")
     assert table.person.interject()
     assert table.told == [("interrupt", "be brief")]
-    assert table.screen[1].startswith(
-        "interrupted: your message for the team, ended by an empty line; nothing to go on"
-    )
+    assert table.screen[1].startswith("your message interrupts the team: end it by an empty line; nothing to go on")
     assert "Ctrl-C again stops" in table.screen[1]
 
 
