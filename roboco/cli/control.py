@@ -11,7 +11,7 @@ from roboco.cli import options
 from roboco.cli.failure import FAILED
 from roboco.cli.live import LiveView
 from roboco.cli.opened import opened
-from roboco.cli.receipts import what_came_of
+from roboco.cli.receipts import how_it_ended, what_came_of
 from roboco.cli.screen import Screen
 from roboco.cli.tasks import colour
 from roboco.client.receipt import Receipt
@@ -38,7 +38,7 @@ def interrupt(task_id: str, message: str, agent: str | None, wait: float, as_jso
     What an agent was saying stands as it is. Printed is what became of it, at the latest after --wait seconds.
     """
     with opened(task_id) as task:
-        receipt = _taken(task, task.interrupt(message, agent).item_id, wait)
+        receipt = task.interrupt(message, agent, wait=wait)
     record = TypeAdapter(Receipt).dump_python(receipt, mode="json")
     click.echo(json.dumps(record) if as_json else what_came_of(receipt, task_id))
 
@@ -46,12 +46,18 @@ def interrupt(task_id: str, message: str, agent: str | None, wait: float, as_jso
 @click.command()
 @click.argument("task_id")
 @click.option("--reason", default="stopped by the user", show_default=True, help="Why; it stands in the history.")
-def stop(task_id: str, reason: str) -> None:
+@options.wait(5)
+def stop(task_id: str, reason: str, wait: float) -> None:
     """Stop a task: it ends as cancelled."""
     with opened(task_id) as task:
         status = task.summary().status
-        task.stop(reason)
-    click.echo(f"{task_id} has ended before ({status})" if status.ended else f"{task_id} is asked to stop")
+        receipt = task.stop(reason, wait=0 if status.ended else wait)
+    if status.ended:
+        click.echo(f"{task_id} has ended before ({status})")
+    else:
+        click.echo(
+            f"{task_id} is asked to stop" if receipt.taken_at_seq is None else f"{task_id} has stopped{_how(receipt)}"
+        )
 
 
 @click.command()
@@ -98,12 +104,9 @@ def step(task_id: str, wait: float, as_json: bool) -> int:
     return 0 if _rests(now.status) else FAILED
 
 
-def _taken(task: Task, item_id: str, seconds: float) -> Receipt:
-    """What has become of the message, once it is a step or the time is over."""
-    deadline = time.monotonic() + seconds
-    while (receipt := task.receipt(item_id)).taken_at_seq is None and time.monotonic() < deadline:
-        time.sleep(_LOOK)
-    return receipt
+def _how(receipt: Receipt) -> str:
+    """How an agent that was speaking was ended; empty if none was."""
+    return "" if receipt.seen_at is None else f": {how_it_ended(receipt)}"
 
 
 def _held(task: Task, before: TaskSummary, seconds: float) -> TaskSummary:

@@ -9,12 +9,19 @@ from roboco.client.receipt import Receipt
 
 def what_came_of(receipt: Receipt, task_id: str) -> str:
     """What became of a message that was to interrupt the task."""
+    if receipt.too_late:
+        return f"{task_id} has ended, and took it no more"
     if receipt.taken_at_seq is None:
         return f"{task_id} has accepted it, and no worker has taken it yet"
     if receipt.seen_at is None:
         return f"it is step {receipt.taken_at_seq} of {task_id}; no agent was speaking"
-    seen = f"seen after {_after(receipt.requested_at, receipt.seen_at)}"
-    return f"interrupted {task_id}: {seen}, {_closed(receipt.requested_at, receipt.closed_at, receipt.chunks_after)}"
+    return f"interrupted {task_id}: {how_it_ended(receipt)}"
+
+
+def how_it_ended(receipt: Receipt) -> str:
+    """How the answer of an agent that was speaking was ended."""
+    seen = "" if receipt.seen_at is None else f"seen after {_after(receipt.requested_at, receipt.seen_at)}, "
+    return seen + _closed(receipt.requested_at, receipt.closed_at, receipt.chunks_after)
 
 
 def how_it_closed(record: Mapping[str, Any]) -> str:

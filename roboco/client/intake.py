@@ -29,10 +29,13 @@ RESERVED = ("answer-", "verdict-", "stop-", "fork-")
 """How the ids of items begin that Roboco gives them itself."""
 
 
-class _Request(Declared):
+class _OfTask(Declared):
     model_config = ConfigDict(strict=True)
 
     task_id: str
+
+
+class _Request(_OfTask):
     item_id: str | None = None
 
     def item(self, given: str) -> str:
@@ -62,7 +65,7 @@ class _Stop(_Request):
     reason: _Reason = "stopped by the user"
 
 
-class _Answer(_Request):
+class _Answer(_OfTask):
     """What came of a client's call: `result` is any JSON, `error` says why there is none."""
 
     call_id: str
@@ -72,13 +75,13 @@ class _Answer(_Request):
     runtime_ms: int = Field(default=0, ge=0)
 
 
-class _Approve(_Request):
+class _Approve(_OfTask):
     call_id: str
     args: dict[str, JsonValue] | None = None
     reason: _Reason = ""
 
 
-class _Deny(_Request):
+class _Deny(_OfTask):
     call_id: str
     reason: _Reason = ""
 
@@ -89,7 +92,7 @@ class _Resolve(_Request):
     result: JsonValue = None
 
 
-class _Fork(_Request, Brought):
+class _Fork(_OfTask, Brought):
     source: str
     seq: int | None = None
     message: str | None = None
@@ -102,8 +105,7 @@ Take = Callable[[Engine, Settings, dict[str, Any], str], None]
 """Accepts what the arguments ask for, as the item of this id if they name none. UsageError if they are wrong."""
 
 
-def take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str = "") -> None:
-    """Accept the task that the arguments of `roboco.submit` describe."""
+def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     submission = read_submission(arguments)
     submit(engine, submission, _team(settings, submission.team))
 
@@ -126,7 +128,7 @@ def _message(engine: Engine, asked: _Interrupt, item_id: str) -> Message:
         created_at=engine.now(),
         text=read_message(asked.message),
         agent=asked.agent,
-        told=asked.metadata(),
+        brought=asked.metadata(),
     )
 
 
@@ -202,7 +204,7 @@ def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], it
 
 TAKE: Final[Mapping[str, Take]] = MappingProxyType(
     {
-        names.SUBMIT: take_submission,
+        names.SUBMIT: _take_submission,
         names.SEND: _take_send,
         names.INTERRUPT: _take_interrupt,
         names.STOP: _take_stop,

@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self, Unpack
 
-from roboco.adapters.celery import names
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.team_file import load_team, named_team
-from roboco.client.intake import take
 from roboco.client.requeue import requeue
 from roboco.client.task import Task
+from roboco.client.teams import chosen_team
 from roboco.client.wiring import build_engine, dispatcher_of, producer
-from roboco.client.wishes import Forked, Wished
+from roboco.client.wishes import Wished
 from roboco.domain.ids import check_task_id, is_task_id
 from roboco.domain.letter import DeadLetter
 from roboco.domain.model_offer import ModelOffer, offers
@@ -24,8 +22,6 @@ from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.submit import submit
-from roboco.engine.teams import team_as_data
-from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
 
 
@@ -62,38 +58,16 @@ class Orchestrator:
         wished. The same `task_id` with the same content again is the same task. UsageError says what is wrong before
         anything is stored.
         """
-        chosen = self._team(team)
+        chosen = chosen_team(self.settings, team)
         named = {name: value for name, value in wished.items() if value is not None}
         named.setdefault("task_id", f"task_{uuid.uuid4().hex}")
         submission = read_submission(named | {"team": chosen.name, "prompt": prompt})
         submit(self.engine, submission, chosen)
         return self._task(submission.task_id)
 
-    def fork(
-        self,
-        source: str,
-        seq: int | None = None,
-        message: str | None = None,
-        *,
-        team: Team | str | Path | None = None,
-        **wished: Unpack[Forked],
-    ) -> Task:
-        """Make a new task of the steps of `source` up to and including `seq`, or of all but the error that ended it.
-
-        It goes on with the `message`, `team` or `model` that are given; the source stays as it is. Steps with calls are
-        taken with their results, so that none is made again. Files that the steps refer to are copied. Limits of steps
-        and tokens count what was taken over, seconds count from now. UsageError says what is wrong.
-        """
-        task_id = wished.get("task_id") or f"task_{uuid.uuid4().hex}"
-        named = {name: value for name, value in wished.items() if value is not None} | {"task_id": task_id}
-        chosen = None if team is None else team_as_data(self._team(team))
-        asked = named | {"source": source, "seq": seq, "message": message, "team": chosen}
-        take(self.engine, self.settings, names.FORK, asked, "")
-        return self._task(task_id)
-
     def models(self, team: Team | str | Path) -> list[ModelOffer]:
         """The model profiles of a team, of which `model` may name one when a task is submitted or forked."""
-        return offers(self._team(team))
+        return offers(chosen_team(self.settings, team))
 
     def task(self, task_id: str) -> Task:
         """The task of this id; UsageError if there is none."""
@@ -117,15 +91,3 @@ class Orchestrator:
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self.engine, self._follower, self.settings)
-
-    def _team(self, team: Team | str | Path) -> Team:
-        match team:
-            case Team():
-                return team
-            case Path():
-                return load_team(team)
-            case str() if "/" in team or "." in team:
-                return load_team(Path(team))
-            case str():
-                return named_team(self.settings.teams, team)
-        raise UsageError(f"team: must be a Team, a path or a name (found {team!r:.60})")

@@ -17,7 +17,8 @@ class Receipt:
 
     `taken_at_seq` is the position of the step that it became, None as long as it is none. Where it ended a model's
     answer: when the worker saw that, when the connection to the model was closed, and how many chunks came after the
-    request. It is `too_late` if the task ended before it was taken over.
+    request. It is `too_late` if the task ended before it was taken over. Of a pause, step or resume `taken_at_seq` is
+    the position at which it ceased to count.
     """
 
     item_id: str

@@ -54,6 +54,8 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
         task = engine.board.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
         summary = _summary(engine, task_id)
+        if text and token == Token(steps=summary.steps):
+            return SessionDelta(continuation_token=text, messages_by_idx={})
         standing = _Standing(Token(steps=summary.steps), summary.status, summary.reason, (), None)
     else:
         standing = _Standing(_token(task), task.status, task.reason, task.tail, _turn(engine, task_id, task))
@@ -105,7 +107,7 @@ def _turn(engine: Engine, task_id: str, task: Snapshot) -> Turn | None:
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break
         said.append(chunk.text)
-    return Turn(task.seq, task.agent, step_id, task.attempt, bool(said), "".join(said), len(said))
+    return Turn(task.seq, task.agent, step_id, task.attempt, bool(said), "".join(said))
 
 
 def _read(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:

@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from roboco.adapters.artifacts import read_artifact
@@ -13,22 +14,25 @@ from roboco.client import sessions
 from roboco.client.following import Following, patiently
 from roboco.client.intake import take
 from roboco.client.receipt import Receipt, find_receipt
-from roboco.client.wishes import Said
+from roboco.client.teams import chosen_team
+from roboco.client.wishes import Forked, Said
 from roboco.domain.paths import artifacts_path, summary_path
 from roboco.domain.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
+from roboco.domain.step import TaskStep, last_said
 from roboco.domain.summary import TaskSummary
+from roboco.domain.team import Team
 from roboco.domain.view import StreamItem
 from roboco.engine.engine import Engine
 from roboco.engine.message import WhileWorking
+from roboco.engine.teams import team_as_data
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task has come to: `text` is what an agent said last."""
+    """What a task has come to: `text` is what an agent said last, if one has said something."""
 
     task_id: str
     status: TaskStatus
@@ -46,6 +50,7 @@ class Task:
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         self.task_id = task_id
         self._engine = engine
+        self._follower = follower
         self._settings = settings
         self._following = Following(task_id, engine, follower, self.summary)
 
@@ -66,7 +71,9 @@ class Task:
         return self._following.stream(cursor)
 
     def result(self, timeout: float | None = None) -> TaskResult:
-        """Wait until the task has ended or waits for its user; TimeoutError after `timeout` seconds.
+        """Wait until the task has ended or waits (for its user, client, an approval or a resume).
+
+        TimeoutError after `timeout` seconds.
 
         TransientError if Redis or the workspace has not answered for a minute.
         """
@@ -87,8 +94,9 @@ class Task:
         while_working: WhileWorking | None = None,
         **said: Unpack[Said],
     ) -> Receipt:
-        """Add a message of the user; a task that waits goes on, and `agent` may name who answers.
+        """Add a message of the user; `agent` may name who answers.
 
+        A task that waits for its user goes on; one that is paused, or waits for a call, takes it after that.
         While the team works the message waits for the end of what is being done ("queue"), ends it ("interrupt"), or is
         refused ("reject"): as `while_working` says, or else the team. UsageError if the task has ended.
         """
@@ -96,26 +104,36 @@ class Task:
         return self._take(names.SEND, item_id, asked)
 
     def interrupt(
-        self, message: str, agent: str | None = None, item_id: str | None = None, **said: Unpack[Said]
+        self,
+        message: str,
+        agent: str | None = None,
+        item_id: str | None = None,
+        wait: float = 0.0,
+        **said: Unpack[Said],
     ) -> Receipt:
         """End what is being done, and go on with the message of the user.
 
         What an agent was saying stands as a step with `interrupted` in its metadata, and the connection to its model is
-        closed, also if no token has come. Open tool calls are closed with an error result, and running tools are told.
+        closed, also if no token has come. A worker that has not stored what was said within two seconds is passed over,
+        and that is void. Open tool calls are closed with an error result, and running tools are told.
         Then the message is a step, and the interrupted agent goes on, unless `agent` names another one.
 
         Before a worker took the turn, the turn is passed over. Between two steps, while the task waits, and while it is
         paused, the message is the next step, and a paused task stays paused; calls that were waited for are closed.
         Several in a row are all steps, in their order. UsageError if the task has ended.
-        """
-        return self._take(names.INTERRUPT, item_id, {"message": message, "agent": agent, **said})
 
-    def stop(self, reason: str = "stopped by the user", item_id: str | None = None) -> Receipt:
+        The receipt says when all of that was, if it has been by then: up to `wait` seconds are waited for it.
+        """
+        taken = self._take(names.INTERRUPT, item_id, {"message": message, "agent": agent, **said})
+        return self._within(wait, taken)
+
+    def stop(self, reason: str = "stopped by the user", item_id: str | None = None, wait: float = 0.0) -> Receipt:
         """End the task now, as `cancelled`: what is being done is ended as by an interruption.
 
-        A task that is yet to be submitted ends before it begins; one that has ended stays as it is.
+        A task that has not begun ends before it does (over Celery also one that is yet to be submitted); one that has
+        ended stays as it is. The receipt is as for `interrupt`.
         """
-        return self._take(names.STOP, item_id, {"reason": reason})
+        return self._within(wait, self._take(names.STOP, item_id, {"reason": reason}))
 
     def pause(self, item_id: str | None = None) -> Receipt:
         """Begin no further step: what is being done comes to its end. UsageError if the task has ended."""
@@ -166,8 +184,29 @@ class Task:
         """
         self._take(names.RESOLVE, item_id, {"call_id": call_id, "happened": happened, "result": result})
 
+    def fork(
+        self,
+        seq: int | None = None,
+        message: str | None = None,
+        *,
+        team: Team | str | Path | None = None,
+        **wished: Unpack[Forked],
+    ) -> "Task":
+        """Make a new task of the steps up to and including `seq`, or of all but the error that ended this one.
+
+        It goes on with the `message`, `team` or `model` that are given; this one stays as it is. Steps with calls are
+        taken with their results, so that none is made again. Files that the steps refer to are copied. Limits of steps
+        and tokens count what was taken over, seconds count from now. UsageError says what is wrong.
+        """
+        task_id = wished.get("task_id") or f"task_{uuid.uuid4().hex}"
+        named = {name: value for name, value in wished.items() if value is not None} | {"task_id": task_id}
+        data = None if team is None else team_as_data(chosen_team(self._settings, team))
+        asked = named | {"source": self.task_id, "seq": seq, "message": message, "team": data}
+        take(self._engine, self._settings, names.FORK, asked, "")
+        return Task(task_id, self._engine, self._follower, self._settings)
+
     def receipt(self, item_id: str) -> Receipt:
-        """What has become of a message or stop by now; UsageError if the task got none with this id."""
+        """What has become by now of what was sent with this item id; UsageError if the task got none."""
         return find_receipt(self._engine, self.task_id, item_id)
 
     def session(self) -> Session:
@@ -178,7 +217,8 @@ class Task:
         """What is new in the session since the delta that gave this token, or all of it without one.
 
         A client first drops its messages from `rewind_to` on, where that is given, and then puts `messages_by_idx` in
-        their places: then it holds what `session` returns. One request to Redis if nothing is new.
+        their places: then it holds what `session` returns. One request to Redis if nothing is new, two while tools run;
+        of a task that Redis has forgotten, one look at its summary.
         """
         return sessions.delta(self._engine, self.task_id, token)
 
@@ -217,10 +257,21 @@ class Task:
         return read_artifact(self._engine.files, self.task_id, name)
 
     def _last_text(self) -> str:
-        return next((step.text for step in reversed(self._following.read_steps(0)) if step.by_agent), "")
+        return last_said(self._following.read_steps(0))
+
+    def _within(self, seconds: float, receipt: Receipt) -> Receipt:
+        """The receipt, as soon as it was taken over or the time is up."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            now = self.receipt(receipt.item_id)
+            if now.taken_at_seq is not None or now.too_late:
+                return now
+            time.sleep(0.02)
+        return receipt
 
     def _take(self, name: str, item_id: str | None, asked: dict[str, Any]) -> Receipt:
-        known = item_id or uuid.uuid4().hex
+        given = uuid.uuid4().hex
         requested_at = self._engine.now()
-        take(self._engine, self._settings, name, {"task_id": self.task_id, **asked}, known)
-        return Receipt(known, requested_at)
+        named = {} if item_id is None else {"item_id": item_id}
+        take(self._engine, self._settings, name, {"task_id": self.task_id, **asked, **named}, given)
+        return Receipt(item_id or given, requested_at)

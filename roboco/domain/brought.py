@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from roboco.domain.canonical import canonical
 from roboco.domain.client_tool import MAX_CLIENT_TOOLS, ClientTool
@@ -15,13 +15,21 @@ MAX_BROUGHT = 64 * 1024
 """The largest that a message brings, in characters of its JSON."""
 
 
+class Scope(BaseModel):
+    """What tools are to look at: a window of time in nanoseconds since 1970, and whatever the shop's tools know."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    start_time: int | None = None
+    end_time: int | None = None
+
+
 class Brought(Declared):
     """What a message brings.
 
     `goals` are what the agents are to achieve; `client_tools` are tools that the client runs. `client_context` is what
-    the user is looking at: it is shown to the agents, and changes nothing else. `scope` says what tools are to look at
-    (`start_time` and `end_time` in nanoseconds since 1970, and whatever the shop's tools know): each tool call gets it,
-    and Roboco never enforces it.
+    the user is looking at: it is shown to the agents, and changes nothing else. `scope` says what tools are to look at:
+    each call that workers run gets it, until a message brings another one, and Roboco never enforces it.
     """
 
     model_config = ConfigDict(strict=True)
@@ -29,11 +37,11 @@ class Brought(Declared):
     goals: Annotated[list[Goal], Field(max_length=MAX_GOALS)] = []
     client_tools: Annotated[list[ClientTool], Field(max_length=MAX_CLIENT_TOOLS)] = []
     client_context: dict[str, JsonValue] = {}
-    scope: dict[str, JsonValue] = {}
+    scope: Scope | None = None
 
     def metadata(self) -> dict[str, Any]:
         """What stands of it in the metadata of the message's step."""
-        whole = self.model_dump(mode="json", by_alias=True, include=set(Brought.model_fields))
+        whole = self.model_dump(mode="json", by_alias=True, include=set(Brought.model_fields), exclude_none=True)
         return {name: value for name, value in whole.items() if value}
 
     def check(self) -> None:

@@ -36,10 +36,10 @@ INTERRUPTED = "the user interrupted the work"
 
 @dataclass(frozen=True)
 class Situation:
-    """What stands beside the history: inbox in order, results so far, seconds since the task was submitted.
+    """What stands beside the history: inbox in order, results so far, seconds since the task was submitted or forked.
 
     `exhausted` says why no further attempt is made, at the pending turn or at the task, if that is so. A `sub_task`
-    has no user: where it would wait for one, it is done.
+    has no user: where it would wait for a message, it is done.
     """
 
     inbox: tuple[Item, ...] = ()
@@ -132,7 +132,8 @@ def _answer_calls(team: Team, history: History, situation: Situation) -> Action:
     outcomes = [answers[call.id] for call in step.calls]
     untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
     metadata = _about_results(team, step, situation, outcomes)
-    items = tuple((metadata.get("resolved") or {}).values())
+    approvals = (metadata.get("approvals") or {}).values()
+    items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
     return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, untold, given_up)
 
 
@@ -170,7 +171,7 @@ def _about_results(team: Team, step: TaskStep, situation: Situation, outcomes: l
         if call.id in well and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
     }
     usage = _usage(outcomes)
-    told |= {call_id: str(one["item_id"]) for call_id, one in judged.items()}
+    told = {call_id: str(one["item_id"]) for call_id, one in judged.items()} | told
     about = {"resolved": told, "approvals": judged, ACHIEVED: achieved, "usage": usage}
     return {name: value for name, value in about.items() if value}
 
@@ -197,7 +198,7 @@ def _ask(team: Team, calls: list[ToolCall]) -> Wait:
 
 
 def _take(team: Team, history: History, message: Message, router: Router) -> AppendStep:
-    metadata: dict[str, object] = {"item_id": message.item_id} | message.told
+    metadata: dict[str, object] = {"item_id": message.item_id} | message.brought
     if message.agent is not None:
         metadata["agent"] = message.agent
     if message.interrupts:

@@ -66,7 +66,7 @@ class AgentHandedOff(_Event):
 
 
 class ToolCalled(_Event):
-    """A tool call was handed out."""
+    """An agent has called a tool."""
 
     type: Literal["event_tool_call"] = "event_tool_call"
     step_id: str
@@ -109,7 +109,7 @@ class UserSpoke(_Event):
 
 
 class UserInterrupted(_Event):
-    """The user stopped or interrupted the work.
+    """The user stopped or interrupted the work, with the item of this id.
 
     `receipt` says when that was requested, seen by the worker, and the model's connection closed, and how many chunks
     came after; it is empty where no agent was speaking.
@@ -117,6 +117,7 @@ class UserInterrupted(_Event):
 
     type: Literal["event_user_interrupt"] = "event_user_interrupt"
     reason: str
+    item_id: str = ""
     receipt: dict[str, Any] = {}
 
 

@@ -1,4 +1,4 @@
-"""What arrives for a task from outside and is not yet a step."""
+"""What arrives for a task from outside and is not yet taken over."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,14 +19,14 @@ class _Item(Recorded):
 class Message(_Item):
     """A message of the user; `agent` may name who answers it, `interrupts` ends what is being done.
 
-    `told` stands in the metadata of the step that it becomes: goals, client tools, what the user looks at.
+    What it has `brought` (goals, client tools, ...) stands in the metadata of the step that it becomes.
     """
 
     kind: Literal["message"] = "message"
     text: str
     agent: str | None = None
     interrupts: bool = False
-    told: dict[str, Any] = {}
+    brought: dict[str, Any] = {}
 
 
 class Stop(_Item):

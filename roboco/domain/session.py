@@ -165,7 +165,7 @@ class SessionDelta(Recorded):
 
 @dataclass(frozen=True)
 class Turn:
-    """What is known of the turn in flight: `text` is that of this attempt; `begun` once a worker took it."""
+    """What is known of the turn in flight: `text` is that of this attempt; `begun` once its first text has come."""
 
     seq: int
     agent_name: str
@@ -173,7 +173,6 @@ class Turn:
     attempt: int
     begun: bool
     text: str
-    chunks: int
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,11 @@ _GOALS = "goals"
 
 
 class SessionGoal(Recorded):
-    """A goal of a user's message; `tool_use_id` is the call that achieved it, `outcome` that call's arguments."""
+    """A goal of a user's message; `tool_use_id` is the call that achieved it, `outcome` that call's arguments.
+
+    It has `failed` if reminders were used up or a newer message declared others; in a task that ended otherwise it
+    stays `open`. `outcome_schema` is the JSON Schema that the outcome must fit.
+    """
 
     name: str
     description: str
@@ -22,6 +26,7 @@ class SessionGoal(Recorded):
     achieved_at: datetime | None = None
     tool_use_id: str | None = None
     outcome: Any = None
+    outcome_schema: dict[str, Any] = {}
 
 
 def goals_of(steps: Iterable[TaskStep]) -> list[SessionGoal]:
@@ -50,6 +55,7 @@ def _declared(step: TaskStep, first_index: int) -> list[SessionGoal]:
             description=str(goal.get("description") or ""),
             goal_index=index,
             declared_at=step.created_at,
+            outcome_schema=goal["schema"] if isinstance(goal.get("schema"), dict) else {},
         )
         for index, goal in enumerate(named, first_index)
     ]

@@ -106,5 +106,6 @@ def _number(value: Any) -> int:
 
 
 def _items(step: TaskStep) -> tuple[str, ...]:
-    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values()]
+    judged = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
+    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *judged]
     return tuple(item_id for item_id in item_ids if isinstance(item_id, str))

@@ -1,7 +1,7 @@
 """TaskStep: one committed entry of a task's history, chained to the one before by its digest."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -87,6 +87,11 @@ class TaskStep(Recorded):
     def line(self) -> str:
         """The step as it stands in `history.jsonl`, without the newline."""
         return canonical(self.model_dump(mode="json"))
+
+
+def last_said(steps: Sequence[TaskStep]) -> str:
+    """What an agent said last."""
+    return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")
 
 
 def digest_of(record: dict[str, Any]) -> str:

@@ -104,9 +104,9 @@ class ToolSpec(Declared):
 
 
 class Limits(Declared):
-    """What a task may spend: steps, tokens in and out together, and seconds since it was submitted.
+    """What a task may spend: steps, tokens in and out together, and seconds since it was submitted or forked.
 
-    `goal_prompts`: how often its agents are reminded of goals that are still open.
+    `goal_prompts`: how often after each message its agents are reminded of goals that are still open.
     """
 
     max_steps: Annotated[int, Field(ge=1)] = 100
@@ -183,6 +183,12 @@ class Team(Declared):
     def agent(self, name: str) -> Agent:
         """The agent of this name; KeyError if there is none."""
         return {agent.name: agent for agent in self.agents}[name]
+
+    def check_agent(self, name: str | None) -> None:
+        """UsageError if somebody is named who is not in the team."""
+        if name is not None and not self.has(name):
+            possible = ", ".join(agent.name for agent in self.agents)
+            raise UsageError(f"agent: no agent {name!r} in team {self.name!r}, possible are {possible}")
 
     def has(self, name: str | None) -> bool:
         """Whether an agent of this name belongs to the team; the first steps of a fork may be another team's."""

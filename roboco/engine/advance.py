@@ -10,7 +10,6 @@ epoch, a step once per position, and whatever was written down but not done is f
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decide import Situation, decide
@@ -135,7 +134,8 @@ def _decide(
 ) -> Action:
     model = team.collaboration_model
     router = _custom(engine, task_id, model.router) if isinstance(model, Custom) else route
-    started = _started(engine, team, task_id, task)
+    limited = team.limits.max_seconds is not None
+    started = engine.teams.began(task_id, task.state) if limited else None
     situation = Situation(
         inbox=waiting,
         outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
@@ -144,14 +144,6 @@ def _decide(
         sub_task=parent_of(task_id, task.first) is not None,
     )
     return decide(team, History(task.state, task.tail), situation, router)
-
-
-def _started(engine: Engine, team: Team, task_id: str, task: Snapshot) -> datetime | None:
-    """When the task's time began to count, if it is limited."""
-    if team.limits.max_seconds is None:
-        return None
-    fork = engine.teams.fork(task_id)
-    return task.state.started_at if fork is None else fork.created_at
 
 
 def _custom(engine: Engine, task_id: str, name: str) -> Router:

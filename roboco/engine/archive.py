@@ -63,8 +63,6 @@ def _generation(line: bytes) -> object:
 
 
 def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
-    fork = engine.teams.fork(task_id)
-    began = task.state.started_at if fork is None else fork.created_at
     summary = TaskSummary(
         task_id=task_id,
         team=engine.teams.get(task_id).name,
@@ -73,7 +71,7 @@ def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskSta
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
-        created_at=began or engine.now(),
+        created_at=engine.teams.began(task_id, task.state) or engine.now(),
         updated_at=engine.now(),
     )
     engine.files.put(summary_path(task_id), summary.model_dump_json().encode())

@@ -17,7 +17,7 @@ from roboco.domain.part import ToolCall
 from roboco.domain.paths import summary_path
 from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
+from roboco.domain.step import last_said
 from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Limits, Team
@@ -41,14 +41,12 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
             "team": name,
             "prompt": call.args["prompt"],
             "context": task.first.metadata.get("context", {}),
-            "scope": task.state.scope or {},
+            "scope": task.state.scope,
         }
     )
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     given = team.teams[name]
-    fork = engine.teams.fork(task_id)
-    began = task.state.started_at if fork is None else fork.created_at
-    spent = (step.created_at - (began or step.created_at)).total_seconds()
+    spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
     limits = _within(given.limits, team.limits, task.state, max(0.0, spent))
     submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = _summary(engine, child)
@@ -61,7 +59,7 @@ def report(engine: Engine, task_id: str, task: Snapshot) -> None:
     parent = parent_of(task_id, task.first)
     summary = None if parent is None else _summary(engine, task_id)
     if parent is not None and summary is not None:
-        _report(engine, parent, summary, _last_text(task.tail))
+        _report(engine, parent, summary, last_said(task.tail))
 
 
 def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
@@ -117,8 +115,4 @@ def _summary(engine: Engine, task_id: str) -> TaskSummary | None:
 
 
 def _said(engine: Engine, task_id: str) -> str:
-    return _last_text(tuple(engine.histories.read(task_id)))
-
-
-def _last_text(steps: tuple[TaskStep, ...]) -> str:
-    return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")
+    return last_said(tuple(engine.histories.read(task_id)))

@@ -54,7 +54,7 @@ def fork(engine: Engine, order: ForkOrder) -> None:
     steps = kept(steps, _seq(engine, order))
     team = order.team or engine.teams.get(order.source)
     team = team if order.model is None else team.with_profile(order.model)
-    _check_message(team, order.message)
+    team.check_agent(None if order.message is None else order.message.agent)
     engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
     _store(engine, order, team, steps)
     if _summary(engine, task_id, team, steps).status.ended:
@@ -71,12 +71,6 @@ def _seq(engine: Engine, order: ForkOrder) -> int | None:
     """Where the order forks. If it does not say so and comes again, where it did before: the source may go on."""
     before = engine.files.get(lineage_path(order.task_id)) if order.seq is None else None
     return order.seq if before is None else Fork.model_validate_json(before).seq
-
-
-def _check_message(team: Team, message: Message | None) -> None:
-    possible = [agent.name for agent in team.agents]
-    if message is not None and message.agent is not None and message.agent not in possible:
-        raise UsageError(f"agent: no agent {message.agent!r} in team {team.name!r}, possible are {', '.join(possible)}")
 
 
 def _store(engine: Engine, order: ForkOrder, team: Team, steps: list[TaskStep]) -> None:

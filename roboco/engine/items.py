@@ -7,7 +7,7 @@ from roboco.ports import Snapshot
 
 
 def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
-    """The items that are no step yet, oldest first; those that are one are settled on the way."""
+    """The items that still count, oldest first; the others are settled on the way."""
     found: list[Item] = []
     for item_id in task.item_ids:
         data = engine.files.get(item_path(task_id, item_id))
@@ -43,7 +43,7 @@ def _settle_hold(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
 
 
 def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
-    """Note that the item became a step, not later than at `seq`."""
+    """Note that the item was taken over or counts no more, not later than at `seq`."""
     data = engine.files.get(item_path(task_id, item_id))
     if data is not None:
         taken = read_item(data).model_copy(update={"taken_at_seq": seq})

@@ -17,7 +17,11 @@ WhileWorking = Literal["queue", "interrupt", "reject"]
 def send(engine: Engine, task_id: str, message: Message, while_working: WhileWorking | None = None) -> None:
     """Accept the message. UsageError if the task has ended, or works and takes no message meanwhile."""
     check_task_id(task_id)
-    if stored(engine, task_id, message.item_id) is None and engine.files.get(team_path(task_id)) is not None:
+    before = stored(engine, task_id, message.item_id)
+    if isinstance(before, Message):  # it comes again: what became of it then was decided then
+        receive(engine, task_id, message.model_copy(update={"interrupts": before.interrupts}))
+        return
+    if engine.files.get(team_path(task_id)) is not None:
         while_working = while_working or engine.teams.get(task_id).on_message
         if while_working == "reject":
             _refuse_if_working(engine, task_id)

@@ -3,7 +3,7 @@
     inbox/ID.json ══ accepted ══► board's inbox ─► agenda ─► doorbell
     (create)                      (knock)
 
-It becomes a step, or ends the task, exactly once, however often it is sent.
+It becomes a step, or a change of what the task may do, exactly once, however often it is sent.
 """
 
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def receive(engine: Engine, task_id: str, item: Item) -> None:
-    """Accept the item. UsageError for a message to a task that has ended or is not known.
+    """Accept the item. UsageError for anything but a stop, if the task has ended or is not known.
 
     A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
     has ended changes nothing. UsageError if something else was accepted under the item's id: that stands, and is
@@ -99,7 +99,7 @@ def _may_come(engine: Engine, task_id: str, message: Message) -> bool:
         _refuse(engine, task_id, message)
         return False
     if message.agent is not None:
-        _check_agent(engine, task_id, message.agent)
+        engine.teams.get(task_id).check_agent(message.agent)
     return True
 
 
@@ -127,10 +127,3 @@ def _closed(engine: Engine, task_id: str) -> str:
     status = TaskSummary.model_validate_json(data).status
     told = f"has ended ({status})" if status.ended else "has ended"
     return f"task {task_id!r} {told}, nothing more happens to it; submit a new one, or fork it"
-
-
-def _check_agent(engine: Engine, task_id: str, name: str) -> None:
-    team = engine.teams.get(task_id)
-    possible = [agent.name for agent in team.agents]
-    if name not in possible:
-        raise UsageError(f"agent: no agent {name!r} in team {team.name!r}, possible are {', '.join(possible)}")

@@ -112,9 +112,9 @@ def events_of(
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
     if step.agent_name == USER:
         events.append(UserSpoke(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
-    receipt = before.metadata.get("receipt") or {}
-    if step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None:
-        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=step.error.message, receipt=receipt))
-    if step.agent_name == USER and step.metadata.get("interrupts"):
-        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=step.text[:500], receipt=receipt))
+    stopped = step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None
+    if stopped or (step.agent_name == USER and step.metadata.get("interrupts")):
+        reason = step.error.message if step.error is not None else step.text[:500]
+        item_id, receipt = str(step.metadata["item_id"]), before.metadata.get("receipt") or {}
+        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, receipt=receipt))
     return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]

@@ -66,9 +66,7 @@ def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, again: 
 
 
 def _check(engine: Engine, submission: Submission, team: Team) -> None:
-    names = [agent.name for agent in team.agents]
-    if submission.agent is not None and submission.agent not in names:
-        raise UsageError(f"agent: no agent {submission.agent!r} in team {team.name!r}, possible are {', '.join(names)}")
+    team.check_agent(submission.agent)
     check_brought(engine, submission)
     first = _first_step(engine, submission, None)
     for agent in team.agents:

@@ -1,11 +1,13 @@
 """FrozenTeams: the frozen team of each task and where it was forked from, read once per process."""
 
 import json
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from roboco.domain.lineage import Fork
 from roboco.domain.paths import lineage_path, team_path
+from roboco.domain.state import TaskState
 from roboco.domain.team import Team
 from roboco.errors import CorruptHistory
 from roboco.ports import Files
@@ -24,6 +26,11 @@ class FrozenTeams:
         if data is None:
             raise CorruptHistory(f"task {task_id!r} has no team.json in its workspace")
         return Team.model_validate_json(data)
+
+    def began(self, task_id: str, state: TaskState) -> datetime | None:
+        """When the task was submitted, or forked: a fork's first steps are older than itself."""
+        fork = self.fork(task_id)
+        return state.started_at if fork is None else fork.created_at
 
     def _read_fork(self, task_id: str) -> Fork | None:
         """Where the task was forked from; None if it was not."""

@@ -259,7 +259,7 @@ def test_a_sub_task_is_a_task_of_its_own(scripted: Scripted) -> None:
 def test_a_fork_goes_its_own_way(scripted: Scripted) -> None:
     task = scripted.run(team(), lambda request: Reply(text=f"answer to {request.last_user}"))
     task.result(SECONDS)
-    fork = scripted.stack.orchestrator.fork(task.task_id, 1, "and now?")
+    fork = task.fork(1, "and now?")
     assert fork.result(SECONDS).status == "completed"
     assert texts(fork) == [*texts(task), ("user", "and now?"), ("worker", "answer to and now?")]
     lineage = fork.session().lineage

@@ -125,10 +125,10 @@ class World:
         agent: str | None = None,
         task_id: str = TASK,
         while_working: message.WhileWorking | None = None,
-        told: Mapping[str, Any] = MappingProxyType({}),
+        brought: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Send a message of the user."""
-        item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, told=dict(told))
+        item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, brought=dict(brought))
         self._until_answered(lambda: message.send(self.engine, task_id, item, while_working))
 
     def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:

@@ -51,19 +51,19 @@ class Task:
     def select(self) -> None:
         """A turn is handed out, if none is in flight."""
         seq = len(self.steps)
-        self.turn = self.turn or Turn(seq, "one", step_id_at(TASK, seq), 1, False, "", 0)
+        self.turn = self.turn or Turn(seq, "one", step_id_at(TASK, seq), 1, False, "")
 
     def say(self) -> None:
         """A worker has the turn, and its text grows."""
         self.select()
         if self.turn:
             said = f"{self.turn.text}{self.happened} "
-            self.turn = replace(self.turn, begun=True, text=said, chunks=self.turn.chunks + 1)
+            self.turn = replace(self.turn, begun=True, text=said)
 
     def restart(self) -> None:
         """The turn begins again."""
         if self.turn:
-            self.turn = replace(self.turn, attempt=self.turn.attempt + 1, begun=False, text="", chunks=0)
+            self.turn = replace(self.turn, attempt=self.turn.attempt + 1, begun=False, text="")
 
     def drop(self) -> None:
         """The turn is given up, and its text is void."""
@@ -177,7 +177,7 @@ def test_each_step_is_one_message_wherever_the_reading_begins(steps: list[TaskSt
         assert list(messages_of(steps[cut:], steps[cut - 1])) == messages[cut:]
 
 
-TURN = Turn(1, "one", "step_1", 1, True, "he", 1)
+TURN = Turn(1, "one", "step_1", 1, True, "he")
 STEPS = steps_of(("user", "go"), ("one", "hello"))
 
 
@@ -192,7 +192,7 @@ def rewound(steps: list[TaskStep], turn: Turn | None, held: int = 1, generation:
     [
         ([], None, 1),
         ([], TURN, None),
-        ([], replace(TURN, text="hel", chunks=2), None),
+        ([], replace(TURN, text="hel"), None),
         ([], replace(TURN, attempt=2, begun=False, text=""), 1),
         ([], replace(TURN, seq=2), 1),
         (STEPS[1:], None, None),
@@ -315,7 +315,8 @@ def test_a_goal_is_achieved_by_the_result_of_its_call() -> None:
         ("one", [call("tc_1", "achieve_sum", {"n": 1}), call("tc_2", "achieve_plan"), call("tc_3", "achieve_other")]),
         ("tool_executor", [result("tc_1", "ok"), result("tc_2", error="bad"), result("tc_3"), result("tc_9")]),
     )
-    plan = {"name": "plan", "description": "the plan", "declared_at": START, "goal_index": 0, "status": "open"}
+    plan: dict[str, Any] = {"name": "plan", "description": "the plan", "declared_at": START, "goal_index": 0}
+    plan |= {"status": "open", "outcome_schema": {}}
     done = {"status": "achieved", "achieved_at": steps[2].created_at, "tool_use_id": "tc_1", "outcome": {"n": 1}}
     assert [goal.model_dump(exclude_none=True) for goal in goals_of(steps)] == [
         plan,

@@ -26,7 +26,7 @@ def test_a_submission_is_read() -> None:
         "goals": [],
         "client_tools": [],
         "client_context": {},
-        "scope": {},
+        "scope": None,
     }
 
 

@@ -309,3 +309,16 @@ def test_a_team_says_what_becomes_of_messages(policy: str) -> None:
     worlds[0].given.model.script = lambda request: said("done")
     worlds[0].settle()
     assert worlds[0].history()[2].text == "shorter"
+
+
+@pytest.mark.parametrize("policy", ["queue", "interrupt", "reject"])
+def test_the_same_message_again_is_the_same_whatever_the_team_says(policy: str) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team.model_copy(update={"on_message": policy}))
+    world.settle()
+    world.send("more")
+    world.send("more")
+    world.settle()
+    world.send("more")
+    world.settle()
+    assert [text for name, text in told(world.history()) if name == "user"] == ["go", "more"]

@@ -251,7 +251,7 @@ def test_the_newest_client_tools_count() -> None:
     world = waiting()
     for number in range(3):
         tools = [{"name": f"client_{number}_{n}", "description": "d", "input_schema": {}} for n in range(32)]
-        world.send(f"m{number}", f"m{number}", told={"client_tools": tools})
+        world.send(f"m{number}", f"m{number}", brought={"client_tools": tools})
         world.settle()
     names = [tool["function"]["name"] for tool in world.given.model.requests[-1].tools]
     assert len(names) == 32
@@ -262,7 +262,7 @@ def test_what_the_user_looks_at_now_is_shown_and_counted() -> None:
     world = waiting()
     for number in range(3):
         told = {"client_context": {"page": f"{number}" * 1000}}
-        world.send(f"m{number}", f"m{number}", told=told)
+        world.send(f"m{number}", f"m{number}", brought=told)
         world.settle()
     messages = world.given.model.requests[-1].messages
     shown = [message["content"] for message in messages if "looking at" in str(message["content"])]

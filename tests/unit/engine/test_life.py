@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from roboco.domain.outcome import success
+from roboco.domain.outcome import Outcome, success, unknown
 from roboco.domain.status import TaskStatus
+from roboco.ports import CallContext, Request
 from tests.faults.enumerated import ALL
-from tests.memory.journeys import MANUAL, SEQUENTIAL, Journey
-from tests.memory.model import said
-from tests.memory.world import TASK, World, given
+from tests.memory.journeys import MANUAL, SEQUENTIAL, Journey, member
+from tests.memory.model import Said, said
+from tests.memory.world import TASK, World, given, team_of
+from tests.unit.engine.test_fork import FORK, forked
 from tests.unit.engine.test_goals import ANSWER
 from tests.unit.engine.test_goals import TEAM as ASKED
 from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS
@@ -73,6 +76,32 @@ def controlled(observer: Observer) -> None:
     world = asking(("pay", {"amount": 5}))
     observer.follow(lambda world: world.pause(), world)
     observer.follow(lambda world: world.judge(world.history()[1].calls[0].id, True), world)
+    world = SEQUENTIAL.world()
+    observer.follow(paused_at_once, world)
+    for number in range(4):
+        observer.follow(partial(World.step, item_id=f"step{number}"), world)
+    observer.follow(lambda world: world.resume(), world)
+    world = lost_beside_client()
+    observer.follow(lambda world: world.submit(LOSING, client_tools=[ASK]), world)
+    observer.follow(lambda world: world.answer(success(world.history()[1].calls[0], 1)), world)
+
+
+LOSING = team_of(
+    agents=[member("lead", tools=["pay"])],
+    tools=[{"name": "pay", "function": "shop.sums:pay", "on_unknown": "ask"}],
+)
+
+
+def lost_beside_client() -> World:
+    """A world in which nobody knows what came of a call, beside one of the client's."""
+
+    def script(request: Request) -> Said:
+        return said("", ("client_ask", {"q": 1}), ("pay", {"amount": 1}))
+
+    def lost(args: dict[str, Any], context: CallContext) -> Outcome:
+        return unknown(context.call_id, "the bank is silent", "ask")
+
+    return World(given(script, {"pay": lost}))
 
 
 def paused_at_once(world: World) -> None:
@@ -98,5 +127,8 @@ def test_the_diagram_shows_what_happens() -> None:
     world = World(given(lambda request: said("no")))
     observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER]), world)
     drawn = set(EDGE.findall(README.read_text()))
-    assert observer.changes | {(END, "queued")} == drawn
+    forks = SEQUENTIAL.travel(SEQUENTIAL.world())
+    forked(forks, 2)
+    begins = {(END, "queued"), (END, forks.status(FORK).value)}
+    assert observer.changes | begins == drawn
     assert {status for edge in drawn for status in edge} - {END} == {status.value for status in TaskStatus}
