@@ -53,7 +53,7 @@ def test_interrupt(desk: Desk) -> None:
     receipt = json.loads(desk.call("interrupt", task.task_id, "for ever", "--agent", "host", "--json"))
     assert receipt["seen_at"] is None or receipt["chunks_after"] is not None
     assert receipt["taken_at_seq"] >= 5
-    assert desk.call("stop", speaking(task).task_id) == f"{task.task_id} is asked to stop\n"
+    assert desk.call("stop", speaking(task).task_id).startswith(f"{task.task_id} has stopped: seen after ")
     waits(task, "cancelled")
     with pytest.raises(AssertionError, match="has ended"):
         desk.call("interrupt", task.task_id, "hello?")
