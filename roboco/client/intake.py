@@ -10,7 +10,7 @@ from roboco.adapters.celery import names
 from roboco.adapters.team_file import named_team, team_from
 from roboco.domain.brought import Brought
 from roboco.domain.event import ErrorOccurred
-from roboco.domain.ids import check_item_id, check_task_id
+from roboco.domain.ids import check_item_id, check_task_id, fork_item_id
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolResult
@@ -188,7 +188,7 @@ def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], it
     spoken = None
     if asked.message is not None:
         given = asked.model_dump(by_alias=True, include={"task_id", "message", "agent", *Brought.model_fields})
-        spoken = _message(engine, _Interrupt.model_validate(given), "fork-message")
+        spoken = _message(engine, _Interrupt.model_validate(given), fork_item_id(asked.task_id))
     elif asked.agent is not None or asked.metadata():
         raise UsageError("message: is missing, and agent, goals, client_tools, client_context and scope come with one")
     order = ForkOrder(

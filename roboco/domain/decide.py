@@ -254,7 +254,7 @@ def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Rout
     kind = team.collaboration_model.type
     for result in answered.results:
         call = calls[result.tool_call_id]
-        if call.tool_name == HANDOFF and not result.is_error:
+        if call.tool_name == HANDOFF and not result.is_error and team.has(str(call.args["destination_agent"])):
             to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
             candidates = team.agent(step.agent_name).handoffs
             return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name

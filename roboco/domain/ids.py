@@ -50,6 +50,11 @@ def sub_task_id(task_id: str, call_id: str) -> str:
     return check_task_id(f"{task_id[:80].rstrip('.')}.{call_id.removeprefix('tc_')}")
 
 
+def fork_item_id(task_id: str) -> str:
+    """The id of the message with which a fork of this id begins: the same again for the same fork, and for no other."""
+    return f"fork-{sha256(task_id)[:32]}"
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

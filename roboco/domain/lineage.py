@@ -19,11 +19,15 @@ class Parent(Recorded):
 
 
 class Fork(Recorded):
-    """The task from which another one was forked at this time, with its steps up to and including position `seq`."""
+    """The task from which another one was forked at this time, with its steps up to and including position `seq`.
+
+    `message` is a digest of what it was to go on with, or empty.
+    """
 
     task_id: str
     seq: int
     created_at: datetime
+    message: str = ""
 
 
 def parent_of(task_id: str, first: TaskStep) -> Parent | None:
@@ -37,12 +41,12 @@ def parent_of(task_id: str, first: TaskStep) -> Parent | None:
 def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
     """The first steps of a task that a fork of it begins with: up to and including position `seq`.
 
-    Without `seq` all of them, except the error that ended the task. Calls are kept with their results, so that none is
-    made twice. UsageError if there is no such place, or if the task ended there.
+    Without `seq` all of them, except the error that ended the task, and the last try at goals that failed. Calls are
+    kept with their results, so that none is made twice. UsageError if there is no such place, or if the task ended
+    there.
     """
     if seq is None:
-        while len(steps) > 1 and _ends(steps[-1]):
-            steps = steps[:-1]
+        steps = _good(steps)
         seq = steps[-1].seq
     if not 0 <= seq < len(steps):
         raise UsageError(f"seq: no step {seq}, the task has the steps 0 to {len(steps) - 1}")
@@ -52,6 +56,19 @@ def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
     if _ends(steps[end - 1]):
         raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one")
     return steps[:end]
+
+
+def _good(steps: list[TaskStep]) -> list[TaskStep]:
+    """The steps without the error that ended the task; of goals that failed, without the last reminder and try."""
+    error = steps[-1].error if _ends(steps[-1]) else None
+    while len(steps) > 1 and _ends(steps[-1]):
+        steps = steps[:-1]
+    if error is None or error.code != "goals":
+        return steps
+    reminder = next((step.seq for step in reversed(steps) if step.agent_name == ORCHESTRATOR), None)
+    if reminder is not None:
+        return steps[:reminder]
+    return steps[:-1] if len(steps) > 1 and steps[-1].by_agent else steps
 
 
 def _ends(step: TaskStep) -> bool:

@@ -4,6 +4,7 @@ The first user message and the steps that a tool-calling agent still needs are a
 calls and the step with their results stay together, so that every call that is sent has its result.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -11,6 +12,8 @@ from roboco.domain.canonical import canonical
 from roboco.domain.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResult
 from roboco.domain.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.team import Agent, BudgetContext, RecentContext
+
+_UNSOUND = re.compile(r"[^A-Za-z0-9_-]")
 
 Message = dict[str, Any]
 """One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`."""
@@ -37,7 +40,7 @@ def compile_memory(agent: Agent, prompt: str, first: TaskStep, tail: tuple[TaskS
     messages: list[Message] = [{"role": "system", "content": prompt}]
     for group in chosen:
         for step in group:
-            if step.interrupted and not step.text:
+            if _is_empty(step):
                 continue
             messages.extend(_messages(agent.name, step, group))
     if looked_at:
@@ -53,6 +56,16 @@ def compile_memory(agent: Agent, prompt: str, first: TaskStep, tail: tuple[TaskS
         "estimated_tokens": sum(estimate_tokens(canonical(message)) for message in messages),
     }
     return WorkingMemory(tuple(messages), receipt)
+
+
+def _is_empty(step: TaskStep) -> bool:
+    """Whether an agent has said and called nothing, which some providers do not take back."""
+    return step.by_agent and not step.text.strip() and not step.calls and step.error is None
+
+
+def _sound(name: str) -> str:
+    """The name of a tool as providers take it back, also where a model made it up."""
+    return _UNSOUND.sub("_", name)[:64] or "unnamed"
 
 
 def _looked_at(first: TaskStep, tail: tuple[TaskStep, ...]) -> str:
@@ -135,7 +148,7 @@ def _own(step: TaskStep) -> Message:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.tool_name, "arguments": canonical(call.args)},
+                "function": {"name": _sound(call.tool_name), "arguments": canonical(call.args)},
             }
             for call in step.calls
         ]

@@ -58,7 +58,7 @@ class TaskState(Recorded):
             rules=_counted(self.rules, rule),
             tokens_in=self.tokens_in + _number(usage.get("tokens_in")),
             tokens_out=self.tokens_out + _number(usage.get("tokens_out")),
-            items=(*self.items, *_items(step))[-KEPT_ITEMS:],
+            items=(*self.items, *items_of(step))[-KEPT_ITEMS:],
             started_at=self.started_at or step.created_at,
             goals=goals,
             corrections=corrections,
@@ -105,7 +105,8 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _items(step: TaskStep) -> tuple[str, ...]:
+def items_of(step: TaskStep) -> tuple[str, ...]:
+    """The ids of what the step took over from the inbox."""
     judged = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
     item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *judged]
     return tuple(item_id for item_id in item_ids if isinstance(item_id, str))

@@ -8,7 +8,6 @@ It may run twice, late, at the same time elsewhere, or die after any line: a cho
 epoch, a step once per position, and whatever was written down but not done is found by the sweeper.
 """
 
-import logging
 from dataclasses import dataclass
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
@@ -17,20 +16,18 @@ from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusC
 from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item, is_urgent
-from roboco.domain.letter import lost_work
 from roboco.domain.lineage import parent_of
 from roboco.domain.paths import open_path
-from roboco.domain.router import Route, Router, route
+from roboco.domain.router import route
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Custom, Team
 from roboco.engine import delegate, items, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError
+from roboco.engine.users_router import users_router
 from roboco.ports import Choice, Phase, Snapshot, TurnOrder
 
-_log = logging.getLogger(__name__)
 
 MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
@@ -112,7 +109,8 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
     """
     match task.phase:
         case Phase.TURN if look.urgent:
-            return pending.end_turn(engine, look.task_id, task)
+            seen_to = pending.end_turn(engine, look.task_id, task)
+            return _left_to_a_child(engine, team, look) if seen_to is None else seen_to
         case Phase.TURN:
             return pending.turn(engine, look.task_id, task, look.ring)
         case Phase.TOOLS if not look.urgent:
@@ -121,7 +119,6 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
         case Phase.WAIT if not look.items and task.status is not TaskStatus.PAUSED:
             return _wait_on(engine, look.task_id, task)
         case _ if look.ring and isinstance(team.collaboration_model, Custom):
-            # The sweeper shares its process with all of a worker: what runs a user's code is left to a child.
             if pending.ring_again(engine, look.task_id, task):
                 engine.dispatcher.advance(look.task_id)
             return False
@@ -129,11 +126,22 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
             return None
 
 
+def _left_to_a_child(engine: Engine, team: Team, look: Look) -> bool | None:
+    """False if the look is the sweeper's and a user's router may be asked, else None.
+
+    The sweeper shares its process with all of a worker: what runs a user's code is left to a child.
+    """
+    if not look.ring or not isinstance(team.collaboration_model, Custom):
+        return None
+    engine.dispatcher.advance(look.task_id)
+    return False
+
+
 def _decide(
     engine: Engine, team: Team, task_id: str, task: Snapshot, waiting: tuple[Item, ...], exhausted: str | None
 ) -> Action:
     model = team.collaboration_model
-    router = _custom(engine, task_id, model.router) if isinstance(model, Custom) else route
+    router = users_router(engine, task_id, model.router) if isinstance(model, Custom) else route
     limited = team.limits.max_seconds is not None
     started = engine.teams.began(task_id, task.state) if limited else None
     situation = Situation(
@@ -144,49 +152,6 @@ def _decide(
         sub_task=parent_of(task_id, task.first) is not None,
     )
     return decide(team, History(task.state, task.tail), situation, router)
-
-
-def _custom(engine: Engine, task_id: str, name: str) -> Router:
-    """The user's router; whatever it raises becomes a route to nowhere, which ends the task and says why.
-
-    So does a router that ends its worker again and again.
-    """
-    key = f"router:{task_id}"
-
-    def routed(team: Team, history: History) -> Route:
-        lost = engine.attempts.begin(key)
-        if lost is None:
-            raise TransientError(
-                f"router {name!r} is being asked for this task by another worker, or one that was lost"
-            )
-        if lost >= engine.policy.attempts:
-            why = f"the worker was lost {lost} times that asked it"
-            engine.dead.bury(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
-            chosen = Route("", name, "failed", why)
-        else:
-            with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
-                chosen = _asked(engine, name, key, team, history)
-        _forget_attempts(engine, key)
-        return chosen
-
-    return routed
-
-
-def _forget_attempts(engine: Engine, key: str) -> None:
-    try:
-        engine.attempts.end(key)
-    except TransientError as error:
-        _log.warning("a count of attempts is kept although it is not needed: %s", error)
-
-
-def _asked(engine: Engine, name: str, key: str, team: Team, history: History) -> Route:
-    try:
-        return engine.toolbox.router(name)(team, history)
-    except TransientError:
-        _forget_attempts(engine, key)
-        raise
-    except Exception as error:
-        return Route("", name, "failed", f"{type(error).__name__}: {error}"[:1000])
 
 
 def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Action) -> bool:
@@ -220,9 +185,17 @@ def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) ->
         recover.catch_up(engine, task_id, task)
         return
     events = recover.taken_over(engine, task_id, task, step, action.told_now)
-    engine.board.commit(task_id, task.epoch, step, task.state.after(step), events)
+    if not engine.board.commit(task_id, task.epoch, step, task.state.after(step), events):
+        _catch_up(engine, task_id)
     for item_id in action.item_ids:
         items.settle(engine, task_id, item_id, step.seq)
+
+
+def _catch_up(engine: Engine, task_id: str) -> None:
+    """Have the board take the step over although another look has chosen something in its place."""
+    now = engine.board.load(task_id, recover.COORDINATOR_TAIL)
+    if now is not None:
+        recover.catch_up(engine, task_id, now)
 
 
 def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn) -> bool:

@@ -10,6 +10,7 @@ on what is there, and the same fork again goes on with it. The source is only re
 import logging
 from dataclasses import dataclass
 
+from roboco.domain.canonical import canonical, sha256
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Message
 from roboco.domain.lineage import Fork, kept
@@ -96,7 +97,9 @@ def _store_message(engine: Engine, task_id: str, message: Message) -> None:
 
 
 def _store_lineage(engine: Engine, order: ForkOrder, seq: int) -> None:
-    lineage = Fork(task_id=order.source, seq=seq, created_at=engine.now())
+    said = None if order.message is None else order.message.model_dump(mode="json", exclude={"created_at"})
+    digest = "" if said is None else sha256(canonical(said))
+    lineage = Fork(task_id=order.source, seq=seq, created_at=engine.now(), message=digest)
     before = engine.files.get(lineage_path(order.task_id))
     if before is None:
         engine.files.create(lineage_path(order.task_id), lineage.model_dump_json().encode())

@@ -2,6 +2,7 @@
 
 from roboco.domain.inbox import Answer, Hold, Item, Resolution, Verdict, over, read_item
 from roboco.domain.paths import inbox_path, item_path, taken_path
+from roboco.domain.state import items_of
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
 
@@ -15,7 +16,7 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
             engine.inbox.forget(task_id, item_id)
             continue
         item = read_item(data)
-        if item_id in task.state.items or _comes_late(item, task):
+        if _is_a_step(engine, task_id, item_id, task) or _comes_late(item, task):
             settle(engine, task_id, item_id, task.seq - 1)
         else:
             found.append(item)
@@ -24,6 +25,14 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
         _settle_hold(engine, task_id, item_id, task.seq - 1)
     rest = [item for item in found if item.item_id not in ended]
     return tuple(sorted(rest, key=lambda item: (item.created_at, item.item_id)))
+
+
+def _is_a_step(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bool:
+    """Whether the item was taken over; of a fork only its own steps count, for those before are another task's."""
+    if item_id not in task.state.items:
+        return False
+    fork = engine.teams.fork(task_id)
+    return fork is None or any(item_id in items_of(step) for step in task.tail if step.seq > fork.seq)
 
 
 def _comes_late(item: Item, task: Snapshot) -> bool:

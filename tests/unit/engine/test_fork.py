@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.ids import fork_item_id
 from roboco.domain.inbox import Message
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import Artifact, ToolResult
@@ -24,7 +25,7 @@ FORK = "fork_1"
 
 def forked(world: World, seq: int | None = None, text: str | None = None, **wished: Any) -> None:
     """Fork the task, as often as it takes to get an answer."""
-    message = None if text is None else Message(item_id="fork-message", created_at=world.engine.now(), text=text)
+    message = None if text is None else Message(item_id=fork_item_id(FORK), created_at=world.engine.now(), text=text)
     for _ in range(3):
         try:
             fork(world.engine, ForkOrder(TASK, FORK, seq, message, **wished))

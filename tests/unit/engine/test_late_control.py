@@ -8,8 +8,11 @@ import pytest
 from roboco.client.receipt import find_receipt
 from roboco.domain.canonical import canonical
 from roboco.domain.event import ErrorOccurred
+from roboco.domain.history import History
 from roboco.domain.outcome import success
+from roboco.domain.router import Route
 from roboco.domain.status import TaskStatus
+from roboco.domain.team import END, Team
 from roboco.domain.view import Cursor, View
 from roboco.engine import hold
 from roboco.engine.advance import advance
@@ -21,9 +24,6 @@ from tests.memory.model import Said, said
 from tests.memory.watch import Crash
 from tests.memory.world import TASK, World, given, team_of
 from tests.unit.engine.test_delegate import begun, children
-from tests.unit.engine.test_delegate import script as delegating
-from tests.unit.engine.test_delegate import team as delegating_team
-from tests.unit.engine.test_fork import FORK, forked
 from tests.unit.engine.test_outside_calls import calls_of, results_of
 from tests.unit.engine.test_outside_calls import task as asking
 
@@ -222,16 +222,6 @@ def test_one_id_is_not_given_to_two_things() -> None:
         world.stop("same")
 
 
-def test_a_fork_delegates_within_its_own_time() -> None:
-    world = World(given(delegating))
-    world.submit(delegating_team(limits={"max_seconds": 60}))
-    world.settle()
-    world.clock.move(1000)
-    forked(world, 0)
-    world.settle(FORK)
-    assert [result.is_error for result in world.history(FORK)[2].results] == [False, False]
-
-
 def test_a_message_that_came_too_late_says_so() -> None:
     worlds: list[World] = []
 
@@ -291,3 +281,70 @@ def test_a_refusal_leaves_followers_where_they_are() -> None:
     assert items[at].cursor == items[at - 1].cursor
     assert not any(getattr(item.item, "replace", False) for item in items)
     assert view.cursor.steps == len(world.history())
+
+
+def test_an_interruption_beside_a_choice_is_not_a_pause_late() -> None:
+    worlds: list[World] = []
+    left: dict[str, Any] = {}
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "board.choose" and "choose" not in left:
+            left["choose"] = call
+            worlds[0].interrupt("shorter")
+            worlds[0].dispatcher.queue.clear()
+            advance(worlds[0].engine, TASK)
+            return left["chosen"]
+        if name == "histories.append" and "choose" in left and "chosen" not in left:
+            answer = call()
+            left["chosen"] = left["choose"]()
+            return answer
+        return call()
+
+    worlds.append(World(given(lambda request: said(f"{speaker(request)} answers"))))
+    worlds[0].submit(SOLO)
+    worlds[0].watch = watch
+    worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
+    worlds[0].drain()
+    assert [message["content"] for message in worlds[0].given.model.requests[0].messages[1:]] == ["go", "shorter"]
+
+
+def test_the_sweeper_does_not_ask_a_users_router_when_the_user_interrupts() -> None:
+    asked: list[bool] = []
+
+    def router(team: Team, history: History) -> Route:
+        asked.append(sweeping[0])
+        return Route("a" if history.state.last_agent is None else END, "custom", "x", "")
+
+    sweeping = [False]
+    model = {"type": "custom", "router": "shop.routers:r"}
+    world = World(given(lambda request: said("hi"), routers={"shop.routers:r": router}))
+    world.submit(team_of(agents=[member("a")], collaboration_model=model))
+    world.deliver(world.dispatcher.queue.popleft())
+    world.interrupt("shorter")
+    world.dispatcher.queue.clear()
+    sweeping[0] = True
+    world.clock.move(1)
+    world.sweep()
+    sweeping[0] = False
+    world.settle()
+    assert not any(asked)
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_what_a_model_said_is_given_back_as_providers_take_it() -> None:
+    def script(request: Any) -> Said:
+        match own_turns(request):
+            case 0:
+                return said("", ("functions.search it", {}))
+            case _:
+                return said("")
+
+    world = World(given(script))
+    world.submit(SOLO)
+    world.settle()
+    world.send("again")
+    world.settle()
+    assistants = [one for one in world.given.model.requests[-1].messages if one["role"] == "assistant"]
+    assert [call["function"]["name"] for one in assistants for call in one["tool_calls"]] == ["functions_search_it"]
+    assert len(assistants) == 1
+    assert "functions.search it" in str(world.history()[2].results[0].error)

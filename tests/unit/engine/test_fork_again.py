@@ -1,0 +1,89 @@
+"""Forks of forks, of tasks that failed, and under ids that were used: found by review, and never again."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.ids import fork_item_id
+from roboco.domain.inbox import Message
+from roboco.domain.status import TaskStatus
+from roboco.engine.fork import ForkOrder, fork
+from roboco.errors import UsageError
+from tests.memory.journeys import member, own_turns, speaker
+from tests.memory.model import Said, said
+from tests.memory.world import TASK, World, given, team_of
+from tests.unit.engine.test_delegate import script as delegating
+from tests.unit.engine.test_delegate import team as delegating_team
+from tests.unit.engine.test_fork import FORK, forked
+from tests.unit.engine.test_late_control import waiting
+
+
+def test_a_fork_of_a_fork_takes_its_own_message() -> None:
+    world = waiting()
+    fork(world.engine, ForkOrder(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
+    world.settle("one")
+    fork(world.engine, ForkOrder("one", "two", None, _message(world, fork_item_id("two"), "another way")))
+    world.settle("two")
+    assert [step.text for step in world.history("two") if step.agent_name == "user"] == ["go", "one way", "another way"]
+
+
+def test_an_id_that_the_source_has_used_is_free_in_a_fork() -> None:
+    world = waiting()
+    world.send("hello", "msg-1")
+    world.settle()
+    forked(world)
+    world.settle(FORK)
+    world.send("different", "msg-1", task_id=FORK)
+    world.send("different", "msg-1", task_id=FORK)
+    world.settle(FORK)
+    assert [step.text for step in world.history(FORK)].count("different") == 1
+
+
+def _message(world: World, item_id: str, text: str) -> Message:
+    return Message(item_id=item_id, created_at=world.engine.now(), text=text)
+
+
+def test_a_fork_of_goals_that_failed_tries_again() -> None:
+    goal = {"name": "answer", "description": "n", "schema": {"type": "object"}}
+    for limit in (0, 2):
+        world = World(given(lambda request: said("no")))
+        world.submit(team_of(agents=[member("a")], limits={"goal_prompts": limit}), goals=[goal])
+        world.settle()
+        before = len(world.given.model.requests)
+        forked(world)
+        world.settle(FORK)
+        assert len(world.given.model.requests) == before + 1
+        assert world.summary(FORK).status is TaskStatus.GOALS_FAILED
+
+
+def test_a_fork_with_a_team_that_lacks_the_next_agent_goes_on() -> None:
+    def script(request: Any) -> Said:
+        if speaker(request) == "writer" and own_turns(request) == 0:
+            return said("take it", ("handoff", {"destination_agent": "editor", "reason": "x"}))
+        return said("done")
+
+    manual = {"type": "manual", "initial_agent": "writer"}
+    world = World(given(script))
+    world.submit(team_of(agents=[member("writer", handoffs=["editor"]), member("editor")], collaboration_model=manual))
+    world.settle()
+    forked(world, 1, team=team_of(agents=[member("writer")], collaboration_model=manual))
+    world.settle(FORK)
+    assert world.status(FORK) is TaskStatus.USER_TURN
+
+
+def test_a_fork_again_with_a_message_is_another_fork() -> None:
+    world = waiting()
+    forked(world)
+    world.settle(FORK)
+    with pytest.raises(UsageError, match="other content already"):
+        forked(world, text="hey")
+
+
+def test_a_fork_delegates_within_its_own_time() -> None:
+    world = World(given(delegating))
+    world.submit(delegating_team(limits={"max_seconds": 60}))
+    world.settle()
+    world.clock.move(1000)
+    forked(world, 0)
+    world.settle(FORK)
+    assert [result.is_error for result in world.history(FORK)[2].results] == [False, False]
