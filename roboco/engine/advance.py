@@ -28,7 +28,6 @@ from roboco.engine.engine import Engine
 from roboco.engine.users_router import users_router
 from roboco.ports import Choice, Phase, Snapshot, TurnOrder
 
-
 MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
 QUIET = 3600.0
