@@ -75,7 +75,7 @@ def check_commands(user: Shell) -> None:
         assert user.call("send", "talk", "and now?") == "sent to talk\n"
         watch.says("you said and now?")
         watch.says("user_turn", count=2)
-        assert user.call("stop", "talk", "--reason", "that is all") == "talk is asked to stop\n"
+        assert user.call("stop", "talk", "--reason", "that is all").startswith("talk has stopped")
         assert watch.end() == 1
         assert "── cancelled · that is all" in watch.output
     before = len(processes_in(user.folder))

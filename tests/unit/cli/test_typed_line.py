@@ -1,9 +1,14 @@
 """A line is read as it is typed, and Ctrl-C while it is waited for is noticed."""
 
 import os
+import pty
+import select
 import signal
+import sys
+import termios
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -36,3 +41,40 @@ def test_ctrl_c(keys: int) -> None:
         typed_line("> ")
     timer.join()
     os.close(keys)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Where to type at a terminal."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield ours
+    os.close(ours)
+
+
+def test_lines_that_are_typed_ahead_come_one_by_one(terminal: int) -> None:
+    os.write(terminal, "ein\nzwei grün\n".encode())
+    assert [typed_line("> "), typed_line("> ")] == ["ein", "zwei grün"]
+    os.write(terminal, b"half\x04\n\x04")
+    assert typed_line("> ") == "half"
+    with pytest.raises(EOFError):
+        typed_line("> ")
+
+
+def test_a_line_that_is_gone_when_it_is_read_is_waited_for(terminal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C empties the terminal between the look and the read."""
+    look = select.select
+
+    def emptied(*asked: Any) -> Any:
+        found = look(*asked)
+        if found[0]:
+            monkeypatch.setattr("select.select", look)
+            termios.tcflush(terminal, termios.TCIOFLUSH)
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+            os.write(terminal, b"another\n")
+        return found
+
+    monkeypatch.setattr("select.select", emptied)
+    os.write(terminal, b"gone\n")
+    assert typed_line("> ") == "another"
