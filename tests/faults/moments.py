@@ -21,7 +21,10 @@ from tests.stack import Stack, until
 from tests.transcript import Transcript
 
 SECONDS = 30.0
-"""How long a moment, an end or a process is waited for."""
+"""How long a moment or a task's end is waited for."""
+ENDING = 75.0
+"""How long a worker may take to end: a child of billiard's pool waits up to 30 s (GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT
+times INTERVAL) for its parent to count a result, which it may have missed as it began to shut down."""
 
 
 @cache
@@ -145,7 +148,7 @@ class Victim:
         worker.process.terminate()
         if held is not None:
             held.release()
-        until(lambda: not worker.alive(), SECONDS, lambda: f"it ends: {self._stack.log(self._pool)[-3000:]}")
+        until(lambda: not worker.alive(), ENDING, lambda: f"it ends: {self._stack.log(self._pool)[-3000:]}")
         assert worker.process.returncode == 0
         self.start()
 

@@ -1,4 +1,4 @@
-"""Workers killed, stopped for longer than a lease, or ended, in the middle of what a person does to a task."""
+"""Workers killed, stopped for longer than a lease, and ended, in the middle of what a person does to a task."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -144,11 +144,7 @@ CASES: tuple[tuple[str, Act, Moment], ...] = (
     ("coordinator", RESUME, Moment("what it came to stored, not noted", GRAPH, script="knock")),
     ("tools", ANSWER, Moment("approved call claimed", GRAPH, script="claim_call", answered=True)),
 )
-HAPPENINGS = {
-    "coordinator": ("SIGKILL", "SIGSTOP, SIGCONT"),  # SIGTERM is test_moments_of_coordinator's
-    "agents": ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM"),
-    "tools": ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM"),
-}
+HAPPENINGS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")
 
 
 class Run:
@@ -204,10 +200,10 @@ def staged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield request.param, (stack, victim)
 
 
-def test_a_worker_in_the_middle_of_it(staged: tuple[str, Any]) -> None:
+@pytest.mark.parametrize("happening", HAPPENINGS)
+def test_a_worker_in_the_middle_of_it(staged: tuple[str, Any], happening: str) -> None:
     pool, (stack, victim) = staged
     cases = [(act, moment) for where, act, moment in CASES if where == pool]
     assert cases
-    for happening in HAPPENINGS[pool]:
-        for act, moment in cases:
-            Run(stack, victim, act, moment).goes_through(happening)
+    for act, moment in cases:
+        Run(stack, victim, act, moment).goes_through(happening)
