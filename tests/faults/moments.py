@@ -23,8 +23,8 @@ from tests.transcript import Transcript
 SECONDS = 30.0
 """How long a moment or a task's end is waited for."""
 ENDING = 75.0
-"""How long a worker may take to end: a child of billiard's pool waits up to 30 s (GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT
-times INTERVAL) for its parent to count a result, which it may have missed as it began to shut down."""
+"""How long a worker may take to end. A child of billiard's pool waits up to 30 s, in _ensure_messages_consumed,
+for its parent to count a result, which it may have missed as it began to shut down."""
 
 
 @cache
