@@ -37,13 +37,17 @@ class TransientError(RobocoError):
 
 
 class ModelError(TransientError):
-    """A model call failed; `retryable` says whether the same request may succeed later."""
+    """A model call failed; `retryable` says whether the same request may succeed later.
 
-    def __init__(self, code: str, message: str, retryable: bool) -> None:
-        super().__init__(code, message, retryable)
+    `retry_after` is in how many seconds, where the provider said so.
+    """
+
+    def __init__(self, code: str, message: str, retryable: bool, retry_after: float | None = None) -> None:
+        super().__init__(code, message, retryable, retry_after)
         self.code = code
         self.message = message
         self.retryable = retryable
+        self.retry_after = retry_after
 
     def __str__(self) -> str:
         return self.message

@@ -1,6 +1,7 @@
 """Settings: environment variables `ROBOCO_*`, read once into one frozen object."""
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,11 @@ class Settings(BaseModel):
     s3_timeout: Annotated[float, Field(ge=0.1, le=300)] = 20.0
     teams: Path | None = None
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    cache: Path | None = None
+    embeddings_model: str | None = None
+    embeddings_base_url: str | None = None
+    embeddings_api_key_env: str = "OPENAI_API_KEY"
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
     turn_lease: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
     ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
@@ -37,12 +43,18 @@ class Settings(BaseModel):
         """The broker's URL: the Redis, unless another is named."""
         return self.broker_url or self.redis_url
 
+    @property
+    def cache_folder(self) -> Path:
+        """Where a worker keeps what it can make again: `cache`, or a folder of this user's among temporary files."""
+        return self.cache or Path(tempfile.gettempdir()) / f"roboco-cache-{os.getuid()}"
+
     def environment(self) -> dict[str, str]:
         """The variables that give another process the same settings."""
         fields = self.model_dump(exclude_none=True)
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
+_LISTS = frozenset({"TOOLS", "MCP"})
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 
@@ -52,13 +64,17 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     for variable, value in environment.items():
         name = variable.removeprefix(PREFIX)
         if variable.startswith(PREFIX) and name not in _ELSEWHERE and value != "":
-            fields[name.lower()] = tuple(filter(None, value.replace(" ", "").split(","))) if name == "TOOLS" else value
+            fields[name.lower()] = _listed(value) if name in _LISTS else value
     try:
         return Settings.model_validate(fields)
     except ValidationError as error:
         raise UsageError(
             "; ".join(_told(str(one["loc"][0]), one["type"], one["msg"], one["input"]) for one in error.errors())
         ) from error
+
+
+def _listed(value: str) -> tuple[str, ...]:
+    return tuple(filter(None, (one.strip() for one in value.split(","))))
 
 
 def _told(name: str, kind: str, message: str, found: object) -> str:

@@ -2,7 +2,7 @@
 
 import json
 
-from roboco.adapters.artifacts import write_artifact
+from roboco.adapters.artifacts import Written, write_artifact
 from roboco.domain.canonical import canonical
 from roboco.domain.outcome import Outcome
 from roboco.ports import Files
@@ -13,13 +13,14 @@ KEPT = 2 * 1024
 """Bytes of a larger result that stand in the history."""
 
 
-def keep_large(files: Files, task_id: str, outcome: Outcome) -> Outcome:
-    """The outcome, with a result that is too large kept as an artifact and cut to its beginning."""
+def keep_large(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
+    """The outcome, with a result that is too large kept as an artifact of the step and cut to its beginning."""
     if (data := _large(outcome)) is None:
         return outcome
     is_text = isinstance(outcome.result.result, str)
     name = f"result-{outcome.result.tool_call_id[-12:]}{'.txt' if is_text else '.json'}"
-    artifact = write_artifact(files, task_id, name, data, "text/plain" if is_text else "application/json")
+    written = Written(name, "text/plain" if is_text else "application/json", step_id)
+    artifact = write_artifact(files, task_id, written, data)
     cut = _cut(outcome, data, f"the whole is {artifact.uri}")
     return cut.model_copy(update={"artifacts": (*outcome.artifacts, artifact)})
 

@@ -1,28 +1,29 @@
 """Toolbox: the tools that this process can describe and run, and routers of the user's own."""
 
-import importlib
 import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
 from roboco.adapters.builtin_tools import BuiltinTools
+from roboco.adapters.functions import Functions
 from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.adapters.large_result import cut_large, keep_large
-from roboco.adapters.tool import FunctionTool, describe_function, is_tool
+from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.builtin import BUILTIN
+from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
 from roboco.domain.part import Artifact, ToolCall
 from roboco.domain.router import Router
-from roboco.domain.team import Agent, Team, ToolSpec
+from roboco.domain.team import Agent, Team
+from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import TransientError, UsageError
-from roboco.ports import CallContext, Files, Histories
+from roboco.ports import CallContext, Files
 
 _log = logging.getLogger(__name__)
 
 
 class FunctionToolbox:
-    """Built-in tools, and functions of the modules that the operator allows.
+    """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
     `time_up` is the exception by which the pool tells a tool that its time is up.
     """
@@ -30,19 +31,28 @@ class FunctionToolbox:
     def __init__(
         self,
         files: Files,
-        histories: Histories,
-        modules: tuple[str, ...],
+        builtin: BuiltinTools,
+        servers: McpServers,
+        functions: Functions,
         time_up: type[Exception] = TimeoutError,
     ) -> None:
         self._files = files
-        self._modules = modules
-        self._builtin = BuiltinTools(files, histories)
+        self._builtin = builtin
+        self._servers = servers
+        self._functions = functions
         self._time_up = time_up
-        self._functions: dict[str, FunctionTool] = {}
 
     def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
         """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had."""
-        return tuple(self._schema(team, name) for name in agent.tools)
+        return tuple(schema for name in team.tools_of(agent) if (schema := self._schema(team, name)) is not None)
+
+    def effect(self, team: Team, name: str) -> str | None:
+        """What the tool does to the world, where its server says so and not the team; None for any other tool."""
+        spec = team.tool(name)
+        if not isinstance(spec, ServerTool) or team.mcp_servers[spec.server].tools[spec.remote].effect is not None:
+            return None
+        found = self._servers.tools(team.mcp_servers[spec.server]).get(spec.remote)
+        return None if found is None else found.effect
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema of an object; "" if nothing is."""
@@ -52,7 +62,7 @@ class FunctionToolbox:
         """What the JSON Schema finds wrong with the arguments; "" if nothing."""
         return mistake(schema, args)
 
-    def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
+    def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
         """Run the call; whatever goes wrong is in the outcome.
 
         TransientError only where the workspace fails, so that the call is tried again.
@@ -60,10 +70,7 @@ class FunctionToolbox:
         began = time.monotonic()
         artifacts: tuple[Artifact, ...] = ()
         try:
-            if spec is None:
-                result, artifacts = self._builtin.call(call.tool_name, call.args, context)
-            else:
-                result = self.function(spec.function).call(call.args, context)
+            result, artifacts = self._result(team, call, spec, context)
         except UsageError as error:
             return failure(call.id, str(error), _elapsed_ms(began))
         except self._time_up:
@@ -76,17 +83,19 @@ class FunctionToolbox:
 
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
         """The outcome, with a result that is too large for the history in a file of the task."""
-        return keep_large(self._files, context.task_id, outcome)
+        return keep_large(self._files, context.task_id, context.step_id, outcome)
 
     def cut(self, outcome: Outcome) -> Outcome:
         """The outcome, with a result that is too large for the history cut to its beginning."""
         return cut_large(outcome)
 
-    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+    def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
         """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
+        if not isinstance(spec, ToolSpec):
+            return None
         began = time.monotonic()
         try:
-            found = self.function(spec.function).find_out(call.args, context)
+            found = self._functions.tool(spec.function).find_out(call.args, context)
         except TransientError:
             raise
         except Exception as error:  # whoever looks may fail in any way, and then nobody knows
@@ -100,42 +109,37 @@ class FunctionToolbox:
 
     def router(self, name: str) -> Router:
         """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""
-        router: Router = self._imported(name)
-        return router
+        return self._functions.router(name)
 
-    def function(self, name: str) -> FunctionTool:
-        """The function tool "package.module:function"; UsageError if it cannot be had here."""
-        if name not in self._functions:
-            function = self._imported(name)
-            if not is_tool(function):
-                raise UsageError(f"function {name!r} is not marked with @tool")
-            self._functions[name] = describe_function(function)
-        return self._functions[name]
+    def _result(
+        self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext
+    ) -> tuple[Any, tuple[Artifact, ...]]:
+        match spec:
+            case None:
+                return self._builtin.call(call.tool_name, call.args, context)
+            case ServerTool():
+                server = team.mcp_servers[spec.server]
+                key, cancelled = context.idempotency_key, lambda: context.cancelled
+                return self._servers.call(server, spec.remote, call.args, key, cancelled), ()
+            case ToolSpec():
+                return self._functions.tool(spec.function).call(call.args, context), ()
+            case _:
+                raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
-    def _schema(self, team: Team, name: str) -> dict[str, Any]:
+    def _schema(self, team: Team, name: str) -> dict[str, Any] | None:
+        """The tool as the protocol has it; None if its server does not have it."""
         spec = team.tool(name)
-        if spec is not None:
-            return self.function(spec.function).schema(name, spec.description)
+        if isinstance(spec, ServerTool):
+            found = self._servers.tools(team.mcp_servers[spec.server]).get(spec.remote)
+            return None if found is None else function_schema(name, found.description, found.input_schema)
+        if isinstance(spec, ToolSpec):
+            return self._functions.tool(spec.function).schema(name, spec.description)
         if name in BUILTIN:
             return self._builtin.schema(name)
         raise UsageError(f"no tool {name!r} in team {team.name!r}")
 
-    def _imported(self, name: str) -> Callable[..., Any]:
-        module_name, _, attribute = name.partition(":")
-        if module_name not in self._modules:
-            allowed = ", ".join(self._modules) or "no modules"
-            raise UsageError(f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOLS, which names {allowed}")
-        try:
-            found = getattr(importlib.import_module(module_name), attribute)
-        except (ImportError, AttributeError) as error:
-            raise UsageError(f"function {name!r} cannot be had: {error}") from error
-        if not callable(found):
-            raise UsageError(f"function {name!r} is no function")
-        function: Callable[..., Any] = found
-        return function
 
-
-def _timed_out(call: ToolCall, spec: ToolSpec | None, runtime_ms: int) -> Outcome:
+def _timed_out(call: ToolCall, spec: AnyTool | None, runtime_ms: int) -> Outcome:
     """What is known of a call that was told to end: of an irreversible one, nothing."""
     limit = 0.0 if spec is None else spec.timeout
     message = f"tool {call.tool_name!r} did not end within its {limit:g} s"

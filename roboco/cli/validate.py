@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from roboco.adapters.functions import Functions
 from roboco.adapters.team_file import load_team
-from roboco.adapters.toolbox import FunctionToolbox
-from roboco.adapters.workspace.open import open_workspace
 from roboco.cli import options
-from roboco.domain.team import Custom, Team
+from roboco.domain.collaboration import Custom
+from roboco.domain.team import Team
 from roboco.errors import RobocoError, TeamError
 from roboco.settings import Settings, read_settings
 
@@ -48,12 +48,11 @@ def _checked(file: Path) -> Team:
 def _missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     """The functions that the team names and that cannot be had here, as mistakes of its file."""
     sys.path.insert(0, str(Path.cwd()))  # as it is for a worker
-    workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
-    toolbox = FunctionToolbox(workspace.files, workspace.histories, settings.tools)
+    functions = Functions(settings.tools)
     for index, tool in enumerate(team.tools):
-        yield from _mistake(f"tools[{index}].function", toolbox.function, tool.function)
+        yield from _mistake(f"tools[{index}].function", functions.tool, tool.function)
     if isinstance(model := team.collaboration_model, Custom):
-        yield from _mistake("collaboration_model.router", toolbox.router, model.router)
+        yield from _mistake("collaboration_model.router", functions.router, model.router)
 
 
 def _mistake(at: str, find: Callable[[str], object], name: str) -> Iterator[str]:

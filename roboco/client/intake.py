@@ -9,16 +9,19 @@ from pydantic import ConfigDict, Field, JsonValue
 from roboco.adapters.celery import names
 from roboco.adapters.team_file import named_team, team_from
 from roboco.domain.brought import Brought
+from roboco.domain.declared import Declared
 from roboco.domain.event import ErrorOccurred
 from roboco.domain.ids import check_item_id, check_task_id, fork_item_id
 from roboco.domain.inbox import Message, Stop
+from roboco.domain.limits import RaisedLimits
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolResult
 from roboco.domain.submission import read_arguments, read_message, read_result, read_submission
-from roboco.domain.team import Declared, Team
+from roboco.domain.team import Team
 from roboco.engine import answer, hold, message
 from roboco.engine.engine import Engine
 from roboco.engine.fork import ForkOrder, fork
+from roboco.engine.raise_limits import raise_limits
 from roboco.engine.receive import receive
 from roboco.engine.resolve import resolve
 from roboco.engine.submit import submit
@@ -92,6 +95,10 @@ class _Resolve(_Request):
     result: JsonValue = None
 
 
+class _RaiseLimits(_Request):
+    limits: RaisedLimits
+
+
 class _Fork(_OfTask, Brought):
     source: str
     seq: int | None = None
@@ -122,13 +129,14 @@ def _take_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any
 
 def _message(engine: Engine, asked: _Interrupt, item_id: str) -> Message:
     asked.check()
-    message.check_brought(engine, asked)
+    artifacts = message.check_brought(engine, check_task_id(asked.task_id), asked)
     return Message(
         item_id=asked.item(item_id),
         created_at=engine.now(),
         text=read_message(asked.message),
         agent=asked.agent,
         brought=asked.metadata(),
+        artifacts=artifacts,
     )
 
 
@@ -183,6 +191,11 @@ def _take_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any],
     resolve(engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id))
 
 
+def _take_raise_limits(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    asked = read_arguments(_RaiseLimits, arguments)
+    raise_limits(engine, check_task_id(asked.task_id), asked.limits, asked.item(item_id))
+
+
 def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Fork, arguments)
     spoken = None
@@ -216,6 +229,7 @@ TAKE: Final[Mapping[str, Take]] = MappingProxyType(
         names.DENY: _take_deny,
         names.RESOLVE: _take_resolve,
         names.FORK: _take_fork,
+        names.RAISE_LIMITS: _take_raise_limits,
     }
 )
 

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self, Unpack
+from typing import BinaryIO, Self, Unpack
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.follower import RedisFollower
@@ -16,6 +16,7 @@ from roboco.client.wishes import Wished
 from roboco.domain.ids import check_task_id, is_task_id
 from roboco.domain.letter import DeadLetter
 from roboco.domain.model_offer import ModelOffer, offers
+from roboco.domain.part import Artifact
 from roboco.domain.paths import summary_path
 from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
@@ -59,8 +60,10 @@ class Orchestrator:
         anything is stored.
         """
         chosen = chosen_team(self.settings, team)
-        named = {name: value for name, value in wished.items() if value is not None}
-        named.setdefault("task_id", f"task_{uuid.uuid4().hex}")
+        named = {name: value for name, value in wished.items() if value is not None and name != "files"}
+        task_id = check_task_id(named.setdefault("task_id", f"task_{uuid.uuid4().hex}"))
+        stored = [self.upload(task_id, file).name for file in wished.get("files") or ()]
+        named |= {"artifacts": [*wished.get("artifacts", ()), *stored]} if stored else {}
         submission = read_submission(named | {"team": chosen.name, "prompt": prompt})
         submit(self.engine, submission, chosen)
         return self._task(submission.task_id)
@@ -68,6 +71,10 @@ class Orchestrator:
     def models(self, team: Team | str | Path) -> list[ModelOffer]:
         """The model profiles of a team, of which `model` may name one when a task is submitted or forked."""
         return offers(chosen_team(self.settings, team))
+
+    def upload(self, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
+        """Store a file of any size for a task that is submitted or forked later, whose first message brings it."""
+        return self._task(check_task_id(task_id)).upload(file, name)
 
     def task(self, task_id: str) -> Task:
         """The task of this id; UsageError if there is none."""

@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, BinaryIO, Literal, Unpack
 
-from roboco.adapters.artifacts import read_artifact
+from roboco.adapters.artifacts import find_artifact, list_artifacts, pieces_of, read_artifact
 from roboco.adapters.celery import names
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.client import sessions
@@ -15,8 +15,11 @@ from roboco.client.following import Following, patiently
 from roboco.client.intake import take
 from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.teams import chosen_team
-from roboco.client.wishes import Forked, Said
-from roboco.domain.paths import artifacts_path, summary_path
+from roboco.client.uploads import upload
+from roboco.client.wishes import Forked, Raised, Said
+from roboco.domain.ids import check_task_id
+from roboco.domain.part import Artifact
+from roboco.domain.paths import artifact_path, summary_path
 from roboco.domain.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep, last_said
@@ -184,6 +187,13 @@ class Task:
         """
         self._take(names.RESOLVE, item_id, {"call_id": call_id, "happened": happened, "result": result})
 
+    def raise_limits(self, item_id: str | None = None, **limits: Unpack[Raised]) -> Receipt:
+        """Put these limits in the place of the task's (see `Limits`); a task that paused at a limit goes on.
+
+        `agents` and `tools` hold limits by their names. UsageError if the task has ended, or has no such agent or tool.
+        """
+        return self._take(names.RAISE_LIMITS, item_id, {"limits": limits})
+
     def fork(
         self,
         seq: int | None = None,
@@ -245,16 +255,35 @@ class Task:
                 "steps": live.seq,
                 "tokens_in": state.tokens_in,
                 "tokens_out": state.tokens_out,
+                "cost": state.cost,
+                "agents": state.agents,
+                "tools": state.tools,
             }
         )
 
-    def artifacts(self) -> list[str]:
-        """The names of the task's files."""
-        return self._engine.files.names(artifacts_path(self.task_id))
+    def artifacts(self) -> list[Artifact]:
+        """The task's files by name, each with its type, size, version and the step that wrote it."""
+        return list_artifacts(self._engine.files, self.task_id)
 
     def artifact(self, name: str) -> bytes:
         """The bytes of one of the task's files; UsageError if there is none of this name."""
         return read_artifact(self._engine.files, self.task_id, name)
+
+    def artifact_pieces(self, name: str) -> Iterator[bytes]:
+        """The bytes of one of the task's files, of any size, piece by piece."""
+        return pieces_of(self._engine.files, self.task_id, find_artifact(self._engine.files, self.task_id, name))
+
+    def artifact_link(self, name: str, seconds: int = 3600) -> str | None:
+        """A URL from which anybody may read the file for so many seconds; None where the store has no such thing."""
+        artifact = find_artifact(self._engine.files, self.task_id, name)
+        return self._engine.files.link(artifact_path(self.task_id, artifact.name), seconds)
+
+    def upload(self, file: Path | BinaryIO, name: str | None = None) -> Artifact:
+        """Store a file of any size with the task, for a message to bring it: `send(..., artifacts=[artifact.name])`.
+
+        Another file of the same name stays, and this one gets a version number. The task need not be submitted yet.
+        """
+        return upload(self._engine.files, check_task_id(self.task_id), file, name)
 
     def _last_text(self) -> str:
         return last_said(self._following.read_steps(0))

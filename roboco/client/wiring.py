@@ -3,9 +3,12 @@
 import redis
 from celery import Celery
 
+from roboco.adapters.builtin_tools import BuiltinTools, text_of
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
+from roboco.adapters.functions import Functions
+from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
@@ -14,10 +17,15 @@ from roboco.adapters.redis.board import RedisBoard
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
+from roboco.adapters.redis.rates import RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.adapters.search.embedding_rank import EmbeddingRank
+from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.tokenizers import KnownTokenizers
 from roboco.adapters.toolbox import FunctionToolbox
-from roboco.adapters.workspace.open import open_workspace
+from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.keeper import Keeper
 from roboco.engine.teams import FrozenTeams
@@ -49,8 +57,10 @@ def build_engine(
         histories=workspace.histories,
         files=workspace.files,
         model=OpenAIModel(),
+        rates=RedisRates(scripts, keys),
+        tokenizers=KnownTokenizers(),
         prompts=JinjaPrompts(),
-        toolbox=FunctionToolbox(workspace.files, workspace.histories, settings.tools, time_up),
+        toolbox=_toolbox(settings, workspace, time_up),
         dispatcher=dispatcher,
         signals=RedisSignals(settings.redis_url, keys),
         clock=SystemClock(),
@@ -58,6 +68,18 @@ def build_engine(
         teams=FrozenTeams(workspace.files),
         policy=Policy(settings.turn_lease, settings.ring_pause, attempts=settings.attempts, keep=settings.keep),
     )
+
+
+def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception]) -> FunctionToolbox:
+    model = settings.embeddings_model
+    rank = None
+    if model is not None:
+        rank = EmbeddingRank(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
+    index = MemoryIndex(
+        workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
+    )
+    builtin = BuiltinTools(workspace.files, index, Sandbox())
+    return FunctionToolbox(workspace.files, builtin, McpServers(settings.mcp), Functions(settings.tools), time_up)
 
 
 def dispatcher_of(app: Celery) -> Dispatcher:

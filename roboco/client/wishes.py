@@ -1,5 +1,7 @@
 """Wishes: what may be said beside a prompt or message."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 
@@ -7,12 +9,14 @@ class Said(TypedDict, total=False):
     """What may be said beside a message; see `Brought` for what each means.
 
     `goals`: objects with name, description and schema. `client_tools`: objects with name, description and input_schema.
+    `artifacts`: names of files that were stored with the task before.
     """
 
     goals: list[dict[str, Any]]
     client_tools: list[dict[str, Any]]
     client_context: dict[str, Any]
     scope: dict[str, Any]
+    artifacts: list[str]
 
 
 class Wished(Said, total=False):
@@ -20,6 +24,7 @@ class Wished(Said, total=False):
 
     `task_id`: the same id with the same content again is the same task. `context` is there for the prompts' templates.
     `agent` names who acts first, `model` the profile of agents that name none; `title` is for people.
+    `files` are stored with the task before it is submitted, for its first message to bring.
     """
 
     task_id: str | None
@@ -27,6 +32,21 @@ class Wished(Said, total=False):
     agent: str | None
     model: str | None
     title: str | None
+    files: Sequence[Path]
+
+
+class Raised(TypedDict, total=False):
+    """Limits that take the place of a task's; see `Limits` for what each means."""
+
+    max_steps: int
+    max_tokens: int
+    max_tokens_in: int
+    max_tokens_out: int
+    max_seconds: float
+    max_calls: int
+    max_cost: float
+    agents: dict[str, dict[str, Any]]
+    tools: dict[str, dict[str, Any]]
 
 
 class Forked(Said, total=False):

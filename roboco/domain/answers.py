@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from roboco.domain.budget import refused_calls
 from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
 from roboco.domain.inbox import Answer, Item, Resolution, Verdict
 from roboco.domain.outcome import Outcome, failure, success, without_effect
@@ -10,6 +11,10 @@ from roboco.domain.part import ToolCall
 from roboco.domain.state import TaskState
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Agent, Team
+from roboco.domain.tool_spec import AnyTool
+
+BUILTIN_TIMEOUT = 60.0
+"""Seconds for a call of a built-in tool."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,28 @@ def answered_here(team: Team, state: TaskState, step: TaskStep) -> dict[str, Out
             answers[call.id] = answer
             if not answer.result.is_error:
                 done.add(call.tool_name)
-    return answers
+    open_calls = tuple(call for call in step.calls if call.id not in answers)
+    refused = _refused(team, state, step, open_calls)
+    return answers | {call_id: failure(call_id, why) for call_id, why in refused.items()}
+
+
+def _refused(team: Team, state: TaskState, step: TaskStep, calls: tuple[ToolCall, ...]) -> dict[str, str]:
+    """Which of the calls the limits do not let run, and why."""
+    if state.limit is not None:
+        return {call.id: f"not run, since this is the last turn: {state.limit}" for call in calls}
+    specs = {call.id: spec_of(team, step, call) for call in calls}
+    timeouts = {call_id: BUILTIN_TIMEOUT if spec is None else spec.timeout for call_id, spec in specs.items()}
+    return refused_calls(team.limits.raised(state.raised), state, step.agent_name, calls, timeouts)
+
+
+def spec_of(team: Team, step: TaskStep, call: ToolCall) -> AnyTool | None:
+    """The team's own tool that the call of the step is for; None for a built-in.
+
+    What a tool of an MCP server does to the world stands in the step, as it was known when the agent called it.
+    """
+    spec = team.tool(call.tool_name)
+    effect = (step.metadata.get("effects") or {}).get(call.tool_name)
+    return spec if spec is None or effect is None else spec.model_copy(update={"effect": effect})
 
 
 def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: set[str]) -> Outcome | None:
@@ -106,18 +132,18 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         return _refused_delegation(call, agent.delegates)
     if name.startswith(ACHIEVE) and any(goal.tool_name == name for goal in state.goals):
         return _achieve(state, call, name in done)
-    if name in state.client_tools or (name in agent.tools and _exists(team, name)):
+    if name in state.client_tools or (name in team.tools_of(agent) and _exists(team, name)):
         return None
-    return failure(call.id, _not_allowed(name, _possible(state, agent)))
+    return failure(call.id, _not_allowed(name, _possible(team, state, agent)))
 
 
 def _exists(team: Team, name: str) -> bool:
     return name in BUILTIN or team.tool(name) is not None
 
 
-def _possible(state: TaskState, agent: Agent) -> list[str]:
+def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
     own = [name for name, allowed in ((HANDOFF, agent.handoffs), (DELEGATE, agent.delegates)) if allowed]
-    return [*agent.tools, *own, *state.client_tools, *(goal.tool_name for goal in state.goals)]
+    return [*team.tools_of(agent), *own, *state.client_tools, *(goal.tool_name for goal in state.goals)]
 
 
 def _not_allowed(name: str, possible: list[str]) -> str:

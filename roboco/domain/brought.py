@@ -7,10 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from roboco.domain.canonical import canonical
 from roboco.domain.client_tool import MAX_CLIENT_TOOLS, ClientTool
+from roboco.domain.declared import Declared
 from roboco.domain.goal import MAX_GOALS, Goal
-from roboco.domain.team import Declared
 from roboco.errors import UsageError
 
+MAX_ARTIFACTS = 20
+"""How many files a message may bring."""
 MAX_BROUGHT = 64 * 1024
 """The largest that a message brings, in characters of its JSON."""
 
@@ -30,6 +32,7 @@ class Brought(Declared):
     `goals` are what the agents are to achieve; `client_tools` are tools that the client runs. `client_context` is what
     the user is looking at: it is shown to the agents, and changes nothing else. `scope` says what tools are to look at:
     each call that workers run gets it, until a message brings another one, and Roboco never enforces it.
+    `artifacts` names files that were stored with the task before.
     """
 
     model_config = ConfigDict(strict=True)
@@ -38,10 +41,13 @@ class Brought(Declared):
     client_tools: Annotated[list[ClientTool], Field(max_length=MAX_CLIENT_TOOLS)] = []
     client_context: dict[str, JsonValue] = {}
     scope: Scope | None = None
+    artifacts: Annotated[list[str], Field(max_length=MAX_ARTIFACTS)] = []
 
     def metadata(self) -> dict[str, Any]:
         """What stands of it in the metadata of the message's step."""
-        whole = self.model_dump(mode="json", by_alias=True, include=set(Brought.model_fields), exclude_none=True)
+        whole = self.model_dump(
+            mode="json", by_alias=True, include=set(Brought.model_fields) - {"artifacts"}, exclude_none=True
+        )
         return {name: value for name, value in whole.items() if value}
 
     def check(self) -> None:

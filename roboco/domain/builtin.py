@@ -6,8 +6,9 @@ ARTIFACT_READ = "artifact_read"
 ARTIFACT_WRITE = "artifact_write"
 ARTIFACT_LIST = "artifact_list"
 MEMORY_SEARCH = "memory_search"
+PYTHON = "python"
 
-BUILTIN = frozenset({HANDOFF, DELEGATE, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH})
+BUILTIN = frozenset({HANDOFF, DELEGATE, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH, PYTHON})
 
 CLIENT = "client_"
 """How the names of tools begin that the client runs."""

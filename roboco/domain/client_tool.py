@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from roboco.domain.team import Declared
+from roboco.domain.declared import Declared
 
 MAX_CLIENT_TOOLS = 32
 """How many client tools a message may declare; those of the newest one that declares some count."""

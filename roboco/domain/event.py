@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from roboco.domain.canonical import canonical
 from roboco.domain.part import Recorded, ToolCall, ToolResult
+from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 
@@ -147,12 +148,16 @@ class StepEnded(_Event):
 
 
 class TaskEnded(_Event):
-    """The task has ended: `chunks` and `seq` say how many messages each channel had."""
+    """The task has ended: `chunks` and `seq` say how many messages each channel had.
+
+    `usage` is what the task has used: `steps`, `tokens_in`, `tokens_out`, `cost`; `agents` what each of them has.
+    """
 
     type: Literal["event_task_end"] = "event_task_end"
     status: TaskStatus
     reason: str
-    usage: dict[str, int] = {}
+    usage: dict[str, int | float] = {}
+    agents: dict[str, Spent] = {}
 
 
 class StreamReset(_Event):

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.domain.builtin import ACHIEVE
+from roboco.domain.declared import Declared
 from roboco.domain.part import Recorded
-from roboco.domain.team import Declared
 
 MAX_GOALS = 5
 """How many goals a message may declare."""

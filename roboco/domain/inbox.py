@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from roboco.domain.outcome import Outcome
-from roboco.domain.part import Recorded
+from roboco.domain.part import Artifact, Recorded
 
 
 class _Item(Recorded):
@@ -19,7 +19,8 @@ class _Item(Recorded):
 class Message(_Item):
     """A message of the user; `agent` may name who answers it, `interrupts` ends what is being done.
 
-    What it has `brought` (goals, client tools, ...) stands in the metadata of the step that it becomes.
+    What it has `brought` (goals, client tools, ...) stands in the metadata of the step that it becomes, and the
+    `artifacts` in the step itself.
     """
 
     kind: Literal["message"] = "message"
@@ -27,6 +28,7 @@ class Message(_Item):
     agent: str | None = None
     interrupts: bool = False
     brought: dict[str, Any] = {}
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Stop(_Item):
@@ -84,7 +86,14 @@ class Resolution(_Item):
     result: Any = None
 
 
-Item = Message | Stop | Hold | Resume | Answer | Verdict | Resolution
+class Raise(_Item):
+    """Limits of the user's that take the place of the task's, as `RaisedLimits` names them."""
+
+    kind: Literal["raise"] = "raise"
+    limits: dict[str, Any]
+
+
+Item = Message | Stop | Hold | Resume | Answer | Verdict | Resolution | Raise
 _ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="kind")])
 
 

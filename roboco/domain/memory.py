@@ -4,19 +4,34 @@ The first user message and the steps that a tool-calling agent still needs are a
 calls and the step with their results stay together, so that every call that is sent has its result.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from roboco.domain.canonical import canonical
-from roboco.domain.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResult
-from roboco.domain.step import TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.team import Agent, BudgetContext, RecentContext
+from roboco.domain.chat import Group, Message, grouped, messages_of, says_nothing
+from roboco.domain.context_policy import BudgetContext, RecentContext, SummaryContext
+from roboco.domain.history_summary import HistorySummary
+from roboco.domain.state import is_notice
+from roboco.domain.step import USER, TaskStep
+from roboco.domain.team import Agent
+from roboco.domain.tokens import ESTIMATE, IMAGE_TOKENS, Tokens
 
-_UNSOUND = re.compile(r"[^A-Za-z0-9_-]")
 
-Message = dict[str, Any]
-"""One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`."""
+@dataclass(frozen=True)
+class Seen:
+    """What there is to choose from: `tail` holds the newest steps in order, `first` is step 0, which may be in it too.
+
+    `summary` stands for all steps before its `until`; `limit` says why this turn is the last one, if it is.
+    """
+
+    first: TaskStep
+    tail: tuple[TaskStep, ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    summary: HistorySummary | None = None
+    no_summary: str = ""
+    limit: str | None = None
+    images: bool = False
+    tokens: Tokens = ESTIMATE
 
 
 @dataclass(frozen=True)
@@ -26,175 +41,140 @@ class WorkingMemory:
     messages: tuple[Message, ...]
     receipt: dict[str, Any]
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has, with the tools, as the receipt counts them."""
+        return int(self.receipt["tokens"]["total"])
 
-def compile_memory(agent: Agent, prompt: str, first: TaskStep, tail: tuple[TaskStep, ...]) -> WorkingMemory:
-    """The working memory of the agent's next turn: the rendered prompt, then the chosen steps in order.
 
-    `tail` holds the newest steps in order; `first` is step 0, which may stand in `tail` too.
-    """
-    groups = _grouped(tail if tail[0].seq == 0 else (first, *tail))
-    head, rest = groups[0], groups[1:]
-    looked_at = _looked_at(first, tail)
-    spent = estimate_tokens(prompt) + estimate_tokens(looked_at) + _size(head)
-    chosen = [head, *_newest(agent, rest, spent)]
-    messages: list[Message] = [{"role": "system", "content": prompt}]
-    for group in chosen:
-        for step in group:
-            if _is_empty(step):
-                continue
-            messages.extend(_messages(agent.name, step, group))
-    if looked_at:
-        messages.append({"role": USER, "content": looked_at})
+def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
+    """The working memory of the agent's next turn: the rendered prompt, then the chosen steps in order."""
+    groups = grouped(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
+    head, rest = groups[0], [group for group in groups[1:] if not _left_aside(group)]
+    after = _beside(seen)
+    system: Message = {"role": "system", "content": prompt}
+    fixed = {"prompt": _tokens(seen, [system]), "tools": seen.tokens.count(canonical(list(seen.tools)))}
+    opening = messages_of(agent.name, head, seen.images)
+    told = _summary(seen)
+    closing: list[Message] = [{"role": USER, "content": text} for text in after]
+    spent = sum(fixed.values()) + _tokens(seen, [*opening, *told, *closing])
+    chosen, steps, why = _newest(agent, seen, rest, spent)
+    messages = [system, *opening, *told, *steps, *closing]
     if messages[-1]["role"] == "assistant":
         messages.append({"role": USER, "content": "Go on."})
-    included = [step.seq for group in chosen for step in group]
-    total = tail[-1].seq + 1
-    receipt = {
+    included = [step.seq for group in (head, *chosen) for step in group]
+    counted = fixed | {"summary": _tokens(seen, told), "steps": _tokens(seen, [*opening, *steps, *closing])}
+    return WorkingMemory(tuple(messages), _receipt(agent, seen, included, why, counted))
+
+
+def _left_aside(group: Group) -> bool:
+    return is_notice(group[0]) or says_nothing(group[0])
+
+
+def _receipt(agent: Agent, seen: Seen, included: list[int], why: str, tokens: dict[str, int]) -> dict[str, Any]:
+    receipt: dict[str, Any] = {
         "strategy": agent.context.strategy,
-        "included": _ranges(included),
-        "left_out": total - len(included),
-        "estimated_tokens": sum(estimate_tokens(canonical(message)) for message in messages),
+        "included": ranges(included),
+        "left_out": _left_out(seen, included, why),
+        "tokens": tokens | {"total": sum(tokens.values())},
+        "tokenizer": seen.tokens.name,
     }
-    return WorkingMemory(tuple(messages), receipt)
+    if seen.summary is not None:
+        receipt["summary"] = {"steps": [0, seen.summary.until - 1], "by": seen.summary.profile}
+    if seen.no_summary:
+        receipt["no_summary"] = seen.no_summary
+    return receipt
 
 
-def _is_empty(step: TaskStep) -> bool:
-    """Whether an agent has said and called nothing, which some providers do not take back."""
-    return step.by_agent and not step.text.strip() and not step.calls and step.error is None
+def _left_out(seen: Seen, included: list[int], why: str) -> list[dict[str, Any]]:
+    """What did not go in: ranges of steps, each with the reason."""
+    aside = [step.seq for step in seen.tail if _left_aside((step,)) and step.seq not in included]
+    told = 0 if seen.summary is None else seen.summary.until
+    found: list[dict[str, Any]] = [{"steps": span, "why": "says nothing to the model"} for span in ranges(aside)]
+    before = -1
+    for first, last in [*ranges(sorted({*included, *aside})), [seen.tail[-1].seq + 1, 0]]:
+        if first - before > 1:
+            found += _gap(before + 1, first - 1, told, why)
+        before = last
+    return sorted(found, key=lambda one: one["steps"])
 
 
-def _sound(name: str) -> str:
-    """The name of a tool as providers take it back, also where a model made it up."""
-    return _UNSOUND.sub("_", name)[:64] or "unnamed"
+def _gap(first: int, last: int, told: int, why: str) -> list[dict[str, Any]]:
+    """Why the steps of a gap did not go in, of which those before position `told` stand in a summary."""
+    parts = ((first, min(last, told - 1), "in the summary"), (max(first, told), last, why))
+    return [{"steps": [start, end], "why": reason} for start, end, reason in parts if start <= end]
 
 
-def _looked_at(first: TaskStep, tail: tuple[TaskStep, ...]) -> str:
-    """What the user was looking at when the newest message was written, if that is known."""
-    newest = next((step for step in reversed(tail) if step.agent_name == USER), first)
-    seen = newest.metadata.get("client_context")
-    return f"(The user is looking at: {canonical(seen)})" if seen else ""
+def _beside(seen: Seen) -> list[str]:
+    """What is said beside the steps: what the user was looking at, and that this is the last turn."""
+    newest = next((step for step in reversed(seen.tail) if step.agent_name == USER), seen.first)
+    looking = newest.metadata.get("client_context")
+    told = [f"(The user is looking at: {canonical(looking)})"] if looking else []
+    if seen.limit is not None:
+        told.append(
+            f"The work has to end now: {seen.limit}. This is the last turn, without tools: say what has come of it, "
+            "and what is still open."
+        )
+    return told
 
 
-def estimate_tokens(text: str) -> int:
-    """A rough count of tokens: one for each four bytes of UTF-8, rounded up."""
-    return -(-len(text.encode()) // 4)
+def _summary(seen: Seen) -> list[Message]:
+    if seen.summary is None:
+        return []
+    text = f"(What happened in steps 1 to {seen.summary.until - 1}, in short)\n{seen.summary.text}"
+    return [{"role": USER, "content": text}]
 
 
-Group = tuple[TaskStep, ...]
-
-
-def _grouped(steps: tuple[TaskStep, ...]) -> list[Group]:
-    groups: list[Group] = []
-    for step in steps:
-        if step.agent_name == TOOL_EXECUTOR:
-            if groups and groups[-1][-1].calls:
-                groups[-1] = (*groups[-1], step)
-        else:
-            groups.append((step,))
-    return groups
-
-
-def _newest(agent: Agent, groups: list[Group], spent: int) -> list[Group]:
+def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> tuple[list[Group], list[Message], str]:
+    """The newest groups that may go in, their messages, and why the one before them may not; at least one goes in."""
     chosen: list[Group] = []
+    messages: list[Message] = []
     steps = 0
     for group in reversed(groups):
+        more = messages_of(agent.name, group, seen.images)
         steps += len(group)
-        spent += _size(group)
-        if chosen and not _fits(agent, steps, spent):
-            break
+        spent += _tokens(seen, more)
+        why = _too_much(agent, seen, group, steps, spent)
+        if why and chosen:
+            return chosen, messages, why
         chosen.insert(0, group)
-    return chosen
+        messages = more + messages
+    return chosen, messages, "older than what a turn is given"
 
 
-def _fits(agent: Agent, steps: int, tokens: int) -> bool:
+def _too_much(agent: Agent, seen: Seen, group: Group, steps: int, tokens: int) -> str:
+    """Why the group does not go in; "" if it does."""
     match agent.context:
         case RecentContext() as policy:
-            return steps <= policy.steps
+            return f"older than the newest {policy.steps} steps" if steps > policy.steps else ""
         case BudgetContext() as policy:
-            return tokens <= policy.tokens
+            return f"does not fit into {policy.tokens} tokens" if tokens > policy.tokens else ""
+        case SummaryContext() as policy:
+            if seen.summary is None:
+                return f"older than the newest {2 * policy.steps} steps" if steps > 2 * policy.steps else ""
+            return "in the summary" if group[-1].seq < seen.summary.until else ""
         case unknown:
             assert_never(unknown)
 
 
-def _size(group: Group) -> int:
-    return sum(estimate_tokens(canonical([part.model_dump(mode="json") for part in step.parts])) for step in group)
+def _tokens(seen: Seen, messages: list[Message]) -> int:
+    return sum(_message_tokens(seen.tokens, message) for message in messages)
 
 
-def _ranges(numbers: list[int]) -> list[list[int]]:
-    ranges: list[list[int]] = []
+def _message_tokens(tokens: Tokens, message: Message) -> int:
+    content = message["content"]
+    if isinstance(content, str):
+        return tokens.count(canonical(message))
+    images = sum(1 for part in content if part["type"] == "image_url")
+    return tokens.count(canonical(message)) + images * IMAGE_TOKENS
+
+
+def ranges(numbers: list[int]) -> list[list[int]]:
+    """The numbers, which are in order, as ranges of first and last."""
+    found: list[list[int]] = []
     for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
         else:
-            ranges.append([number, number])
-    return ranges
-
-
-def _messages(agent: str, step: TaskStep, group: Group) -> list[Message]:
-    if step.agent_name == TOOL_EXECUTOR:
-        return _results(agent, step, group[0])
-    if step.agent_name == agent:
-        return [_own(step)]
-    text = _told(step)
-    if step.agent_name != USER:
-        text = f"[{step.agent_name}] {text}"
-    return [{"role": "user", "content": text}]
-
-
-def _own(step: TaskStep) -> Message:
-    message: Message = {"role": "assistant", "content": _told(step, with_calls=False)}
-    if step.calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": _sound(call.tool_name), "arguments": canonical(call.args)},
-            }
-            for call in step.calls
-        ]
-    return message
-
-
-def _results(agent: str, step: TaskStep, caller: TaskStep) -> list[Message]:
-    artifacts = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
-    if caller.agent_name == agent:
-        last = len(step.results) - 1
-        return [
-            {
-                "role": "tool",
-                "tool_call_id": result.tool_call_id,
-                "content": _said(result, step) + (artifacts if index == last else ""),
-            }
-            for index, result in enumerate(step.results)
-        ]
-    names = {call.id: call.tool_name for call in caller.calls}
-    lines = [f"[{names.get(result.tool_call_id)} answered] {_said(result, step)}" for result in step.results]
-    return [{"role": "user", "content": "\n".join(lines) + artifacts}]
-
-
-def _said(result: ToolResult, step: TaskStep) -> str:
-    verdict = (step.metadata.get("approvals") or {}).get(result.tool_call_id) or {}
-    args = verdict.get("args")
-    changed = "" if args is None else f"(a person changed the arguments to {canonical(args)}) "
-    if result.is_error:
-        return f"{changed}error: {result.error}"
-    return changed + (result.result if isinstance(result.result, str) else canonical(result.result))
-
-
-def _told(step: TaskStep, with_calls: bool = True) -> str:
-    told: list[str] = []
-    for part in step.parts:
-        match part:
-            case TextPart():
-                told.append(part.text)
-            case ErrorPart():
-                told.append(f"(error: {part.message})")
-            case ArtifactPart():
-                told.append(f"(file: {part.artifact.uri}, {part.artifact.mime_type})")
-            case ToolCallPart() if with_calls:
-                told.append(f"(calls {part.tool_call.tool_name} with {canonical(part.tool_call.args)})")
-            case _:
-                pass
-    if step.interrupted:
-        told.append("(interrupted by the user)")
-    return "\n".join(told)
+            found.append([number, number])
+    return found

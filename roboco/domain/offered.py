@@ -11,8 +11,12 @@ Schema = dict[str, Any]
 
 def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
     """Those tools as the chat completions protocol has them."""
-    tools = [_function(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()]
-    tools += [_function(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome) for goal in state.goals]
+    tools = [
+        function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
+    ]
+    tools += [
+        function_schema(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome) for goal in state.goals
+    ]
     if agent.handoffs:
         tools.append(_handoff(team, agent))
     if agent.delegates:
@@ -33,7 +37,7 @@ def _handoff(team: Team, agent: Agent) -> Schema:
         "destination_agent": {"type": "string", "enum": list(agent.handoffs)},
         "reason": {"type": "string"},
     }
-    return _function(HANDOFF, f"Hand the work over to another agent. {told}", _all_of(arguments))
+    return function_schema(HANDOFF, f"Hand the work over to another agent. {told}", _all_of(arguments))
 
 
 def _delegate(team: Team, agent: Agent) -> Schema:
@@ -42,12 +46,15 @@ def _delegate(team: Team, agent: Agent) -> Schema:
         "team": {"type": "string", "enum": list(agent.delegates)},
         "prompt": {"type": "string", "description": "all that the team has to know; it sees nothing else"},
     }
-    return _function(DELEGATE, f"Give work to another team and wait for what it comes to. {told}", _all_of(arguments))
+    return function_schema(
+        DELEGATE, f"Give work to another team and wait for what it comes to. {told}", _all_of(arguments)
+    )
 
 
 def _all_of(arguments: dict[str, Schema]) -> Schema:
     return {"type": "object", "properties": arguments, "required": list(arguments), "additionalProperties": False}
 
 
-def _function(name: str, description: str, parameters: Schema) -> Schema:
+def function_schema(name: str, description: str, parameters: Schema) -> Schema:
+    """A tool as the chat completions protocol has it; `parameters` is the JSON Schema of its arguments."""
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

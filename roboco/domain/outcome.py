@@ -9,13 +9,13 @@ class Outcome(Recorded):
     """The result of one tool call and the artifacts to be named beside it.
 
     `unknown` is set where nobody knows whether the call had its effect: then the agent is told so, or a person is
-    asked before the agent hears of it. `usage` is what a sub-task has used: `tokens_in`, `tokens_out`.
+    asked before the agent hears of it. `usage` is what a sub-task has used: `tokens_in`, `tokens_out`, `cost`.
     """
 
     result: ToolResult
     artifacts: tuple[Artifact, ...] = ()
     unknown: Literal["", "tell", "ask"] = ""
-    usage: dict[str, int] = {}
+    usage: dict[str, int | float] = {}
 
 
 def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:

@@ -43,13 +43,20 @@ class ToolResult(Recorded):
 
 
 class Artifact(Recorded):
-    """A file of the workspace; `size` in bytes, `sha256` in hexadecimal digits."""
+    """A file of the workspace; `size` in bytes, `sha256` in hexadecimal digits.
+
+    `version` counts from 1 among those that were written as `base`; `step_id` is the step that wrote it: the one that
+    called the tool, or the message that brought it.
+    """
 
     artifact_id: str
     uri: str
     mime_type: str
     size: int = 0
     sha256: str = ""
+    base: str = ""
+    version: int = 1
+    step_id: str = ""
 
     @property
     def name(self) -> str:

@@ -26,6 +26,11 @@ def segments_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/history/"
 
 
+def history_summary_path(task_id: str, until: int, key: str) -> str:
+    """A summary of the steps before a position, made in the way that the key stands for."""
+    return f"{check_task_id(task_id)}/summaries/{until:08d}-{key}.json"
+
+
 def lineage_path(task_id: str) -> str:
     """From which task this one was forked."""
     return f"{check_task_id(task_id)}/lineage.json"
@@ -44,6 +49,12 @@ def artifacts_path(task_id: str) -> str:
 def artifact_path(task_id: str, name: str) -> str:
     """One artifact."""
     return f"{artifacts_path(task_id)}{artifact_name(name)}"
+
+
+def artifact_info_path(task_id: str, name: str = "") -> str:
+    """What is known of one artifact beside its bytes; without a name their folder."""
+    known = f"{artifact_name(name)}.json" if name else ""
+    return f"{check_task_id(task_id)}/artifact_info/{known}"
 
 
 def inbox_path(task_id: str) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
+from roboco.domain.collaboration import END, TO_USER, Custom, Edge, Graph, Manual, Sequential
 from roboco.domain.condition import Condition
 from roboco.domain.history import History
 from roboco.domain.step import USER
-from roboco.domain.team import END, TO_USER, Custom, Edge, Graph, Manual, Sequential, Team
+from roboco.domain.team import Team
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from roboco.domain.brought import Brought
 from roboco.domain.canonical import canonical, checked_json, sha256, well_formed
-from roboco.domain.team import MAX_PROMPT, Declared
+from roboco.domain.declared import Declared
+from roboco.domain.team import MAX_PROMPT
 from roboco.errors import UsageError
 
 D = TypeVar("D", bound=Declared)
@@ -33,6 +34,7 @@ class Submission(Brought):
     def digest(self) -> str:
         """A digest of what the task is to do; the same submission again has the same one."""
         brought = self.metadata() | ({} if self.title is None else {"title": self.title})
+        brought |= {"artifacts": self.artifacts} if self.artifacts else {}
         return sha256(canonical([self.prompt, self.context, self.agent, *([brought] if brought else [])]))
 
 

@@ -3,11 +3,12 @@
 from datetime import datetime
 
 from roboco.domain.part import Recorded
+from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
 
 
 class TaskSummary(Recorded):
-    """A task at a glance; times are UTC."""
+    """A task at a glance; times are UTC. `agents` and `tools` say what each of them has used."""
 
     task_id: str
     team: str
@@ -16,5 +17,8 @@ class TaskSummary(Recorded):
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    cost: float = 0.0
+    agents: dict[str, Spent] = {}
+    tools: dict[str, Spent] = {}
     created_at: datetime
     updated_at: datetime

@@ -2,63 +2,28 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import Field, field_validator
 
-from roboco.domain.approval import ArgumentTest
-from roboco.domain.condition import Condition
+from roboco.domain.collaboration import Collaboration, Sequential
+from roboco.domain.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
+from roboco.domain.declared import Declared, Name
+from roboco.domain.limits import Limits
+from roboco.domain.mcp_server import McpServer
+from roboco.domain.model_profile import ModelProfile
+from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import UsageError
 
-END = "END"
-TO_USER = "USER"
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
-FUNCTION = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+ALL_OF = "mcp:"
+"""How an entry of an agent's tools begins that stands for all tools of a server."""
 MAX_PROMPT = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
-
-
-class Declared(BaseModel):
-    """A model that a user writes: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
-
-
-class ModelProfile(Declared):
-    """A named model: `model` as its server calls it; time-outs in seconds; `label` and `description` are for people."""
-
-    model: Annotated[str, Field(min_length=1)]
-    base_url: str | None = None
-    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(gt=0)] | None = None
-    first_token_timeout: Annotated[float, Field(gt=0)] = 120.0
-    idle_timeout: Annotated[float, Field(gt=0)] = 60.0
-    default: bool = False
-    label: str = ""
-    description: str = ""
-
-
-class RecentContext(Declared):
-    """Working memory of the newest `steps` steps."""
-
-    strategy: Literal["recent"] = "recent"
-    steps: Annotated[int, Field(ge=1, le=500)] = 20
-
-
-class BudgetContext(Declared):
-    """Working memory of as many of the newest steps as fit `tokens` estimated tokens."""
-
-    strategy: Literal["budget"]
-    tokens: Annotated[int, Field(ge=100)] = 8000
-
-
-ContextPolicy = Annotated[RecentContext | BudgetContext, Field(discriminator="strategy")]
 
 
 class Agent(Declared):
     """A member of a team; `prompt` is a Jinja template, `model` names a profile.
 
-    `handoffs` are the agents that it may hand over to, `delegates` the teams that it may give work to.
+    `handoffs` are the agents that it may hand over to, `delegates` the teams that it may give work to. `tool_choice`
+    "required": each time that it is its turn, it has to call a tool before it answers.
     """
 
     name: Name
@@ -68,99 +33,13 @@ class Agent(Declared):
     tools: tuple[str, ...] = ()
     handoffs: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ()
+    tool_choice: Literal["auto", "required"] = "auto"
     context: ContextPolicy = RecentContext()
 
     @field_validator("context", mode="before")
     @classmethod
     def _default_strategy(cls, value: Any) -> Any:
         return {"strategy": "recent"} | value if isinstance(value, dict) else value
-
-
-def _approval_kind(value: Any) -> str:
-    return "word" if isinstance(value, str) else "test"
-
-
-Approval = Annotated[
-    Annotated[Literal["never", "required"], Tag("word")] | Annotated[ArgumentTest, Tag("test")],
-    Discriminator(_approval_kind),
-]
-"""Whether calls of a tool need approval, or a test of the arguments of those that do."""
-
-
-class ToolSpec(Declared):
-    """A tool of the team: `function` is "package.module:name"; `timeout` in seconds.
-
-    `on_unknown`: where nobody knows whether an irreversible call had its effect, tell the agent, or ask a person.
-    `approval`: whether a person must approve a call before it runs, or a test of the arguments of those that need it.
-    """
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
-    function: Annotated[str, Field(pattern=FUNCTION)]
-    description: str | None = None
-    effect: Literal["pure", "idempotent", "irreversible"] = "irreversible"
-    on_unknown: Literal["tell", "ask"] = "tell"
-    approval: Approval = "never"
-    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
-
-
-class Limits(Declared):
-    """What a task may spend: steps, tokens in and out together, and seconds since it was submitted or forked.
-
-    `goal_prompts`: how often after each message its agents are reminded of goals that are still open.
-    """
-
-    max_steps: Annotated[int, Field(ge=1)] = 100
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_seconds: Annotated[float, Field(gt=0)] | None = None
-    goal_prompts: Annotated[int, Field(ge=0, le=20)] = 2
-
-
-class Edge(Declared):
-    """A way out of a node; it may be taken at most `max_times` times in a task."""
-
-    to: str
-    when: Condition | None = None
-    max_times: Annotated[int, Field(ge=1)] | None = None
-
-
-class Sequential(Declared):
-    """The agents in order, `rounds` times, then END."""
-
-    type: Literal["sequential"]
-    rounds: Annotated[int, Field(ge=1)] = 1
-
-
-class Manual(Declared):
-    """After every agent's turn control goes back to the user."""
-
-    type: Literal["manual"]
-    initial_agent: str | None = None
-
-
-class Graph(Declared):
-    """Nodes are agents, edges are conditions on the last visit; the first edge that holds is taken."""
-
-    type: Literal["graph"]
-    initial_agent: str | None = None
-    routing_graph: dict[str, tuple[Edge, ...]]
-
-    @field_validator("routing_graph", mode="before")
-    @classmethod
-    def _edge_by_name(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {node: [_edge(edge) for edge in _edges(edges)] for node, edges in value.items()}
-
-
-class Custom(Declared):
-    """A router of the user's own: `router` is "package.module:function"."""
-
-    type: Literal["custom"]
-    router: Annotated[str, Field(pattern=FUNCTION)]
-    initial_agent: str | None = None
-
-
-Collaboration = Annotated[Sequential | Manual | Graph | Custom, Field(discriminator="type")]
 
 
 class Team(Declared):
@@ -176,6 +55,7 @@ class Team(Declared):
     collaboration_model: Collaboration = Sequential(type="sequential")
     agents: Annotated[tuple[Agent, ...], Field(min_length=1)]
     tools: tuple[ToolSpec, ...] = ()
+    mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
     on_message: Literal["queue", "interrupt", "reject"] = "queue"
     teams: "dict[Name, Team]" = {}
@@ -194,9 +74,33 @@ class Team(Declared):
         """Whether an agent of this name belongs to the team; the first steps of a fork may be another team's."""
         return any(agent.name == name for agent in self.agents)
 
-    def tool(self, name: str) -> ToolSpec | None:
-        """The team's own tool of this name; None for a built-in."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+    def tool(self, name: str) -> AnyTool | None:
+        """The team's own tool of this name, or that of one of its servers; None for a built-in."""
+        return next((tool for tool in self.tools if tool.name == name), None) or self._server_tool(name)
+
+    def tools_of(self, agent: Agent) -> tuple[str, ...]:
+        """The names of the agent's own tools; "mcp:NAME" stands for all tools of that server."""
+        return tuple(name for listed in agent.tools for name in self._listed(listed))
+
+    def _listed(self, name: str) -> tuple[str, ...]:
+        server = self.mcp_servers.get(name.removeprefix(ALL_OF)) if name.startswith(ALL_OF) else None
+        return (name,) if server is None else tuple(server.names(f"{name.removeprefix(ALL_OF)}_"))
+
+    def _server_tool(self, name: str) -> ServerTool | None:
+        for server_name, server in self.mcp_servers.items():
+            remote = server.names(f"{server_name}_").get(name)
+            if remote is not None:
+                told = server.tools[remote]
+                return ServerTool(
+                    name=name,
+                    description=told.description,
+                    effect=told.effect or "irreversible",
+                    approval=told.approval,
+                    timeout=server.timeout,
+                    server=server_name,
+                    remote=remote,
+                )
+        return None
 
     def with_profile(self, name: str) -> "Team":
         """The team with this model profile as its default; UsageError if no agent would use it."""
@@ -233,16 +137,9 @@ class Team(Declared):
         """How many of the newest steps any agent or router of this team can need."""
         recent = [agent.context.steps for agent in self.agents if isinstance(agent.context, RecentContext)]
         budget = [_BUDGET_TAIL for agent in self.agents if isinstance(agent.context, BudgetContext)]
-        return max(_LEAST_TAIL, *recent, *budget)
+        summary = [2 * agent.context.steps + 2 for agent in self.agents if isinstance(agent.context, SummaryContext)]
+        return max(_LEAST_TAIL, *recent, *budget, *summary)
 
 
 _LEAST_TAIL = 20
 _BUDGET_TAIL = 200
-
-
-def _edges(edges: Any) -> list[Any]:
-    return list(edges) if isinstance(edges, list | tuple) else [edges]
-
-
-def _edge(edge: Any) -> Any:
-    return {"to": edge} if isinstance(edge, str) else edge

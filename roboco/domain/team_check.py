@@ -8,9 +8,12 @@ from pydantic_core import ErrorDetails
 
 from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
 from roboco.domain.canonical import checked_json
-from roboco.domain.team import END, TO_USER, Team
+from roboco.domain.collaboration import END, TO_USER
+from roboco.domain.team import ALL_OF, Team
 from roboco.errors import TeamError
 
+_LONGEST_NAME = 64
+"""Characters of a tool's name, as the chat completions protocol has it."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
 
 
@@ -51,7 +54,7 @@ def _line(detail: ErrorDetails) -> str:
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
 
 
-_TAGS = frozenset({"sequential", "manual", "graph", "custom", "recent", "budget", "word", "test"})
+_TAGS = frozenset({"sequential", "manual", "graph", "custom", "recent", "budget", "summary", "word", "test"})
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
@@ -74,23 +77,30 @@ class _Names:
     def __init__(self, data: dict[str, Any]) -> None:
         self.agents = _dicts(data.get("agents"))
         self.tools = _dicts(data.get("tools"))
-        self.models = data.get("models") if isinstance(data.get("models"), dict) else {}
+        models = data.get("models")
+        self.models: dict[str, Any] = models if isinstance(models, dict) else {}
         model = data.get("collaboration_model")
         self.model: dict[str, Any] = model if isinstance(model, dict) else {}
         teams = data.get("teams")
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
+        servers = data.get("mcp_servers")
+        self.servers: dict[str, Any] = servers if isinstance(servers, dict) else {}
+        limits = data.get("limits")
+        self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
 
     def mistakes(self) -> list[str]:
         return [
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, BUILTIN),
             *self._prefixes(),
+            *self._of_servers(),
             *self._of_teams(),
             *self._of_models(),
             *self._of_agents(),
             *self._of_routing(),
+            *self._of_limits(),
         ]
 
     def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
@@ -113,13 +123,11 @@ class _Names:
 
     def _of_models(self) -> Iterator[str]:
         defaults = [
-            name
-            for name, profile in (self.models or {}).items()
-            if isinstance(profile, dict) and profile.get("default")
+            name for name, profile in self.models.items() if isinstance(profile, dict) and profile.get("default")
         ]
         if len(defaults) > 1:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
-        if len(self.models or {}) > 1 and not defaults:
+        if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
                 if agent.get("model") is None:
                     yield (
@@ -130,15 +138,55 @@ class _Names:
     def _of_agents(self) -> Iterator[str]:
         for index, agent in enumerate(self.agents):
             at = f"agents[{index}]"
-            if isinstance(model := agent.get("model"), str) and model not in (self.models or {}):
+            if isinstance(model := agent.get("model"), str) and model not in self.models:
                 yield f"{at}.model: no profile {model!r}, possible are {_listed(self.models)}"
             yield from self._listed_names(f"{at}.tools", agent.get("tools"), self._possible_tools())
+            context = agent.get("context")
+            if (
+                isinstance(context, dict)
+                and isinstance(model := context.get("model"), str)
+                and model not in self.models
+            ):
+                yield f"{at}.context.model: no profile {model!r}, possible are {_listed(self.models)}"
             others = [name for name in self.agent_names if name != agent.get("name")]
             yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
             yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
 
     def _possible_tools(self) -> list[str]:
-        return [*self.tool_names, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
+        servers = [f"{ALL_OF}{name}" for name in self.servers]
+        remote = [name for names in self._remote_names().values() for name in names]
+        return [*self.tool_names, *remote, *servers, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
+
+    def _remote_names(self) -> dict[str, list[str]]:
+        """What agents call the tools of each server by."""
+        found: dict[str, list[str]] = {}
+        for name, server in self.servers.items():
+            tools = server.get("tools") if isinstance(server, dict) else None
+            prefix = server.get("prefix") if isinstance(server, dict) else None
+            names = tools if isinstance(tools, list | tuple | dict) else ()
+            found[str(name)] = [f"{name + '_' if prefix is None else prefix}{tool}" for tool in names]
+        return found
+
+    def _of_servers(self) -> Iterator[str]:
+        taken = {*self.tool_names, *BUILTIN}
+        for server, names in self._remote_names().items():
+            for name in names:
+                at = f"mcp_servers.{server}.tools"
+                if len(name) > _LONGEST_NAME:
+                    yield f"{at}: the name {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
+                if name in taken:
+                    yield f"{at}: there is another tool {name!r}, choose another prefix"
+                if name.startswith((CLIENT, ACHIEVE)):
+                    yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {name!r}"
+                taken.add(name)
+
+    def _of_limits(self) -> Iterator[str]:
+        for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE, HANDOFF])):
+            named = self.limits.get(where)
+            for name in named if isinstance(named, dict) else ():
+                if name not in possible:
+                    kind = where.removesuffix("s")
+                    yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):

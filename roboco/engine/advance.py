@@ -11,7 +11,8 @@ epoch, a step once per position, and whatever was written down but not done is f
 from dataclasses import dataclass
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.decide import Situation, decide
+from roboco.domain.collaboration import Custom
+from roboco.domain.decide import decide
 from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
 from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
@@ -19,9 +20,10 @@ from roboco.domain.inbox import Item, is_urgent
 from roboco.domain.lineage import parent_of
 from roboco.domain.paths import open_path
 from roboco.domain.router import route
+from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Custom, Team
+from roboco.domain.team import Team
 from roboco.engine import delegate, items, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
@@ -141,7 +143,7 @@ def _decide(
 ) -> Action:
     model = team.collaboration_model
     router = users_router(engine, task_id, model.router) if isinstance(model, Custom) else route
-    limited = team.limits.max_seconds is not None
+    limited = team.limits.raised(task.state.raised).max_seconds is not None
     started = engine.teams.began(task_id, task.state) if limited else None
     situation = Situation(
         inbox=waiting,
@@ -249,8 +251,16 @@ def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
-    usage = {"tokens_in": task.state.tokens_in, "tokens_out": task.state.tokens_out, "steps": task.state.steps}
-    event = TaskEnded(task_id=task_id, timestamp=engine.now(), status=action.status, reason=action.reason, usage=usage)
+    state = task.state
+    usage = {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "steps": state.steps, "cost": state.cost}
+    event = TaskEnded(
+        task_id=task_id,
+        timestamp=engine.now(),
+        status=action.status,
+        reason=action.reason,
+        usage=usage,
+        agents=state.agents,
+    )
     choice = Choice(Phase.END, action.status, action.reason, items=len(task.item_ids))
     engine.board.choose(task_id, task.epoch, choice, [event])
     return True

@@ -71,6 +71,9 @@ def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskSta
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
+        cost=task.state.cost,
+        agents=task.state.agents,
+        tools=task.state.tools,
         created_at=engine.teams.began(task_id, task.state) or engine.now(),
         updated_at=engine.now(),
     )

@@ -9,18 +9,19 @@ unless it is not there, or has ended and its result was lost.
 
 import logging
 
+from roboco.domain.budget import share
+from roboco.domain.builtin import DELEGATE
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox import Answer, Stop
 from roboco.domain.lineage import Parent, parent_of
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import summary_path
-from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import last_said
 from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Limits, Team
+from roboco.domain.team import Team
 from roboco.engine.answer import answer_id
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive, stored
@@ -47,7 +48,8 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     given = team.teams[name]
     spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
-    limits = _within(given.limits, team.limits, task.state, max(0.0, spent))
+    parts = sum(1 for other in step.calls if other.tool_name == DELEGATE)
+    limits = share(given.limits, team.limits.raised(task.state.raised), task.state, max(0.0, spent), parts)
     submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = _summary(engine, child)
     if summary is not None and summary.status.ended:
@@ -86,7 +88,7 @@ def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> 
 
 
 def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
-    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out}
+    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "cost": summary.cost}
     call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
     took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
     if summary.status is TaskStatus.COMPLETED:
@@ -94,19 +96,6 @@ def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
     else:
         outcome = failure(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
     return outcome.model_copy(update={"usage": usage})
-
-
-def _within(limits: Limits, of_parent: Limits, state: TaskState, spent: float) -> Limits:
-    """The limits, as far as the parent's leave room: counted at the step that calls, so always equal."""
-    left_tokens = None if of_parent.max_tokens is None else max(1, of_parent.max_tokens - state.tokens)
-    left_seconds = None if of_parent.max_seconds is None else max(0.001, of_parent.max_seconds - spent)
-    return limits.model_copy(
-        update={
-            "max_steps": min(limits.max_steps, max(1, of_parent.max_steps - state.steps)),
-            "max_tokens": min(filter(None, (limits.max_tokens, left_tokens)), default=None),
-            "max_seconds": min(filter(None, (limits.max_seconds, left_seconds)), default=None),
-        }
-    )
 
 
 def _summary(engine: Engine, task_id: str) -> TaskSummary | None:

@@ -42,6 +42,13 @@ class Ending:
         if asked:
             stream.close()
 
+    def drop(self) -> None:
+        """Close the stream, since the turn is somebody else's now."""
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+
     def renew(self, claim: TurnClaim) -> bool:
         """Renew the lease: whether the turn is still ours."""
         grip = self._engine.turns.renew(claim)

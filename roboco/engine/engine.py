@@ -20,7 +20,9 @@ from roboco.ports import (
     Logs,
     Model,
     Prompts,
+    Rates,
     Signals,
+    Tokenizers,
     Toolbox,
     Turns,
 )
@@ -61,6 +63,8 @@ class Engine:
     histories: Histories
     files: Files
     model: Model
+    rates: Rates
+    tokenizers: Tokenizers
     prompts: Prompts
     toolbox: Toolbox
     dispatcher: Dispatcher

@@ -14,7 +14,15 @@ from roboco.domain.canonical import canonical, sha256
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Message
 from roboco.domain.lineage import Fork, kept
-from roboco.domain.paths import artifact_path, item_path, lineage_path, open_path, summary_path, team_path
+from roboco.domain.paths import (
+    artifact_info_path,
+    artifact_path,
+    item_path,
+    lineage_path,
+    open_path,
+    summary_path,
+    team_path,
+)
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
@@ -112,9 +120,8 @@ def _taken(order: ForkOrder) -> UsageError:
 
 
 def _copy(engine: Engine, order: ForkOrder, name: str) -> None:
-    data = engine.files.get(artifact_path(order.source, name))
-    if data is not None:
-        engine.files.create(artifact_path(order.task_id, name), data)
+    for path_of in (artifact_info_path, artifact_path):
+        engine.files.copy(path_of(order.source, name), path_of(order.task_id, name))
 
 
 def _summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> TaskSummary:

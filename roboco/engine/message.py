@@ -5,7 +5,8 @@ from typing import Literal
 from roboco.domain.brought import Brought
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Message
-from roboco.domain.paths import team_path
+from roboco.domain.part import Artifact, artifact_name
+from roboco.domain.paths import artifact_info_path, artifact_path, team_path
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive, stored
 from roboco.errors import UsageError
@@ -28,11 +29,22 @@ def send(engine: Engine, task_id: str, message: Message, while_working: WhileWor
     receive(engine, task_id, message.model_copy(update={"interrupts": while_working == "interrupt"}))
 
 
-def check_brought(engine: Engine, brought: Brought) -> None:
-    """UsageError if one of its JSON Schemas is none."""
+def check_brought(engine: Engine, task_id: str, brought: Brought) -> tuple[Artifact, ...]:
+    """The artifacts that are brought; UsageError if one of them is not there, or if one of the JSON Schemas is none."""
     for where, schema in brought.schemas.items():
         if mistake := engine.toolbox.schema_mistake(schema):
             raise UsageError(f"{where}: {mistake}")
+    return tuple(_artifact(engine, task_id, name) for name in brought.artifacts)
+
+
+def _artifact(engine: Engine, task_id: str, name: str) -> Artifact:
+    try:
+        info = engine.files.get(artifact_info_path(task_id, artifact_name(name)))
+    except ValueError as error:
+        raise UsageError(f"artifacts: {error}") from error
+    if info is None or engine.files.size(artifact_path(task_id, artifact_name(name))) is None:
+        raise UsageError(f"artifacts: no file {name[:120]!r} is stored with task {task_id!r}; upload it first")
+    return Artifact.model_validate_json(info)
 
 
 def _refuse_if_working(engine: Engine, task_id: str) -> None:

@@ -8,6 +8,7 @@ bounded number of times.
 from dataclasses import dataclass
 
 from roboco.domain.answers import (
+    BUILTIN_TIMEOUT,
     answered_here,
     is_client,
     needs_approval,
@@ -24,7 +25,8 @@ from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team, ToolSpec
+from roboco.domain.team import Team
+from roboco.domain.tool_spec import AnyTool
 from roboco.engine import delegate, recover
 from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError
@@ -34,8 +36,6 @@ SKEW = 2.0
 """Seconds by which the clocks of the machines may differ, without a message being announced twice."""
 SOON = 1.0
 """Seconds until a turn that was restarted is looked after: a worker that stands still may have taken its message."""
-BUILTIN_TIMEOUT = 60.0
-"""Seconds for a call of a built-in tool."""
 
 
 def pause(policy: Policy, rings: int) -> float:
@@ -46,6 +46,8 @@ def pause(policy: Policy, rings: int) -> float:
 def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str:
     """See to a pending turn: whether to look again, or why no further attempt is made."""
     if not task.claimed:
+        if task.due_in is not None:
+            return _when_due(engine, task_id, task, task.due_in)
         if _calmed(engine, task_id, task) or (ring and ring_again(engine, task_id, task)):
             engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
         return False
@@ -62,6 +64,16 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
         engine.dead.bury(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
         return reason
     restart_turn(engine, task_id, task, "the worker that made it was lost")
+    return False
+
+
+def _when_due(engine: Engine, task_id: str, task: Snapshot, seconds: float) -> bool:
+    """Hand the turn out that was given back until a later time, once that has come; not to be looked at before."""
+    if seconds > 0:
+        engine.agenda.put(task_id, engine.clock.now() + seconds)
+    elif engine.turns.ring(task_id, task.epoch, again=True):
+        engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+        engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
     return False
 
 
@@ -179,7 +191,7 @@ class PendingCalls:
         return CallOrder(self.task_id, self.task.seq - 1, self.task.epoch, call.id, state.attempt)
 
 
-def timeout_of(spec: ToolSpec | None) -> float:
+def timeout_of(spec: AnyTool | None) -> float:
     """Seconds that a call of the tool may take."""
     return BUILTIN_TIMEOUT if spec is None else spec.timeout
 
@@ -226,7 +238,7 @@ def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall
     why = f"tool {call.tool_name!r} was lost {order.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
     engine.dead.bury(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
-    spec = team.tool(call.tool_name)
+    spec = team.tool(call.tool_name)  # its effect does not matter here, since it was begun
     if spec is None or not begun:
         return failure(call.id, why)
     return unknown(call.id, why, spec.on_unknown)

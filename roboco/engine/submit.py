@@ -12,7 +12,7 @@ import logging
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.lineage import Parent
-from roboco.domain.part import TextPart
+from roboco.domain.part import Artifact, ArtifactPart, TextPart
 from roboco.domain.paths import open_path, summary_path, team_path
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
@@ -38,9 +38,9 @@ def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | 
     task_id = check_task_id(submission.task_id)
     if submission.model is not None:
         team = team.with_profile(submission.model)
-    _check(engine, submission, team)
+    artifacts = _check(engine, submission, team)
     engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
-    first = _first_step(engine, submission, parent)
+    first = _first_step(engine, submission, parent, artifacts)
     _store_team(engine, task_id, team)
     stored = engine.histories.append(task_id, first)
     if stored.metadata.get("submission") != submission.digest():
@@ -65,18 +65,22 @@ def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, again: 
     engine.dispatcher.advance(task_id)
 
 
-def _check(engine: Engine, submission: Submission, team: Team) -> None:
+def _check(engine: Engine, submission: Submission, team: Team) -> tuple[Artifact, ...]:
+    """The files that the submission brings; UsageError says what is wrong with it."""
     team.check_agent(submission.agent)
-    check_brought(engine, submission)
+    artifacts = check_brought(engine, submission.task_id, submission)
     first = _first_step(engine, submission, None)
     for agent in team.agents:
         try:
             render_prompt(engine.prompts, team, agent, submission.task_id, first)
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
+    return artifacts
 
 
-def _first_step(engine: Engine, submission: Submission, parent: Parent | None) -> TaskStep:
+def _first_step(
+    engine: Engine, submission: Submission, parent: Parent | None, artifacts: tuple[Artifact, ...] = ()
+) -> TaskStep:
     metadata: dict[str, object] = {"submission": submission.digest(), "context": submission.context}
     metadata |= submission.metadata()
     if submission.title is not None:
@@ -89,7 +93,7 @@ def _first_step(engine: Engine, submission: Submission, parent: Parent | None) -
         step_id=step_id_at(submission.task_id, 0),
         parent_id=None if parent is None else parent.step_id,
         agent_name=USER,
-        parts=(TextPart(text=submission.prompt),),
+        parts=(TextPart(text=submission.prompt), *(ArtifactPart(artifact=artifact) for artifact in artifacts)),
         created_at=engine.now(),
         metadata=metadata,
     )

@@ -14,14 +14,15 @@ import threading
 from dataclasses import dataclass
 from functools import partial
 
-from roboco.domain.answers import answered_here, is_client, needs_approval
+from roboco.domain.answers import answered_here, is_client, needs_approval, spec_of
 from roboco.domain.builtin import DELEGATE
 from roboco.domain.canonical import canonical
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Team, ToolSpec
+from roboco.domain.team import Team
+from roboco.domain.tool_spec import AnyTool
 from roboco.engine.answer import approved
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
@@ -57,8 +58,10 @@ def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation:
         return
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
-    context = CallContext(order.task_id, step.agent_name, call.id, key, order.attempt, scope, cancellation)
-    work = _Work(engine, order, token, call, team.tool(call.tool_name), context)
+    context = CallContext(
+        order.task_id, step.agent_name, call.id, key, order.attempt, scope, step.step_id, cancellation
+    )
+    work = _Work(engine, team, order, token, call, spec_of(team, step, call), context)
     outcome = work.outcome()
     if outcome is None:
         return
@@ -84,7 +87,7 @@ def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
         return
     team = engine.teams.get(order.task_id)
     call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
-    if _irreversible(team.tool(call.tool_name)):
+    if _irreversible(spec_of(team, task.tail[-1], call)):
         restart_call(engine, team, order, call, lost=True)
     else:
         close_call(engine, order, call, failure(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s"))
@@ -95,20 +98,21 @@ class _Work:
     """A call that this worker has claimed."""
 
     engine: Engine
+    team: Team
     order: CallOrder
     token: str
     call: ToolCall
-    spec: ToolSpec | None
+    spec: AnyTool | None
     context: CallContext
 
     def outcome(self) -> Outcome | None:
         """What the call came to; None if it is not ours any more."""
         if self.spec is None or not _irreversible(self.spec):
-            run = partial(self.engine.toolbox.run, self.call, self.spec, self.context)
+            run = partial(self.engine.toolbox.run, self.team, self.call, self.spec, self.context)
             return self._whole(insist(self.engine, run, self._ours, self._named("call")))
         return self._once(self.spec)
 
-    def _once(self, spec: ToolSpec) -> Outcome | None:
+    def _once(self, spec: AnyTool) -> Outcome | None:
         """Run an irreversible call, unless it was begun before: then say what is known of it.
 
         Whether it is ours is asked once more before the intent, and after it if that took long: this worker may have
@@ -121,7 +125,7 @@ class _Work:
             return self._found_out(spec, stored_outcome(self.engine, self.context.task_id, self.call.id))
         if self.engine.clock.now() - asked_at > self.engine.policy.lease / 2 and not self._surely_ours():
             return None
-        outcome = self._whole(self.engine.toolbox.run(self.call, spec, self.context))
+        outcome = self._whole(self.engine.toolbox.run(self.team, self.call, spec, self.context))
         if outcome.unknown:
             outcome = self._found_out(spec, outcome)
         self._keep(outcome)
@@ -158,7 +162,7 @@ class _Work:
             _log.warning("%s is cut, since it cannot be stored: %r", what, error)
             return self.engine.toolbox.cut(outcome)
 
-    def _found_out(self, spec: ToolSpec, outcome: Outcome | None) -> Outcome:
+    def _found_out(self, spec: AnyTool, outcome: Outcome | None) -> Outcome:
         """What is known of a call that was begun: its outcome, what the tool finds out, or that nobody knows."""
         if outcome is not None and not outcome.unknown:
             return outcome
@@ -177,5 +181,5 @@ class _Work:
         return f"{what} {self.call.id} of task {self.context.task_id}"
 
 
-def _irreversible(spec: ToolSpec | None) -> bool:
+def _irreversible(spec: AnyTool | None) -> bool:
     return spec is not None and spec.effect == "irreversible"

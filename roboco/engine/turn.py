@@ -10,26 +10,31 @@ A refused claim or emit ends it: somebody else has the turn. A death leaves a le
 turn is tried again, or its step, if it was stored, is taken over.
 """
 
-import json
-from collections.abc import Iterator
+from dataclasses import dataclass
 
-from roboco.domain.canonical import checked_json, well_formed
-from roboco.domain.event import StreamChunk
-from roboco.domain.ids import call_id_at, step_id_at
-from roboco.domain.memory import WorkingMemory, compile_memory, estimate_tokens
-from roboco.domain.offered import offered, schema_of
-from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
-from roboco.domain.state import TaskState
+from roboco.domain.decide import at_limit
+from roboco.domain.event import StatusChanged, StreamChunk
+from roboco.domain.ids import step_id_at
+from roboco.domain.part import TextPart
+from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Agent, Team
+from roboco.domain.team import Team
+from roboco.domain.tokens import estimate_tokens
 from roboco.engine import recover
+from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
+from roboco.engine.minutes import minutes_for
 from roboco.engine.pending import restart_turn
-from roboco.engine.prompt import render_prompt
+from roboco.engine.reply import Said, failed, joined, said
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Grip, ModelStream, Reply, Request, RequestedCall, TurnClaim, TurnOrder
+from roboco.ports import Grip, ModelStream, Reply, TurnClaim, TurnOrder
+
+REFUSALS = 20
+"""How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
+LONGEST = 60.0
+"""Seconds for which a turn is given back at most where the server does not say for how long."""
 
 
 def turn(engine: Engine, order: TurnOrder) -> None:
@@ -40,52 +45,90 @@ def turn(engine: Engine, order: TurnOrder) -> None:
     with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # what is signalled before is told by the claim
         claim = engine.turns.claim(order, engine.token(), team.tail)
         if claim is not None:
-            _make(engine, team, claim, ending)
+            with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
+                _make(_Making(engine, team, claim, ending))
 
 
-def _make(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) -> None:
+@dataclass(frozen=True)
+class _Making:
+    """A turn that this worker has claimed."""
+
+    engine: Engine
+    team: Team
+    claim: TurnClaim
+    ending: Ending
+
+    @property
+    def ticket(self) -> str:
+        """By what name the turn's request counts for the rates of its provider."""
+        order = self.claim.order
+        return f"{order.task_id}/{order.seq}/{order.attempt}"
+
+
+def _make(making: _Making) -> None:
+    engine, claim = making.engine, making.claim
     try:
-        memory, request = _request(engine, team, team.agent(claim.task.agent), claim)
+        minutes = minutes_for(engine, making.team, claim, making.ending)
+        composed = compose(engine, making.team, claim, minutes)
     except UsageError as error:
-        with engine.keeper.hold(lambda: bool(engine.turns.renew(claim)), lambda: None):
-            _commit(engine, claim, _failed(claim, "team", str(error)), {})
+        _commit(engine, claim, failed(claim, "team", str(error)), {})
         return
+    if composed.refused:
+        _reach_limit(engine, claim, composed.refused)
+        return
+    if (wait := engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)) > 0:
+        _give_back(making, composed, wait, refused=False)
+        return
+    request = with_images(engine, claim.order.task_id, composed.request)
     stream = engine.model.stream(request)
-    ending.of(stream)
-    with engine.keeper.hold(lambda: ending.renew(claim), stream.close):
-        _speak(engine, claim, memory, stream, ending)
+    making.ending.of(stream)
+    _speak(making, composed, stream)
 
 
-def _request(engine: Engine, team: Team, agent: Agent, claim: TurnClaim) -> tuple[WorkingMemory, Request]:
-    task = claim.task
-    prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
-    memory = compile_memory(agent, prompt, task.first, task.tail)
-    tools = (*engine.toolbox.describe(team, agent), *offered(team, agent, task.state))
-    return memory, Request(team.profile(agent), memory.messages, tools)
+def _reach_limit(engine: Engine, claim: TurnClaim, limit: str) -> None:
+    """Commit, in the place of the turn, that a limit is reached; what follows is for `decide` to say."""
+    step = at_limit(limit, claim.task.agent)
+    _commit(engine, claim, Said(step.parts), step.metadata, step.agent_name)
 
 
-def _speak(engine: Engine, claim: TurnClaim, memory: WorkingMemory, stream: ModelStream, ending: Ending) -> None:
+def _give_back(making: _Making, composed: Composed, seconds: float, refused: bool) -> None:
+    """Hold no thread until the provider allows the turn: the sweeper announces it again then."""
+    engine, claim = making.engine, making.claim
+    task_id, profile = claim.order.task_id, composed.request.profile
+    event = StatusChanged(
+        task_id=task_id,
+        timestamp=engine.now(),
+        status=TaskStatus.RUNNING,
+        reason=f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}",
+    )
+    if engine.turns.defer(claim, seconds, event, refused):
+        engine.agenda.put(task_id, engine.clock.now() + seconds)
+
+
+def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
+    engine, claim, ending = making.engine, making.claim, making.ending
     texts: list[str] = []
     reply: Reply | None = None
     try:
         reply = _relay(engine, claim, stream, ending, texts)
     except ModelError as error:
         if not ending.asked:
-            _break_off(engine, claim, memory, texts, error)
+            _break_off(making, composed, texts, error)
             return
     finally:
         stream.close()
     if reply is not None:
-        said = _said(engine, claim, "".join(texts), reply)
-        _commit(engine, claim, said, _metadata(memory, reply) | {"chunks": len(texts)})
+        engine.rates.settle(composed.request.profile, making.ticket, reply.tokens_in + reply.tokens_out)
+        whole = said(engine, making.team, claim, "".join(texts), reply)
+        _commit(engine, claim, whole, _metadata(composed, reply) | {"chunks": len(texts)})
     elif ending.asked:
         receipt = ending.receipt(claim, stream, len(texts))
-        _commit(engine, claim, ((TextPart(text="".join(texts)),), {}), _interrupted(memory, texts, receipt))
+        _commit(engine, claim, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
 
 
 def _relay(engine: Engine, claim: TurnClaim, stream: ModelStream, ending: Ending, texts: list[str]) -> Reply | None:
     """Send on what the model says, and add it to `texts`: its reply, or None if the turn is lost or is to end."""
-    for piece in _joined(stream):
+    for piece in joined(stream):
         if isinstance(piece, Reply):
             return piece
         if ending.asked:
@@ -99,40 +142,35 @@ def _relay(engine: Engine, claim: TurnClaim, stream: ModelStream, ending: Ending
     return None
 
 
-def _interrupted(memory: WorkingMemory, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
+def _interrupted(composed: Composed, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
     """The metadata of a step that was interrupted; its usage is an estimate, since the model told none."""
-    tokens = {"tokens_in": int(memory.receipt["estimated_tokens"]), "tokens_out": estimate_tokens("".join(texts))}
+    tokens = composed.memory.tokens, estimate_tokens("".join(texts))
     return {
         "interrupted": True,
         "receipt": receipt,
-        "usage": tokens | {"estimated": True},
-        "context": memory.receipt,
+        "usage": _usage(composed, *tokens) | {"estimated": True},
+        "context": composed.memory.receipt,
         "chunks": len(texts),
     }
 
 
-def _joined(stream: ModelStream) -> Iterator[str | Reply]:
-    """The pieces, with characters joined that a model cut in halves (surrogates, as JSON escapes them)."""
-    half = ""
-    for piece in stream:
-        if isinstance(piece, Reply):
-            if half:
-                yield well_formed(half)
-            yield piece
-            return
-        text = half + piece
-        half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        if whole := text.removesuffix(half):
-            yield well_formed(whole)
+def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> None:
+    """A call that broke after its first token is tried anew; one that cannot succeed is the turn's step.
 
-
-def _break_off(engine: Engine, claim: TurnClaim, memory: WorkingMemory, texts: list[str], error: ModelError) -> None:
-    """A call that broke after its first token is tried anew; one that cannot succeed is the turn's step."""
+    One that the provider's rate limit refused is given back until that allows it, for all workers.
+    """
+    engine, claim = making.engine, making.claim
+    if error.code == "rate_limit" and not texts and claim.task.refusals < REFUSALS:
+        pause = error.retry_after
+        seconds = max(0.05, min(LONGEST, 2.0**claim.task.refusals) if pause is None else pause)
+        engine.rates.pause(composed.request.profile, seconds)
+        _give_back(making, composed, seconds, refused=True)
+        return
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return
-    said = _failed(claim, error.code, error.message, "".join(texts))
-    _commit(engine, claim, said, {"context": memory.receipt, "chunks": len(texts)})
+    parts = failed(claim, error.code, error.message, "".join(texts))
+    _commit(engine, claim, parts, {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
 def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
@@ -146,68 +184,37 @@ def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
     )
 
 
-def _failed(claim: TurnClaim, code: str, message: str, text: str = "") -> "_Said":
-    error = ErrorPart(code=code, message=f"{claim.task.agent}: {message}")
-    return ((TextPart(text=text), error) if text else (error,)), {}
-
-
-_Said = tuple[tuple[Part, ...], dict[str, str]]
-
-
-def _said(engine: Engine, claim: TurnClaim, text: str, reply: Reply) -> "_Said":
-    """The parts of the step, and why the arguments of some of its calls are not valid."""
-    parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
-    invalid: dict[str, str] = {}
-    for index, requested in enumerate(reply.calls):
-        call_id = call_id_at(claim.order.task_id, claim.order.seq, index)
-        args, mistake = _arguments(requested)
-        if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
-            invalid[call_id] = mistake
-        parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=well_formed(requested.name), args=args)))
-    return tuple(parts), invalid
-
-
-def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:
-    found = f"(found {well_formed(requested.arguments)[:200]!r})"
-    try:
-        args = checked_json(json.loads(requested.arguments or "{}"))
-    except (ValueError, RecursionError) as error:
-        return {}, f"the arguments are not JSON: {error} {found}"
-    if not isinstance(args, dict):
-        return {}, f"the arguments are no JSON object {found}"
-    return args, ""
-
-
-def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object]) -> str:
-    """What the schema of a goal's or client's tool finds wrong with the arguments."""
-    schema = schema_of(state, name)
-    found = engine.toolbox.mistake(schema, args) if schema is not None else ""
-    return f"wrong arguments: {found}" if found else ""
-
-
-def _metadata(memory: WorkingMemory, reply: Reply) -> dict[str, object]:
-    return {
+def _metadata(composed: Composed, reply: Reply) -> dict[str, object]:
+    told: dict[str, object] = {
         "model": reply.model,
         "finish_reason": reply.finish_reason,
-        "usage": {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out},
+        "usage": _usage(composed, reply.tokens_in, reply.tokens_out),
         "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
-        "context": memory.receipt,
+        "context": composed.memory.receipt,
     }
+    return told | ({"reprompts": reply.reprompts} if reply.reprompts else {})
 
 
-def _commit(engine: Engine, claim: TurnClaim, said: _Said, metadata: dict[str, object]) -> None:
+def _usage(composed: Composed, tokens_in: int, tokens_out: int) -> dict[str, object]:
+    """What the turn has used, with the summary that was made for it; the cost only where there are prices."""
+    before = composed.before
+    usage: dict[str, object] = {"tokens_in": tokens_in + before.tokens_in, "tokens_out": tokens_out + before.tokens_out}
+    cost = composed.request.profile.cost(tokens_in, tokens_out) + before.cost
+    return usage | ({"cost": round(cost, 9)} if cost else {})
+
+
+def _commit(
+    engine: Engine, claim: TurnClaim, said: Said, metadata: dict[str, object], agent_name: str | None = None
+) -> None:
     order, task = claim.order, claim.task
-    parts, invalid = said
-    metadata = {"attempt": order.attempt, "routing": task.routing} | metadata
-    if invalid:
-        metadata["invalid_calls"] = invalid
+    routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}
     step = TaskStep(
         step_id=step_id_at(order.task_id, order.seq),
         seq=order.seq,
-        agent_name=task.agent,
-        parts=parts,
+        agent_name=agent_name or task.agent,
+        parts=said.parts,
         created_at=engine.now(),
-        metadata=metadata,
+        metadata=routing | metadata | said.metadata(),
     ).sealed(task.state.last_digest)
     stored = insist(
         engine,

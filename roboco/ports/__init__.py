@@ -9,6 +9,7 @@ from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
 from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot
 from roboco.ports.leases import CallOrder, Calls, Cut, Grip, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
+from roboco.ports.rates import Rates, Tokenizers
 from roboco.ports.tools import CallContext, Toolbox
 from roboco.ports.workspace import Files, Histories
 from roboco.ports.world import Clock, Dispatcher, Signals
@@ -35,11 +36,13 @@ __all__ = [
     "ModelStream",
     "Phase",
     "Prompts",
+    "Rates",
     "Reply",
     "Request",
     "RequestedCall",
     "Signals",
     "Snapshot",
+    "Tokenizers",
     "Toolbox",
     "TurnClaim",
     "TurnOrder",

@@ -39,8 +39,9 @@ class Snapshot:
     `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
     has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
     pending turn; `item_ids` are in the inbox. `cut_age` is for how many seconds somebody has wanted the pending turn
-    or calls to end, if so; only `load` tells it. `generation`, `events` and `chunks` say how far the logs are,
-    `emitted` how many chunks the pending turn's attempt has.
+    or calls to end, if so, and `due_in` for how many more the pending turn was given back, if it was: only `load`
+    tells them. `refusals` is how often its model's server refused it. `generation`, `events` and `chunks` say how far
+    the logs are, `emitted` how many chunks the pending turn's attempt has.
     """
 
     epoch: int
@@ -55,6 +56,8 @@ class Snapshot:
     rings: int
     handed_at: float
     cut_age: float | None
+    due_in: float | None
+    refusals: int
     generation: str
     events: int
     chunks: int

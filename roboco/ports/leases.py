@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from roboco.domain.event import AnyEvent, StreamChunk
+from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.domain.outcome import Outcome
 from roboco.ports.board import Snapshot
 
@@ -67,6 +67,12 @@ class Turns(Protocol):
 
     def cut(self, claim: TurnClaim) -> Cut | None:
         """That somebody wants the turn to end, if so."""
+
+    def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
+        """Give the turn back until so many seconds from now: the same attempt may be claimed again then.
+
+        The event says why. `refused`: its model's server did not want it, which is counted. False if it is not ours.
+        """
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt and move the fence: the new epoch; None if the fence moved or a live lease stands.

@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from roboco.domain.memory import Message
-from roboco.domain.team import ModelProfile
+from roboco.domain.chat import Message
+from roboco.domain.model_profile import ModelProfile
 
 
 @dataclass(frozen=True)
 class Request:
-    """One model call: messages and tools as the chat completions protocol has them."""
+    """One model call: messages and tools as the chat completions protocol has them.
+
+    `tool_choice` "required" asks for one call at least; `max_tokens` wins over the profile's where it is smaller.
+    """
 
     profile: ModelProfile
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...]
+    tool_choice: Literal["auto", "required"] = "auto"
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,11 @@ class RequestedCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """How a model call ended; token counts as the model reported them, times in milliseconds."""
+    """How a model call ended; token counts as the model reported them, times in milliseconds.
+
+    `reprompts` is how often the model was told that its answer could not be read; their tokens are counted too.
+    `finish_reason` "malformed" says that the last answer could not be read either: it is the text.
+    """
 
     model: str
     finish_reason: str
@@ -36,6 +45,7 @@ class Reply:
     tokens_out: int = 0
     first_token_ms: int = 0
     duration_ms: int = 0
+    reprompts: int = 0
 
 
 class ModelStream(Protocol):
@@ -55,7 +65,10 @@ class Model(Protocol):
     """A way to call models."""
 
     def stream(self, request: Request) -> ModelStream:
-        """Begin the call. Failures before the first token are tried again; later ones are raised."""
+        """Begin the call. Failures before the first token are tried again; later ones are raised.
+
+        A provider's rate limit is raised at once, as ModelError "rate_limit" with its `retry_after`; the caller waits.
+        """
 
 
 class Prompts(Protocol):

@@ -7,12 +7,13 @@ from typing import Any, Protocol
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
-from roboco.domain.team import Agent, Team, ToolSpec
+from roboco.domain.team import Agent, Team
+from roboco.domain.tool_spec import AnyTool
 
 
 @dataclass(frozen=True)
 class CallContext:
-    """What a tool may know of its call; the same `idempotency_key` on every attempt.
+    """What a tool may know of its call; the same `idempotency_key` on every attempt. `step_id` is the step that calls.
 
     `cancelled` turns true when nobody waits for the result any more: the user has interrupted or stopped the task, or
     another worker has taken the call over. A tool that looks may end early; one that does not is ended at its time-out.
@@ -25,6 +26,7 @@ class CallContext:
     idempotency_key: str
     attempt: int
     scope: dict[str, Any] | None = None
+    step_id: str = ""
     cancellation: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
 
     @property
@@ -39,14 +41,17 @@ class Toolbox(Protocol):
     def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
         """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had."""
 
+    def effect(self, team: Team, name: str) -> str | None:
+        """What the tool does to the world, where its server says so and not the team; None for any other tool."""
+
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema of an object; "" if nothing is."""
 
     def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
         """What the JSON Schema finds wrong with the arguments; "" if nothing."""
 
-    def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
-        """Run the call of a built-in (`spec` None) or declared tool; whatever goes wrong is in the outcome."""
+    def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
+        """Run the call of a built-in (`spec` None) or another tool; whatever goes wrong is in the outcome."""
 
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
         """The outcome, with a result that is too large for the history in a file of the task."""
@@ -54,7 +59,7 @@ class Toolbox(Protocol):
     def cut(self, outcome: Outcome) -> Outcome:
         """The outcome, with a result that is too large for the history cut to its beginning."""
 
-    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+    def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
         """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
 
     def router(self, name: str) -> Router:

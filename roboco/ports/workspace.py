@@ -1,7 +1,7 @@
 """The workspace: the histories and files of tasks."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from roboco.domain.step import TaskStep
 
@@ -42,6 +42,21 @@ class Files(Protocol):
 
     def get(self, path: str) -> bytes | None:
         """The file's bytes; None if there is none."""
+
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store all that the source still holds, of any size, in place of an older file."""
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another file, of any size, in place of an older one; nothing if there is no source."""
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """At most so many bytes of the file from a place on; None if there is no file."""
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the file has; None if there is none."""
+
+    def link(self, path: str, seconds: int) -> str | None:
+        """A URL from which anybody may read the file for so many seconds; None where the store has no such thing."""
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""

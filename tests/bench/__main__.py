@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import first_token, history_length, interrupts, relay, report, turn_overhead
+from tests.bench import first_token, history_length, interrupts, memory_search, relay, report, turn_overhead
 from tests.bench.figures import Result
 from tests.bench.stage import Size, Stage
 
@@ -21,6 +21,7 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "relay": relay.measure,
     "history_length": history_length.measure,
     "interrupts": interrupts.measure,
+    "memory_search": memory_search.measure,
 }
 
 

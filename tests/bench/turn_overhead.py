@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from roboco import Task, Team
-from roboco.domain.memory import compile_memory
+from roboco.domain.memory import Seen, compile_memory
 from tests.bench import plain
 from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh, team_of
@@ -38,7 +38,7 @@ def _messages(team: Team, task: Task) -> Sequence[object]:
     """What the last turns of the task sent to the model."""
     steps = task.history()
     agent = team.agents[0]
-    return compile_memory(agent, agent.prompt, steps[0], tuple(steps[-team.tail :])).messages
+    return compile_memory(agent, agent.prompt, Seen(steps[0], tuple(steps[-team.tail :]))).messages
 
 
 def _hops(stage: Stage, turns: int) -> list[float]:

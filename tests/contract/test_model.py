@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,21 @@ def test_the_request_says_what_the_profile_says(server: ModelServer, model: Open
     assert plain["stream_options"] == {"include_usage": True}
     assert {"temperature", "top_p", "max_tokens", "tools"}.isdisjoint(plain)
     assert (full["temperature"], full["top_p"], full["max_tokens"], full["tools"]) == (0.5, 0.9, 100, [TOOL])
+
+
+@pytest.mark.parametrize(("of_profile", "of_call", "sent"), [(100, 20, 20), (20, 100, 20), (None, 7, 7), (8, None, 8)])
+def test_the_smaller_limit_of_tokens_is_sent(
+    server: ModelServer, model: OpenAIModel, of_profile: int | None, of_call: int | None, sent: int
+) -> None:
+    answer(model.stream(replace(asked(max_tokens=of_profile), max_tokens=of_call)))
+    assert server.requests[0].request.body["max_tokens"] == sent
+
+
+def test_a_call_is_required_only_of_a_model_with_tools(server: ModelServer, model: OpenAIModel) -> None:
+    answer(model.stream(replace(asked("go", TOOL), tool_choice="required")))
+    answer(model.stream(replace(asked("go"), tool_choice="required")))
+    answer(model.stream(asked("go", TOOL)))
+    assert [record.request.body.get("tool_choice") for record in server.requests] == ["required", None, None]
 
 
 def test_tool_calls_are_put_together(server: ModelServer, model: OpenAIModel) -> None:

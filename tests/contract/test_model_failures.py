@@ -1,8 +1,10 @@
 """Models that fail: what is tried again, and what is told."""
 
+import pickle
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -71,25 +73,25 @@ def test_a_wrong_request_is_not_repeated(server: ModelServer, model: OpenAIModel
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+@pytest.mark.parametrize("status", [408, 409, 500, 503])
 def test_a_busy_server_is_asked_again(server: ModelServer, model: OpenAIModel, status: int) -> None:
     server.fail_next(TRIES - 1, Reply(status=status, text="busy"))
     assert answer(model.stream(asked()))[0] == "echo: hello"
     assert [record.status for record in server.requests] == [status] * (TRIES - 1) + [200]
 
 
-@pytest.mark.parametrize(("status", "code"), [(429, "rate_limit"), (500, "status")])
-def test_tries_are_bounded(server: ModelServer, model: OpenAIModel, status: int, code: str) -> None:
+@pytest.mark.parametrize("status", [409, 500])
+def test_tries_are_bounded(server: ModelServer, model: OpenAIModel, status: int) -> None:
     server.script(lambda request: Reply(status=status, text="busy"))
     text, error = failure(model.stream(asked()))
-    assert (text, error.code, error.retryable) == ("", code, True)
+    assert (text, error.code, error.retryable) == ("", "status", True)
     assert "busy" in str(error)
     assert len(server.requests) == TRIES
 
 
 def test_a_retry_after_is_obeyed(server: ModelServer, model: OpenAIModel) -> None:
-    server.fail_next(1, Reply(status=429, headers={"Retry-After": "0.2"}))
-    server.fail_next(1, Reply(status=503, headers={"Retry-After": "0.1"}))
+    server.fail_next(1, Reply(status=500, headers={"Retry-After": "0.2"}))
+    server.fail_next(1, Reply(status=503, headers={"Retry-After-Ms": "100"}))
     answer(model.stream(asked()))
     first, second, third = (record.time for record in server.requests)
     assert second - first >= 0.2
@@ -101,10 +103,73 @@ def test_a_retry_after_is_obeyed_within_limits(
     server: ModelServer, model: OpenAIModel, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openai_model, "LONGEST", 0.05)
-    server.fail_next(1, Reply(status=429, headers={"Retry-After": header}))
+    server.fail_next(1, Reply(status=503, headers={"Retry-After": header}))
     start = time.monotonic()
     answer(model.stream(asked()))
     assert time.monotonic() - start < 2
+
+
+RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
+    "seconds": ({"Retry-After": "7"}, 7.0),
+    "a fraction": ({"Retry-After": "0.25"}, 0.25),
+    "at once": ({"Retry-After": "0"}, 0.0),
+    "longer than a call would wait": ({"Retry-After": "3600"}, 3600.0),
+    "milliseconds": ({"retry-after-ms": "1500"}, 1.5),
+    "both": ({"retry-after-ms": "1500", "Retry-After": "2"}, 1.5),
+    "a date that is past": ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    "unsound milliseconds": ({"retry-after-ms": "soon", "Retry-After": "2"}, 2.0),
+    "nothing": ({}, None),
+    "an empty one": ({"Retry-After": ""}, None),
+    "words": ({"Retry-After": "soon"}, None),
+    "words with a comma": ({"Retry-After": "soon, maybe"}, None),
+    "no such date": ({"Retry-After": "Wed, 99 Oct 2099 99:99:99 GMT"}, None),
+    "less than nothing": ({"Retry-After": "-1"}, None),
+    "no number": ({"Retry-After": "nan"}, None),
+    "without end": ({"Retry-After": "inf"}, None),
+}
+
+
+@pytest.mark.parametrize("given", RETRY_AFTER)
+def test_a_rate_limit_is_told_at_once(server: ModelServer, model: OpenAIModel, given: str) -> None:
+    """Waiting is for the caller: the limit is shared by all processes, and nobody keeps a thread for it."""
+    headers, seconds = RETRY_AFTER[given]
+    server.script(lambda request: Reply(status=429, text="slow down", headers=headers))
+    text, error = failure(model.stream(asked()))
+    assert (text, error.code, error.retryable, error.retry_after) == ("", "rate_limit", True, seconds)
+    assert "slow down" in str(error)
+    assert len(server.requests) == 1
+
+
+def test_a_rate_limit_until_a_date_is_told_in_seconds(server: ModelServer, model: OpenAIModel) -> None:
+    date = formatdate(time.time() + 60, usegmt=True)
+    server.script(lambda request: Reply(status=429, headers={"Retry-After": date}))
+    _, error = failure(model.stream(asked()))
+    assert error.retry_after is not None
+    assert 50 < error.retry_after <= 60
+
+
+def test_a_rate_limit_within_the_stream_is_told_at_once(server: ModelServer, model: OpenAIModel) -> None:
+    """Servers that pass on others have sent their status by then."""
+    limited = events({"error": {"message": "slow down", "code": 429}})
+    server.script(lambda request: Reply(garbage=limited))
+    _, error = failure(model.stream(asked()))
+    assert (error.code, error.retryable, error.retry_after) == ("rate_limit", True, None)
+    assert len(server.requests) == 1
+
+
+def test_an_account_without_credit_is_not_waited_for(server: ModelServer, model: OpenAIModel) -> None:
+    reply = Reply(status=429, text="check your plan", code="insufficient_quota", headers={"Retry-After": "1"})
+    server.script(lambda request: reply)
+    _, error = failure(model.stream(asked()))
+    assert (error.code, error.retryable, error.retry_after) == ("quota", False, None)
+    assert "no credit left (429): check your plan" in str(error)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("seconds", [None, 2.5])
+def test_when_to_ask_again_survives_pickling(seconds: float | None) -> None:
+    error = ModelError("rate_limit", "slow down", True, seconds)
+    assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
 def test_a_connection_that_breaks_before_the_first_token_is_made_again(server: ModelServer, model: OpenAIModel) -> None:

@@ -9,13 +9,14 @@ import pytest
 import yaml
 
 from roboco import CallContext
-from roboco.adapters.toolbox import FunctionToolbox
+from roboco.adapters.team_file import team_from
 from roboco.domain.part import ToolCall
-from roboco.domain.team import ToolSpec
+from roboco.domain.tool_spec import ToolSpec
 from tests.journeys import answer
 from tests.memory.workspace import MemoryFiles, MemoryHistories
 from tests.servers.model_server import Reply, Request
 from tests.stack import ROOT, Stack
+from tests.toolboxes import toolbox_of
 
 README = (ROOT / "README.md").read_text()
 
@@ -64,14 +65,15 @@ def test_the_tool_of_the_readme_finds_out_what_came_of_a_call(tmp_path: Path, mo
     files(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    toolbox = FunctionToolbox(MemoryFiles(), MemoryHistories(), ("shop_mail",))
+    toolbox = toolbox_of(MemoryFiles(), MemoryHistories(), ("shop_mail",), tmp_path / "index")
     spec = ToolSpec(name="send_mail", function="shop_mail:send_mail")
+    team = team_from({"name": "mails", "agents": [{"name": "one", "prompt": "hi"}]})
     call = ToolCall(id="tc_1", tool_name="send_mail", args={"to": "ann", "text": "hello"})
     context = CallContext("t", "one", "tc_1", "t/tc_1", 1)
     before = toolbox.verify(call, spec, context)
     assert before is not None
     assert before.result.is_error
-    assert toolbox.run(call, spec, context).result.result == "sent"
+    assert toolbox.run(team, call, spec, context).result.result == "sent"
     after = toolbox.verify(call, spec, context)
     assert after is not None
     assert after.result.result == "sent"

@@ -125,6 +125,8 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         rings=task.rings,
         handed_at=task.handed_at,
         cut_age=max(0.0, now - task.cut[1]) if task.cut[0] == task.epoch else None,
+        due_in=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
+        refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
         generation=task.generation,
         events=len(task.events),
         chunks=len(task.chunks),

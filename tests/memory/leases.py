@@ -1,6 +1,6 @@
 """Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
 
-from roboco.domain.event import AnyEvent, StreamChunk
+from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.domain.outcome import Outcome
 from roboco.ports import CallOrder, Clock, Cut, Grip, Phase, TurnClaim, TurnOrder
 from tests.memory.board import snapshot
@@ -27,6 +27,7 @@ class MemoryTurns:
             if task.owner == "" and task.cut[0] == task.epoch:
                 return None
             task.owner = token
+            task.due = (0, 0.0)
             task.lease_until = now + self._lease
             return TurnClaim(order, token, snapshot(task, tail, now, ()))
 
@@ -54,6 +55,21 @@ class MemoryTurns:
                 return None
             return Cut(*task.cut[1:])
 
+    def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
+        """Give the turn back until so many seconds from now; False if it is not ours."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(claim.order.task_id)
+            if task is None or (task.epoch, task.owner) != (claim.order.epoch, claim.token):
+                return False
+            task.owner, task.lease_until, task.reason = "", 0.0, event.reason
+            task.due = (task.epoch, now + seconds)
+            if refused:
+                before = task.refusals[1] if task.refusals[0] == task.epoch else 0
+                task.refusals = (task.epoch, before + 1)
+            self._server.tell(claim.order.task_id, task, event)
+            return True
+
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
         now = self._clock.now()
@@ -78,7 +94,8 @@ class MemoryTurns:
             if task is None or task.epoch != epoch:
                 return 0
             task.rings += 1
-            task.handed_at = now if again else task.handed_at
+            if again:
+                task.handed_at, task.due = now, (0, 0.0)
             return task.rings
 
     def _renewed(self, claim: TurnClaim) -> StoredTask | None:

@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections import Counter
-from typing import Any
+from typing import Any, BinaryIO
 
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, Stored
 
@@ -33,6 +33,25 @@ class MemoryObjects(S3Objects):
         """The object; None if there is none."""
         data = self.held.get(path)
         return None if data is None else Stored(data, _etag(data))
+
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store all that the source still holds."""
+        self.put(path, source.read())
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another object; nothing if there is no source."""
+        if (data := self.held.get(source)) is not None:
+            self.put(path, data)
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """At most so many bytes of the object from a place on; None if there is none."""
+        data = self.held.get(path)
+        return None if data is None else data[start : start + length]
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the object has; None if there is none."""
+        data = self.held.get(path)
+        return None if data is None else len(data)
 
     def metadata(self, path: str) -> dict[str, str] | None:
         """The metadata that the object was stored with; None if there is no object."""

@@ -21,10 +21,20 @@ class StoredCall:
 
 
 @dataclass
+class StoredRequest:
+    """A request to a model: when it was made, or may be, and how many tokens it counts for."""
+
+    at: float
+    tokens: int
+    made: bool = False
+
+
+@dataclass
 class StoredTask:
     """A task as the board keeps it; steps and states are kept as JSON, as on a wire.
 
     `cut` is the epoch whose work somebody wants to end, since when, and how many chunks were emitted then.
+    `due` is the epoch whose turn was given back, and until when; `refusals` how often its model's server refused it.
     """
 
     generation: str
@@ -44,6 +54,8 @@ class StoredTask:
     rings: int = 0
     handed_at: float = 0.0
     cut: tuple[int, float, int] = (0, 0.0, 0)
+    due: tuple[int, float] = (0, 0.0)
+    refusals: tuple[int, int] = (0, 0)
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
@@ -79,6 +91,8 @@ class _Held:
     begun: dict[str, int] = field(default_factory=dict)
     at_work: dict[str, float] = field(default_factory=dict)
     letters: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, dict[str, StoredRequest]] = field(default_factory=dict)
+    held_back: dict[str, float] = field(default_factory=dict)
 
 
 class MemoryServer:

@@ -7,7 +7,8 @@ from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
-from roboco.domain.team import Agent, Team, ToolSpec
+from roboco.domain.team import Agent, Team
+from roboco.domain.tool_spec import AnyTool
 from roboco.errors import UsageError
 from roboco.ports import CallContext
 
@@ -27,9 +28,9 @@ class MemoryToolbox:
 
     def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
         """The agent's tools; UsageError if one cannot be had."""
-        for name in agent.tools:
+        for name in team.tools_of(agent):
             self._function(name)
-        return tuple({"type": "function", "function": {"name": name}} for name in agent.tools)
+        return tuple({"type": "function", "function": {"name": name}} for name in team.tools_of(agent))
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema."""
@@ -39,7 +40,11 @@ class MemoryToolbox:
         """What the JSON Schema finds wrong with the arguments."""
         return mistake(schema, args)
 
-    def run(self, call: ToolCall, spec: ToolSpec | None, context: CallContext) -> Outcome:
+    def effect(self, team: Team, name: str) -> str | None:
+        """None: there are no servers."""
+        return None
+
+    def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
         """Run the call; whatever goes wrong is in the outcome."""
         self.runs.append(context)
         try:
@@ -56,7 +61,7 @@ class MemoryToolbox:
         """The outcome as it is."""
         return outcome
 
-    def verify(self, call: ToolCall, spec: ToolSpec, context: CallContext) -> Outcome | None:
+    def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
         """What `verify_NAME` says that the call came to, if there is such a function."""
         function = self.functions.get(f"verify_{call.tool_name}")
         found = function(call.args, context) if function else None

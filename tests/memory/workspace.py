@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import BinaryIO
 
 from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory
@@ -29,6 +30,29 @@ class MemoryFiles:
     def get(self, path: str) -> bytes | None:
         """The file's bytes; None if there is none."""
         return self.held.get(path)
+
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store all that the source still holds."""
+        self.held[path] = source.read()
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another file; nothing if there is no source."""
+        if (data := self.held.get(source)) is not None:
+            self.held[path] = data
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """At most so many bytes of the file from a place on; None if there is no file."""
+        data = self.held.get(path)
+        return None if data is None else data[start : start + length]
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the file has; None if there is none."""
+        data = self.held.get(path)
+        return None if data is None else len(data)
+
+    def link(self, path: str, seconds: int) -> str | None:
+        """None: memory has no URL."""
+        return None
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""

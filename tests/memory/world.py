@@ -8,13 +8,14 @@ from typing import Any
 
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.domain.action import Wait
-from roboco.domain.decide import Situation, decide
+from roboco.domain.decide import decide
 from roboco.domain.history import History
 from roboco.domain.inbox import Message as UserMessage
 from roboco.domain.inbox import Stop, over, read_item
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import inbox_path, open_path, summary_path
 from roboco.domain.router import Router
+from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.submission import Submission
@@ -39,6 +40,7 @@ from tests.memory.dispatcher import Advance, Message, QueueDispatcher, Tool, Tur
 from tests.memory.keeper import ManualKeeper
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
+from tests.memory.rates import Estimates, MemoryRates
 from tests.memory.server import MemoryServer
 from tests.memory.signals import MemorySignals
 from tests.memory.toolbox import MemoryToolbox
@@ -103,6 +105,8 @@ class World:
             histories=watched(self.histories, "histories", watch),
             files=files,
             model=watched(self.given.model, "model", watch),
+            rates=watched(MemoryRates(self.server, self.clock), "rates", watch),
+            tokenizers=Estimates(),
             prompts=JinjaPrompts(),
             toolbox=watched(self.given.toolbox, "toolbox", watch),
             dispatcher=watched(self.dispatcher, "dispatcher", watch),

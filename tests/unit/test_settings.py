@@ -29,12 +29,18 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_ATTEMPTS": "7",
         "ROBOCO_KEEP": "60",
         "ROBOCO_AGENTS_CONCURRENCY": "20",
+        "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
+        "ROBOCO_CACHE": "/cache",
+        "ROBOCO_EMBEDDINGS_MODEL": "small",
+        "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",
+        "ROBOCO_EMBEDDINGS_API_KEY_ENV": "EMBEDDINGS_KEY",
         "PATH": "/bin",
         "OPENAI_API_KEY": "secret",
     }
     settings = read_settings(environment)
     assert settings.broker == "redis://b:1/2"
     assert settings.tools == ("shop.search", "shop.mail")
+    assert settings.mcp == ("python -m shop.files", "https://mcp.example.com/")
     assert str(settings.teams) == "/teams"
     assert (settings.turn_lease, settings.attempts, settings.keep) == (2.5, 7, 60)
     assert set(type(settings).model_fields) == {

@@ -24,7 +24,22 @@ ANSWER: Final = "roboco.answer"
 APPROVE: Final = "roboco.approve"
 DENY: Final = "roboco.deny"
 FORK: Final = "roboco.fork"
-OUTSIDE: Final = (SUBMIT, SEND, INTERRUPT, STOP, PAUSE, RESUME, STEP, ANSWER, APPROVE, DENY, RESOLVE, FORK)
+RAISE_LIMITS: Final = "roboco.raise_limits"
+OUTSIDE: Final = (
+    SUBMIT,
+    SEND,
+    INTERRUPT,
+    STOP,
+    PAUSE,
+    RESUME,
+    STEP,
+    ANSWER,
+    APPROVE,
+    DENY,
+    RESOLVE,
+    FORK,
+    RAISE_LIMITS,
+)
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"

@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
+from roboco.errors import ModelError
 from roboco.ports import Reply, RequestedCall
+
+MOST_HELD = 1_000_000
+"""Characters of an answer that is held back until it is whole."""
 
 
 @dataclass
@@ -27,6 +31,8 @@ class Assembly:
         self._ids: set[str] = set()
         self._tokens = (0, 0)
         self._pieces = 0
+        self._held: list[str] = []
+        self._held_size = 0
 
     @property
     def begun(self) -> bool:
@@ -37,6 +43,24 @@ class Assembly:
     def finished(self) -> bool:
         """Whether the model said that its answer is complete."""
         return self._finish_reason != ""
+
+    @property
+    def held(self) -> str:
+        """The text that was held back."""
+        return "".join(self._held)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the answer ended at its limit of tokens."""
+        return self._finish_reason == "length"
+
+    def hold(self, text: str) -> None:
+        """Keep the text back; ModelError once it is more than anybody would read as an answer."""
+        self._held.append(text)
+        self._held_size += len(text)
+        if self._held_size > MOST_HELD:
+            message = f"model {self._model!r} answered with more than {MOST_HELD} characters where JSON was asked for"
+            raise ModelError("too_long", message, False)
 
     def take(self, chunk: ChatCompletionChunk) -> str:
         """Take one chunk in: the text that it brings. TypeError for what is no text; the package checks nothing."""

@@ -5,29 +5,34 @@ import logging
 import os
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import openai
 from openai import AsyncOpenAI
 
 from roboco.adapters.model.assembly import Assembly
+from roboco.adapters.model.failure import RATE_LIMIT, key_name, refuses_format, retry_after, told
+from roboco.adapters.model.json_calls import asked_again, asked_in_json, asked_plainly, read_answer, response_format
 from roboco.adapters.model.loop import LoopThread, Running
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request
 
 _log = logging.getLogger(__name__)
+_NOTHING: Mapping[str, Any] = {}
 
 TRIES = 4
 """How often a call is tried that fails before its first token."""
 PAUSE = 1.0
-"""Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST."""
+"""Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST. A rate limit
+is not waited out here: it is the caller's to obey, in all processes."""
 LONGEST = 30.0
+REPROMPTS = 2
+"""How often a model is told that its JSON cannot be read, and asked again."""
 GATHER = 0.005
 """Seconds between two texts at least: what a fast model says meanwhile is gathered into one. The first is sent at
 once."""
-
-_RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 
 
 class OpenAIModel:
@@ -41,6 +46,7 @@ class OpenAIModel:
         self._pause = pause
         self._loop = LoopThread()
         self._clients: dict[tuple[int, str | None, str], AsyncOpenAI] = {}
+        self._formless: set[tuple[str | None, str]] = set()
 
     def stream(self, request: Request) -> ModelStream:
         """Begin the call; ModelError from the stream says what failed."""
@@ -49,8 +55,12 @@ class OpenAIModel:
     async def run(self, request: Request, out: "queue.SimpleQueue[_Item]") -> None:
         """Make the call and put texts, the reply, or what failed into the queue; None ends it."""
         try:
-            assembly = await self._first_try_that_speaks(request, out)
-            out.put(assembly.reply())
+            if request.profile.tool_calls == "native":
+                out.put((await self._first_try_that_speaks(request, out)).reply())
+            elif request.tools:
+                await self._in_json(request, out)
+            else:
+                out.put((await self._first_try_that_speaks(asked_plainly(request), out)).reply())
         except ModelError as error:
             out.put(error)
         except Exception as error:
@@ -59,28 +69,73 @@ class OpenAIModel:
         finally:
             out.put(None)
 
-    async def _first_try_that_speaks(self, request: Request, out: "queue.SimpleQueue[_Item]") -> Assembly:
+    async def _in_json(self, request: Request, out: "queue.SimpleQueue[_Item]") -> None:
+        """Have the model answer with JSON, which nobody sees until it is read; a mistake in it is told to the model."""
+        first = asked = asked_in_json(request)
+        replies: list[Reply] = []
+        while True:
+            assembly = await self._formed(asked, response_format(request))
+            replies.append(assembly.reply())
+            answer = await asyncio.to_thread(read_answer, assembly.held, request, assembly.cut_off)
+            if not answer.mistake or len(replies) > REPROMPTS:
+                break
+            _log.warning(
+                "model %r is asked again, its answer cannot be read: %s", request.profile.model, answer.mistake
+            )
+            asked = asked_again(first, request, assembly.held, answer.mistake)
+        if text := assembly.held if answer.mistake else answer.text:
+            out.put(text)
+        reason = "malformed" if answer.mistake else "tool_calls" if answer.calls else "stop"
+        out.put(replace(_summed(replies), finish_reason=reason, calls=answer.calls))
+
+    async def _formed(self, asked: Request, form: dict[str, Any]) -> Assembly:
+        """The model's answer in this form; a server that refuses it is asked without, from then on."""
+        known = (asked.profile.base_url or os.environ.get("OPENAI_BASE_URL"), asked.profile.model)
+        if known not in self._formless:
+            try:
+                return await self._first_try_that_speaks(asked, None, {"response_format": form})
+            except ModelError as error:
+                if not refuses_format(error):
+                    raise
+                _log.warning("the response format is left out from now on: %s", error)
+                self._formless.add(known)
+        return await self._first_try_that_speaks(asked, None)
+
+    async def _first_try_that_speaks(
+        self, request: Request, out: "queue.SimpleQueue[_Item] | None", extra: Mapping[str, Any] = _NOTHING
+    ) -> Assembly:
+        """The answer, which goes into the queue as it comes; without one it is held, and a part of it is no answer."""
         for attempt in range(1, self._tries + 1):
             assembly = Assembly(request.profile.model)
             try:
-                await self._stream(request, assembly, out)
+                await self._stream(request, assembly, out, extra)
                 return assembly
             except (openai.OpenAIError, ModelError) as error:
                 failed = error if isinstance(error, ModelError) else told(error, request)
-                if assembly.begun or not failed.retryable or attempt == self._tries:
+                again = failed.retryable and failed.code != RATE_LIMIT and (out is None or not assembly.begun)
+                if not again or attempt == self._tries:
                     raise failed from error
-                _log.warning("model call failed before its first token, try %d of %d: %s", attempt, self._tries, failed)
+                _log.warning(
+                    "model call failed before it said anything, try %d of %d: %s", attempt, self._tries, failed
+                )
                 await asyncio.sleep(_pause(error, self._pause * 2 ** (attempt - 1)))
         raise AssertionError("unreachable: the last try returns or raises")
 
-    async def _stream(self, request: Request, assembly: Assembly, out: "queue.SimpleQueue[_Item]") -> None:
+    async def _stream(
+        self,
+        request: Request,
+        assembly: Assembly,
+        out: "queue.SimpleQueue[_Item] | None",
+        extra: Mapping[str, Any],
+    ) -> None:
         profile = request.profile
+        say = assembly.hold if out is None else out.put
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
-                async with await self._client(request).chat.completions.create(**_arguments(request)) as chunks:
+                async with await self._client(request).chat.completions.create(**_arguments(request, extra)) as chunks:
                     async for chunk in chunks:
                         if text := assembly.take(chunk):
-                            out.put(text)
+                            say(text)
                         if assembly.begun:
                             limit.reschedule(asyncio.get_running_loop().time() + profile.idle_timeout)
         except TimeoutError as error:
@@ -161,67 +216,40 @@ class _Stream:
             texts.append(item)
 
 
-def key_name(request: Request) -> str:
-    """The environment variable with the profile's key. A profile with its own address never gets OPENAI_API_KEY."""
-    profile = request.profile
-    return profile.api_key_env or ("OPENAI_API_KEY" if profile.base_url is None else "")
-
-
-def told(error: openai.OpenAIError, request: Request) -> ModelError:
-    """The error as a user can act on it; the model's key never stands in it, whatever the server answers."""
-    failed = _explained(error, request)
-    secret = os.environ.get(key_name(request), "")
-    message = failed.message.replace(secret, "***") if secret else failed.message
-    return ModelError(failed.code, message[:400], failed.retryable)
-
-
-def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
-    model = request.profile.model
-    key = key_name(request)
-    match error:
-        case openai.AuthenticationError() | openai.PermissionDeniedError():
-            message = (
-                f"model {model!r} refuses the key in {key or 'no variable'} ({error.status_code}); set a valid one"
-            )
-            return ModelError("auth", message, False)
-        case openai.NotFoundError():
-            return ModelError("not_found", f"model {model!r} is not there (404): {_body(error)}", False)
-        case openai.RateLimitError():
-            return ModelError("rate_limit", f"model {model!r} is at its rate limit (429): {_body(error)}", True)
-        case openai.APIStatusError():
-            retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
-            return ModelError("status", f"model {model!r} answers {error.status_code}: {_body(error)}", retryable)
-        case openai.APIConnectionError():
-            cause = error.__cause__ or error
-            return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
-        case _:
-            return ModelError("model", f"model {model!r} failed: {str(error)[:300]}", True)
-
-
-def _body(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)
+def _summed(replies: list[Reply]) -> Reply:
+    """The last reply, with the tokens and times of all."""
+    return replace(
+        replies[-1],
+        tokens_in=sum(reply.tokens_in for reply in replies),
+        tokens_out=sum(reply.tokens_out for reply in replies),
+        first_token_ms=replies[0].first_token_ms,
+        duration_ms=sum(reply.duration_ms for reply in replies),
+        reprompts=len(replies) - 1,
+    )
 
 
 def _pause(error: Exception, pause: float) -> float:
-    header = error.response.headers.get("retry-after", "") if isinstance(error, openai.APIStatusError) else ""
-    asked = float(header) if header.replace(".", "", 1).isdigit() else 0.0
-    return min(LONGEST, max(pause, asked))
+    return min(LONGEST, max(pause, retry_after(error) or 0.0))
 
 
-def _arguments(request: Request) -> dict[str, Any]:
+def _arguments(request: Request, extra: Mapping[str, Any]) -> dict[str, Any]:
     profile = request.profile
-    optional = {"temperature": profile.temperature, "top_p": profile.top_p, "max_tokens": profile.max_tokens}
+    limits = [limit for limit in (profile.max_tokens, request.max_tokens) if limit is not None]
+    optional = {
+        "temperature": profile.temperature,
+        "top_p": profile.top_p,
+        "max_tokens": min(limits, default=None),
+    }
     arguments: dict[str, Any] = {key: value for key, value in optional.items() if value is not None}
     if request.tools:
         arguments["tools"] = list(request.tools)
+        arguments |= {"tool_choice": "required"} if request.tool_choice == "required" else {}
     return arguments | {
         "model": profile.model,
         # The package walks typed arguments by reflection, on the one thread that carries all streams: 19 ms
         # instead of 3 for 60 messages. The extra body goes out as it is.
         "messages": [],
-        "extra_body": {"messages": list(request.messages)},
+        "extra_body": {"messages": list(request.messages), **extra},
         "stream": True,
         "stream_options": {"include_usage": True},
     }

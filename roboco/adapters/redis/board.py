@@ -40,7 +40,8 @@ class RedisBoard:
         state, steps, items, lease, calls, (seconds, micros) = answer
         found = _calls(pairs(calls))
         task = snapshot(pairs(state), steps, sorted(items), lease, self._leased(task_id, found))
-        return replace(task, cut_age=_cut_age(pairs(state), int(seconds) + int(micros) / 1e6))
+        now, fields = int(seconds) + int(micros) / 1e6, pairs(state)
+        return replace(task, cut_age=_cut_age(fields, now), due_in=_due_in(fields, now))
 
     def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
         """Set the task up, idle, with its first and newest steps; False if it is known already.
@@ -126,6 +127,8 @@ def snapshot(
         rings=int(fields["rings"]),
         handed_at=float(fields.get("handed", 0)),
         cut_age=None,
+        due_in=None,
+        refusals=int(fields["refusals"]) if fields.get("refused") == fields["epoch"] else 0,
         generation=fields["generation"],
         events=int(fields["events"]),
         chunks=int(fields["chunks"]),
@@ -142,6 +145,11 @@ def snapshot(
 def _cut_age(fields: Mapping[str, str], now: float) -> float | None:
     """Seconds since somebody wants the pending work to end; None if nobody does."""
     return max(0.0, now - float(fields["cut_at"])) if fields.get("cut") == fields["epoch"] else None
+
+
+def _due_in(fields: Mapping[str, str], now: float) -> float | None:
+    """Seconds until the pending turn is made that was given back; None if it was not."""
+    return max(0.0, float(fields["due_at"]) - now) if fields.get("due") == fields["epoch"] else None
 
 
 def pairs(answer: Any) -> dict[str, str]:

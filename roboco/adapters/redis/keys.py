@@ -84,6 +84,18 @@ class Keys:
         """String with a time to live: there while somebody is at the work."""
         return f"{self.prefix}:{{{work}}}:at-work"
 
+    def asked(self, server: str) -> str:
+        """Sorted set: requests that were made of a model, or may be, by their time."""
+        return f"{self.prefix}:{{rate:{server}}}:asked"
+
+    def asking(self, server: str) -> str:
+        """Hash: how many tokens each of those requests counts for."""
+        return f"{self.prefix}:{{rate:{server}}}:tokens"
+
+    def held_back(self, server: str) -> str:
+        """String with a time to live: until when nobody may ask the model."""
+        return f"{self.prefix}:{{rate:{server}}}:until"
+
     def of_task(self, task_id: str) -> tuple[str, ...]:
         """The keys that an ended task leaves behind."""
         names = (self.state, self.tail, self.content, self.events, self.inbox, self.calls)

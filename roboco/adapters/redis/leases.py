@@ -5,7 +5,7 @@ import uuid
 from roboco.adapters.redis.board import pairs, snapshot
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.event import AnyEvent, StreamChunk, body
+from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk, body
 from roboco.domain.outcome import Outcome
 from roboco.ports import CallOrder, Cut, Grip, TurnClaim, TurnOrder
 
@@ -46,6 +46,13 @@ class RedisTurns:
         """That somebody wants the turn to end, if so."""
         answer = self._scripts.run("cut", [self._keys.state(claim.order.task_id)], claim.order.epoch)
         return None if answer is None else Cut(float(answer[0]), int(answer[1]))
+
+    def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
+        """Give the turn back until so many seconds from now; False if it is not ours."""
+        task_id = claim.order.task_id
+        names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
+        asked = [claim.order.epoch, claim.token, max(0, int(seconds * 1000)), int(refused), event.reason, body(event)]
+        return bool(self._scripts.run("defer", names, *asked))
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""

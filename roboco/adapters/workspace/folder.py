@@ -2,10 +2,12 @@
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
@@ -46,6 +48,44 @@ class FolderFiles:
             except (FileNotFoundError, IsADirectoryError):
                 return None
 
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store all that the source still holds, in place of an older file."""
+        target = self.at(path)
+        with self._usable():
+            self._write(target, source).replace(target)
+            _sync_folder(target.parent)
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another file, in place of an older one; nothing if there is no source."""
+        with self._usable():
+            try:
+                with self.at(source).open("rb") as file:
+                    self.put_from(path, file)
+            except FileNotFoundError:
+                return
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """At most so many bytes of the file from a place on; None if there is no file."""
+        with self._usable():
+            try:
+                with self.at(path).open("rb") as file:
+                    file.seek(start)
+                    return file.read(length)
+            except (FileNotFoundError, IsADirectoryError):
+                return None
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the file has; None if there is none."""
+        with self._usable():
+            try:
+                return self.at(path).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def link(self, path: str, seconds: int) -> str | None:
+        """None: a folder has no URL that others can read."""
+        return None
+
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
         with self._usable():
@@ -63,12 +103,15 @@ class FolderFiles:
         """The absolute place of a relative path; ValueError if that is outside the workspace."""
         return self._root / checked_path(path)
 
-    def _write(self, target: Path, data: bytes) -> Path:
+    def _write(self, target: Path, data: bytes | BinaryIO) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         written = target.parent / f".{uuid.uuid4().hex}"
         try:
             with written.open("xb") as file:
-                file.write(data)
+                if isinstance(data, bytes):
+                    file.write(data)
+                else:
+                    shutil.copyfileobj(data, file, 1024 * 1024)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import boto3
+from boto3.exceptions import S3UploadFailedError
+from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -14,6 +16,11 @@ from roboco.errors import TransientError
 
 LOST = frozenset({409, 412})
 """A conditional write that lost: 412 as a rule, 409 where two writers met."""
+_NOTHING_THERE = 416
+"""The answer to a range that begins after the end of an object."""
+_TRANSFER = TransferConfig(
+    multipart_threshold=16 * 1024 * 1024, multipart_chunksize=16 * 1024 * 1024, max_concurrency=4
+)
 _REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
 
 
@@ -74,6 +81,55 @@ class S3Objects:
                     return None
                 raise
 
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store all that the source still holds, in parts where it is large."""
+        with _answering(self._bucket):
+            try:
+                self._client.upload_fileobj(source, self._bucket, self._key(path), Config=_TRANSFER)
+            except S3UploadFailedError as error:
+                raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another object, copied by the store itself; nothing if there is no source."""
+        asked = {"Bucket": self._bucket, "Key": self._key(source)}
+        with _answering(self._bucket):
+            try:
+                self._client.copy(asked, self._bucket, self._key(path), Config=_TRANSFER)
+            except ClientError as error:
+                if _status(error) != 404:
+                    raise
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """At most so many bytes of the object from a place on; None if there is none."""
+        span = f"bytes={start}-{start + length - 1}"
+        with _answering(self._bucket):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
+                data: bytes = answer["Body"].read(length)
+            except ClientError as error:
+                if _code(error) == "NoSuchKey":
+                    return None
+                if _status(error) == _NOTHING_THERE:
+                    return b""
+                raise
+        return data
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the object has; None if there is none."""
+        with _answering(self._bucket):
+            try:
+                return int(self._client.head_object(Bucket=self._bucket, Key=self._key(path))["ContentLength"])
+            except ClientError as error:
+                if _status(error) == 404:
+                    return None
+                raise
+
+    def link(self, path: str, seconds: int) -> str:
+        """A URL, signed with the credentials of this process, from which anybody may read the object for a while."""
+        asked = {"Bucket": self._bucket, "Key": self._key(path)}
+        with _answering(self._bucket):
+            return str(self._client.generate_presigned_url("get_object", Params=asked, ExpiresIn=seconds))
+
     def metadata(self, path: str) -> dict[str, str] | None:
         """The metadata that the object was stored with; None if there is no object."""
         with _answering(self._bucket):
@@ -129,6 +185,26 @@ class S3Files:
         """The file's bytes; None if there is none."""
         stored = self._objects.get(path)
         return None if stored is None else stored.data
+
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store all that the source still holds, in place of an older file."""
+        self._objects.put_from(path, source)
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another file, in place of an older one; nothing if there is no source."""
+        self._objects.copy(source, path)
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """At most so many bytes of the file from a place on; None if there is no file."""
+        return self._objects.read(path, start, length)
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the file has; None if there is none."""
+        return self._objects.size(path)
+
+    def link(self, path: str, seconds: int) -> str | None:
+        """A URL from which anybody may read the file for so many seconds."""
+        return self._objects.link(path, seconds)
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.artifacts import read_artifact, write_artifact
+from roboco.adapters.artifacts import Written, read_artifact, write_artifact
 from roboco.domain.part import Artifact, artifact_name
 from roboco.errors import UsageError
 from tests.memory.workspace import MemoryFiles
@@ -18,7 +18,7 @@ PIECES = st.sampled_from(
 
 
 def write(files: MemoryFiles, name: str, data: bytes = b"x") -> Artifact:
-    return write_artifact(files, "t1", name, data, "text/plain")
+    return write_artifact(files, "t1", Written(name, "text/plain", "step_1"), data)
 
 
 def test_an_artifact_says_what_it_is() -> None:
@@ -30,8 +30,12 @@ def test_an_artifact_says_what_it_is() -> None:
         "mime_type": "text/plain",
         "size": 5,
         "sha256": hashlib.sha256(b"hello").hexdigest(),
+        "base": "a.txt",
+        "version": 1,
+        "step_id": "step_1",
     }
-    assert files.held == {"t1/artifacts/a.txt": b"hello"}
+    assert files.held.pop("t1/artifacts/a.txt") == b"hello"
+    assert list(files.held) == ["t1/artifact_info/a.txt.json"]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "file://artifacts/a.txt", "file://./artifacts/a.txt"])
@@ -63,7 +67,7 @@ def test_the_same_data_under_the_same_name_is_the_same_artifact() -> None:
     files = MemoryFiles()
     assert write(files, "a", b"1") == write(files, "a", b"1")
     assert write(files, "a", b"2") == write(files, "a", b"2")
-    assert sorted(files.held) == ["t1/artifacts/a", "t1/artifacts/a-2"]
+    assert files.names("t1/artifacts/") == ["a", "a-2"]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,8 @@ def test_no_name_leaves_the_folder(name: str, versions: int) -> None:
     with suppress(UsageError):
         read_artifact(files, "t1", name)
     for path in files.held:
-        assert path == "t1/team.json" or (path.startswith("t1/artifacts/") and path.count("/") == 2)
+        assert path == "t1/team.json" or (
+            path.startswith(("t1/artifacts/", "t1/artifact_info/")) and path.count("/") == 2
+        )
         assert ".." not in path.split("/")
     assert files.held["t1/team.json"] == b"{}"

@@ -1,23 +1,29 @@
 """Toolbox: what a process can describe and run; whatever goes wrong in a tool is in its outcome."""
 
+import hashlib
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from roboco.adapters.artifacts import read_artifact
+from roboco.adapters.functions import Functions
 from roboco.adapters.large_result import KEPT, LARGEST
 from roboco.adapters.tool import tool
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Route
-from roboco.domain.team import Team, ToolSpec
+from roboco.domain.team import Team
 from roboco.domain.team_check import read_team
+from roboco.domain.tool_spec import ToolSpec
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext
 from tests.memory.workspace import MemoryFiles, MemoryHistories
+from tests.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of
 
 HERE = __name__
@@ -114,8 +120,12 @@ TEAM = read_team(
 )
 
 
+FOLDER = tempfile.TemporaryDirectory(prefix="roboco-toolbox-")
+
+
 def toolbox(files: MemoryFiles | None = None, *modules: str) -> FunctionToolbox:
-    return FunctionToolbox(files or MemoryFiles(), histories(), modules or (HERE,), TimeUp)
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name))
+    return toolbox_of(files or MemoryFiles(), histories(), modules or (HERE,), folder, TimeUp)
 
 
 def histories() -> MemoryHistories:
@@ -129,7 +139,7 @@ def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> Outcome:
     """The outcome of a call, as it survives the wire."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args=args)
     box = toolbox(files)
-    outcome = box.keep(box.run(call, TEAM.tool(name), CONTEXT), CONTEXT)
+    outcome = box.keep(box.run(TEAM, call, TEAM.tool(name), CONTEXT), CONTEXT)
     assert outcome.result.tool_call_id == CONTEXT.call_id
     return Outcome.model_validate_json(outcome.model_dump_json())
 
@@ -226,7 +236,9 @@ def verified(name: str, what: str) -> Outcome | None:
 
 def test_a_large_result_that_cannot_be_stored_is_cut() -> None:
     box = toolbox()
-    whole = box.run(ToolCall(id=CONTEXT.call_id, tool_name="give", args={"what": "text"}), TEAM.tool("give"), CONTEXT)
+    whole = box.run(
+        TEAM, ToolCall(id=CONTEXT.call_id, tool_name="give", args={"what": "text"}), TEAM.tool("give"), CONTEXT
+    )
     cut = box.cut(whole)
     assert str(cut.result.result).endswith("the rest could not be stored]")
     assert len(str(cut.result.result).encode()) < KEPT + 100
@@ -263,9 +275,9 @@ def test_results_that_json_spells_otherwise(what: str, expected: object) -> None
 def test_only_marked_functions_of_allowed_modules_are_tools(function: str, modules: tuple[str, ...], told: str) -> None:
     box = toolbox(None, *modules)
     with pytest.raises(UsageError, match=told):
-        box.function(function)
+        Functions(modules).tool(function)
     call = ToolCall(id="tc_1", tool_name="x", args={})
-    outcome = box.run(call, ToolSpec(name="x", function=function), CONTEXT)
+    outcome = box.run(TEAM, call, ToolSpec(name="x", function=function), CONTEXT)
     assert outcome.result.is_error
     assert told in str(outcome.result.error)
 
@@ -302,7 +314,7 @@ def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
 def test_the_same_large_result_again_is_the_same_artifact() -> None:
     files = MemoryFiles()
     assert run("give", files, what="json").artifacts == run("give", files, what="json").artifacts
-    assert len(files.held) == 1
+    assert len([path for path in files.held if "/artifacts/" in path]) == 1
 
 
 def test_memory_search_searches_the_whole_history() -> None:
@@ -317,9 +329,18 @@ def test_artifacts_are_written_listed_and_read() -> None:
     written = run("artifact_write", files, name="a.md", content="Grüße und mehr", mime_type="text/markdown")
     assert written.result.result["uri"] == "file://artifacts/a.md"
     assert [(one.name, one.mime_type) for one in written.artifacts] == [("a.md", "text/markdown")]
-    assert run("artifact_list", files).result.result == ["file://artifacts/a.md"]
+    [listed] = run("artifact_list", files).result.result
+    assert listed == {
+        "uri": "file://artifacts/a.md",
+        "mime_type": "text/markdown",
+        "size": 16,
+        "sha256": hashlib.sha256("Grüße und mehr".encode()).hexdigest(),
+        "base": "a.md",
+        "version": 1,
+        "step_id": "",
+    }
     read = run("artifact_read", files, uri="a.md", offset=2, limit=4).result.result
-    assert read == {"text": "üße ", "offset": 2, "total_characters": 14}
+    assert read == {"text": "üße ", "offset": 2, "more": True, "total_bytes": 16}
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
 
 

@@ -6,11 +6,12 @@ import pytest
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.answers import answered_here
-from roboco.domain.decide import Situation, decide
+from roboco.domain.decide import decide
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.outcome import Outcome, failure
 from roboco.domain.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
 from roboco.domain.router import Route
+from roboco.domain.situation import Situation
 from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team

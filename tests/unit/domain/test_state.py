@@ -26,10 +26,10 @@ def test_what_a_state_counts() -> None:
     steps = steps_of(
         ("user", "go", {"item_id": "i1", "agent": "a"}),
         ("a", [call("1")], routed("a", "named") | {"usage": {"tokens_in": 3, "tokens_out": 4}}),
-        ("tool_executor", [result("1")]),
-        ("a", "x", routed("a", "results") | {"usage": {"tokens_in": 5}}),
+        ("tool_executor", [result("1")], {"tools": {"look": {"calls": 1, "seconds": 0.5}}}),
+        ("a", "x", routed("a", "results") | {"usage": {"tokens_in": 5, "cost": 0.25}}),
         ("user", "more", {"item_id": "i2"} | routed("USER", "a: no edge")),
-        ("b", "y", routed("b", "a[0] -> b")),
+        ("b", "y", routed("b", "a[0] -> b") | {"timings": {"duration_ms": 2000}}),
         ("b", "y", routed("b", "a[0] -> b")),
     )
     state = fold(steps)
@@ -47,6 +47,18 @@ def test_what_a_state_counts() -> None:
         "corrections": 0,
         "client_tools": {},
         "scope": None,
+        "agents": {
+            "a": {"steps": 2, "tokens_in": 8, "tokens_out": 4, "seconds": 0.0, "calls": 1, "cost": 0.25},
+            "b": {"steps": 2, "tokens_in": 0, "tokens_out": 0, "seconds": 2.0, "calls": 0, "cost": 0.0},
+        },
+        "tools": {"look": {"steps": 0, "tokens_in": 0, "tokens_out": 0, "seconds": 0.5, "calls": 1, "cost": 0.0}},
+        "calls": 1,
+        "cost": 0.25,
+        "raised": {},
+        "limit": None,
+        "limited_agent": "",
+        "wrapped_up": False,
+        "loop": {"open": {}, "repeats": {}, "handoffs": 0, "between": ()},
     }
     assert state.tokens == 12
 

@@ -27,6 +27,7 @@ def test_a_submission_is_read() -> None:
         "client_tools": [],
         "client_context": {},
         "scope": None,
+        "artifacts": [],
     }
 
 

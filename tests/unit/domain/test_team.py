@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.team import Agent, BudgetContext, Graph, ModelProfile, RecentContext, Team
+from roboco.domain.collaboration import Graph
+from roboco.domain.context_policy import BudgetContext, RecentContext
+from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team import Agent, Team
 from roboco.domain.team_check import read_team
 
 DESIGN: dict[str, Any] = {

@@ -155,7 +155,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("tools/0/effect", "safe", "tools[0].effect", "'pure', 'idempotent' or 'irreversible'"),
         ("tools/0/timeout", 0, "tools[0].timeout", "(found 0)"),
         ("limits/max_steps", 0, "limits.max_steps", "(found 0)"),
-        ("limits/max_cost", 1, "limits.max_cost", "no such field here"),
+        ("limits/max_costs", 1, "limits.max_costs", "no such field here"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(path: str, value: object, where: str, told: str) -> None:

@@ -75,7 +75,7 @@ def test_an_ended_task_is_closed() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     [ended] = told(world, "event_task_end")
     assert (ended["status"], ended["reason"]) == ("completed", "2 round(s) are done")
-    assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5}
+    assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
     assert (ended["seq"], ended["chunks"]) == (len(world.events()), len(world.server.held.tasks[TASK].chunks))
     summary = world.summary()
     assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 round(s) are done", 5)
@@ -119,7 +119,7 @@ def test_advance_of_an_unknown_task_does_nothing() -> None:
     ("limits", "told"),
     [
         ({"max_steps": 3}, "the task has 3 steps, max_steps is 3"),
-        ({"max_tokens": 40}, "the task has used 45 tokens, max_tokens is 40"),
+        ({"max_tokens": 40}, "the task has used 15 tokens, max_tokens is 40, and the next turn sends about 31"),
     ],
 )
 def test_a_limit_ends_the_task(limits: dict[str, Any], told: str) -> None:

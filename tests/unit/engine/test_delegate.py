@@ -92,7 +92,7 @@ def test_the_parent_pays_for_its_children() -> None:
 
 def test_limits_pass_down() -> None:
     world = begun(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
-    for child, tokens in zip(children(world), (585, 585), strict=True):
+    for child, tokens in zip(children(world), (292, 292), strict=True):
         limits = world.engine.teams.get(child).limits
         assert (limits.max_steps, limits.max_tokens) == (8, tokens)
         assert limits.max_seconds is not None

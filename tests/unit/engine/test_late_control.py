@@ -7,12 +7,13 @@ import pytest
 
 from roboco.client.receipt import find_receipt
 from roboco.domain.canonical import canonical
+from roboco.domain.collaboration import END
 from roboco.domain.event import ErrorOccurred
 from roboco.domain.history import History
 from roboco.domain.outcome import success
 from roboco.domain.router import Route
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import END, Team
+from roboco.domain.team import Team
 from roboco.domain.view import Cursor, View
 from roboco.engine import hold
 from roboco.engine.advance import advance

@@ -5,10 +5,11 @@ from typing import Any
 from celery import Celery
 
 from roboco.client.requeue import requeue
+from roboco.domain.collaboration import END
 from roboco.domain.history import History
 from roboco.domain.router import Route
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import END, Team
+from roboco.domain.team import Team
 from roboco.errors import TransientError
 from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.memory.watch import Call, Crash, make

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.inbox import Message
+from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Limits
 from roboco.engine.receive import receive
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Request

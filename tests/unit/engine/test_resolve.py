@@ -63,7 +63,10 @@ def test_the_word_becomes_the_result() -> None:
     say(world, result={"receipt": 7})
     world.settle()
     assert results(world) == [{"receipt": 7}, 3, "paid 1"]
-    assert world.history()[2].metadata == {"resolved": {world.history()[1].calls[0].id: "word"}}
+    assert world.history()[2].metadata == {
+        "resolved": {world.history()[1].calls[0].id: "word"},
+        "tools": {"pay": {"calls": 2, "seconds": 0.0}, "add": {"calls": 1, "seconds": 0.0}},
+    }
 
 
 @pytest.mark.parametrize(("happened", "told"), [(True, "the call had its effect"), (False, "lost before")])

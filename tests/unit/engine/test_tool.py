@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.ids import step_id_at
 from roboco.domain.outcome import Outcome, unknown
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
@@ -70,7 +71,7 @@ def test_a_call_is_run_with_its_context_and_timeout(effect: str) -> None:
     [result] = results(world).results
     call = world.history()[1].calls[0]
     assert (result.result, result.is_error) == ("paid 0", False)
-    assert runs == [CallContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1)]
+    assert runs == [CallContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1, step_id=step_id_at(TASK, 1))]
 
 
 def test_calls_of_a_step_run_apart_and_their_results_stand_in_order() -> None:

@@ -32,7 +32,7 @@ def written(tools: bool) -> tuple[Counter[str], int]:
         agents=[member("one", tools=["look"], context={"steps": 4})],
         tools=[{"name": "look", "function": "shop.search:look", "effect": "pure"}],
         collaboration_model={"type": "sequential", "rounds": rounds},
-        limits={"max_steps": 2 * STEPS},
+        limits={"max_steps": 2 * STEPS, "max_repeats": 0},
     )
     world.submit(team)
     for _ in range(10):

@@ -7,5 +7,5 @@ local now = redis.call('HMGET', KEYS[1], 'epoch', 'op', 'rings')
 if now[1] ~= ARGV[1] then return 0 end
 if now[2] == ARGV[2] then return tonumber(now[3]) end
 redis.call('HSET', KEYS[1], 'op', ARGV[2])
-if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'handed', redis.call('TIME')[1]) end
+if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'handed', redis.call('TIME')[1], 'due', '') end
 return redis.call('HINCRBY', KEYS[1], 'rings', 1)

@@ -1,0 +1,45 @@
+"""Functions: those of the modules that the operator allows, as tools and as routers of the user's own."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from roboco.adapters.tool import FunctionTool, describe_function, is_tool
+from roboco.domain.router import Router
+from roboco.errors import UsageError
+
+
+class Functions:
+    """Imports what teams name as "package.module:function", from the allowed modules alone."""
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self._modules = modules
+        self._tools: dict[str, FunctionTool] = {}
+
+    def tool(self, name: str) -> FunctionTool:
+        """The function tool of this name; UsageError if it cannot be had here."""
+        if name not in self._tools:
+            function = self._imported(name)
+            if not is_tool(function):
+                raise UsageError(f"function {name!r} is not marked with @tool")
+            self._tools[name] = describe_function(function)
+        return self._tools[name]
+
+    def router(self, name: str) -> Router:
+        """The router of this name; UsageError if it cannot be had here."""
+        router: Router = self._imported(name)
+        return router
+
+    def _imported(self, name: str) -> Callable[..., Any]:
+        module_name, _, attribute = name.partition(":")
+        if module_name not in self._modules:
+            allowed = ", ".join(self._modules) or "no modules"
+            raise UsageError(f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOLS, which names {allowed}")
+        try:
+            found = getattr(importlib.import_module(module_name), attribute)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"function {name!r} cannot be had: {error}") from error
+        if not callable(found):
+            raise UsageError(f"function {name!r} is no function")
+        function: Callable[..., Any] = found
+        return function

@@ -1,0 +1,81 @@
+"""http: an MCP server that is reached by streamable HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import anyio
+import httpx2
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+
+from roboco.adapters.mcp.streams import MAX_MESSAGE, Streams
+
+_NOT_FOUND = 404
+_FAREWELL = 2.0
+
+
+@dataclass
+class Answered:
+    """What the server's HTTP side said to the request that is being made."""
+
+    status: int | None = None
+    session_unknown: bool = False
+
+    @property
+    def told(self) -> str:
+        """The status, for messages; "" if it says nothing."""
+        return f" (HTTP status {self.status})" if self.status is not None and self.status >= 300 else ""
+
+
+answered: ContextVar[Answered | None] = ContextVar("answered", default=None)
+"""Of the present request: the package runs each in the context of whoever sends it."""
+
+
+@asynccontextmanager
+async def url_streams(url: str, headers: dict[str, str], connect: float, read: float) -> AsyncIterator[Streams]:
+    """A client of the address that sends the headers; redirects are followed within its origin alone."""
+    async with (
+        httpx2.AsyncClient(
+            headers={**headers, "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(connect, read=read),
+            event_hooks={"request": [_hasten], "response": [_look]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as (reads, writes),
+    ):
+        yield Streams(reads, writes, anyio.Event())
+
+
+async def _hasten(request: httpx2.Request) -> None:
+    """The farewell of a session is a courtesy: it must not wait as long as a call."""
+    if request.method == "DELETE":
+        request.extensions["timeout"] = httpx2.Timeout(_FAREWELL).as_dict()
+
+
+async def _look(response: httpx2.Response) -> None:
+    """Note the status, and bound the body."""
+    if (present := answered.get()) is not None and response.request.method == "POST":
+        present.status = response.status_code
+        known = MCP_SESSION_ID in response.request.headers
+        present.session_unknown = known and response.status_code == _NOT_FOUND
+    packed = response.headers.get("content-encoding", "identity").lower() != "identity"
+    response.stream = _Bounded(response.stream, 0 if packed else MAX_MESSAGE)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that ends in an error when it is too large."""
+
+    def __init__(self, body: object, most: int) -> None:
+        assert isinstance(body, httpx2.AsyncByteStream)
+        self._body = body
+        self._left = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._body:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise httpx2.StreamError(f"the answer is compressed, or has more than {MAX_MESSAGE} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()

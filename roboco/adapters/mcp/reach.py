@@ -1,0 +1,56 @@
+"""How a worker reaches an MCP server: the command's environment, or the headers of an address."""
+
+import os
+import re
+import shutil
+from contextlib import AbstractAsyncContextManager
+
+from roboco.adapters.mcp.http import url_streams
+from roboco.adapters.mcp.stdio import command_streams
+from roboco.adapters.mcp.streams import Streams
+from roboco.domain.mcp_server import McpServer
+from roboco.errors import UsageError
+
+_INHERITED = ("HOME", "PATH")
+_SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+
+
+class Reach:
+    """The way to the server, with the secrets that it takes; UsageError if one of them is not there."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._environment = {name: value_of(name) for name in server.env}
+        self._headers = {header: _sendable(name) for header, name in server.headers.items()}
+        if server.command is not None and shutil.which(server.command[0]) is None:
+            raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must not show."""
+        return (*self._environment.values(), *self._headers.values())
+
+    def streams(self) -> AbstractAsyncContextManager[Streams]:
+        """Begin to talk to it."""
+        server = self._server
+        if server.command is not None:
+            inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+            return command_streams(server.command, {**inherited, **self._environment})
+        return url_streams(server.url or "", self._headers, server.connect_timeout, server.timeout)
+
+
+def value_of(variable: str) -> str:
+    """The value of the worker's variable; UsageError if it has none."""
+    value = os.environ.get(variable)
+    if not value:
+        raise UsageError(f"environment variable {variable!r} is not set on this worker")
+    return value
+
+
+def _sendable(variable: str) -> str:
+    value = value_of(variable)
+    if not _SENDABLE.fullmatch(value):
+        raise UsageError(
+            f"environment variable {variable!r} holds what no header can carry, perhaps a line break at its end"
+        )
+    return value

@@ -1,0 +1,55 @@
+"""What a call of an MCP server's tool returned, as JSON."""
+
+from typing import Any
+
+from mcp_types import (
+    AudioContent,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from roboco.domain.canonical import checked_json
+
+MAX_ERROR = 4000
+"""How many characters of an error are passed on."""
+
+
+def result_json(result: CallToolResult) -> Any:
+    """The structured content, else the text; a list of parts if there is anything beside text.
+
+    A part is an object with a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`, and `data` in
+    base64), `resource` (`uri`, `mime_type`, and `text` or `data`) or `resource_link` (`uri`, `name`, `mime_type`).
+    ValueError if it is no JSON, for instance for NaN.
+    """
+    if all(isinstance(block, TextContent) for block in result.content):
+        return checked_json(text_of(result) if result.structured_content is None else result.structured_content)
+    structured = [] if result.structured_content is None else [_structured(result.structured_content)]
+    return checked_json([*structured, *map(_part, result.content)])
+
+
+def text_of(result: CallToolResult) -> str:
+    """The text of the result."""
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def _structured(value: Any) -> dict[str, Any]:
+    return {"type": "structured", "value": value}
+
+
+def _part(block: ContentBlock) -> dict[str, Any]:
+    match block:
+        case TextContent():
+            return {"type": "text", "text": block.text}
+        case ImageContent() | AudioContent():
+            return {"type": block.type, "mime_type": block.mime_type, "data": block.data}
+        case ResourceLink():
+            return {"type": "resource_link", "uri": block.uri, "name": block.name, "mime_type": block.mime_type}
+        case EmbeddedResource():
+            held = block.resource
+            body = {"text": held.text} if isinstance(held, TextResourceContents) else {"data": held.blob}
+            return {"type": "resource", "uri": held.uri, "mime_type": held.mime_type, **body}

@@ -1,0 +1,176 @@
+"""McpServers: the MCP servers that this process talks to, what they offer, and calls of it."""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.tool import McpTool, as_team_says, unreachable
+from roboco.adapters.model.loop import LoopThread
+from roboco.domain.mcp_server import McpServer
+from roboco.errors import UsageError
+
+try:
+    from roboco.adapters.mcp.reason import Stale
+    from roboco.adapters.mcp.session import Session
+except ImportError as error:
+    _MISSING = str(error)
+else:
+    _MISSING = ""
+
+PAUSE = 5.0
+"""Seconds for which a failed discovery is remembered."""
+IDLE = 60.0
+"""Seconds after which a conversation that nobody uses is ended."""
+_NEVER = float("-inf")
+_CLOSED = 5.0
+
+
+@dataclass
+class _Known:
+    """What this process knows of one server."""
+
+    discovering: threading.Lock = field(default_factory=threading.Lock)
+    session: "Session | None" = None
+    tools: dict[str, McpTool] | None = None
+    listed: float = _NEVER
+    failed: float = _NEVER
+    why: str = "it did not answer in time"
+    changes: int = 0
+
+    def change(self) -> None:
+        """The tools are no longer those that were listed."""
+        self.changes += 1
+        self.listed = _NEVER
+
+
+class McpServers:
+    """Safe for threads. A process that was forked begins anew; nothing is started before it is asked for.
+
+    `allowed`: command lines as `shlex.join` has them, and addresses, each of which allows what lies below it too.
+    `lifetime`: seconds for which a list of tools is taken as it was.
+    """
+
+    def __init__(
+        self, allowed: tuple[str, ...], lifetime: float = 300.0, *, pause: float = PAUSE, idle: float = IDLE
+    ) -> None:
+        self._allowed = allowed
+        self._lifetime = lifetime
+        self._pause = pause
+        self._idle = idle
+        self.begin_anew()
+        _ALL.add(self)
+
+    def begin_anew(self) -> None:
+        """Forget every server without a word to it: what a forked process must do, whose parent goes on with them."""
+        self._lock = threading.Lock()
+        self._loop = LoopThread()
+        self._known: dict[str, _Known] = {}
+
+    def tools(self, server: McpServer) -> dict[str, McpTool]:
+        """Those that the team may use and the server has, by the server's name; UsageError if it is not allowed.
+
+        Takes at most `connect_timeout`. While the server is down, its tools are what they were; if it was never
+        reached, they take any object, and say that. A tool that the server does not list is left out.
+        """
+        self._check(server)
+        known = self._known_of(server)
+        if not self._settled(known):
+            until = time.monotonic() + server.connect_timeout
+            if known.discovering.acquire(timeout=server.connect_timeout):
+                try:
+                    if not self._settled(known):
+                        self._discover(server, known, until)
+                finally:
+                    known.discovering.release()
+        found = known.tools
+        if found is None:
+            found = {name: unreachable(known.why) for name in server.tools}
+        return {name: as_team_says(server, name, tool) for name, tool in found.items()}
+
+    def call(self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
+        """The tool's result in JSON, as `result_json` says it; UsageError for whatever went wrong.
+
+        A call that may have reached the server is never repeated. `key` goes along as `_meta` of the request.
+        """
+        self._check(server)
+        if name not in server.tools:
+            raise UsageError(f"tool {name!r} of MCP server {server.place!r} is not among those that the team may use")
+        known = self._known_of(server)
+        try:
+            return self._session(server, known).call(name, args, key, cancelled)
+        except Stale:
+            pass
+        try:
+            return self._session(server, known).call(name, args, key, cancelled)
+        except Stale:
+            raise UsageError(f"MCP server {server.place!r} ended the conversation before the call was sent") from None
+
+    def close(self) -> None:
+        """End every conversation, and every process that was started for one."""
+        with self._lock:
+            sessions = [known.session for known in self._known.values() if known.session is not None]
+            self._known = {}
+        for session in sessions:
+            session.close()
+        until = time.monotonic() + _CLOSED
+        for session in sessions:
+            session.wait_closed(until)
+
+    def _check(self, server: McpServer) -> None:
+        check_allowed(server, self._allowed)
+        if _MISSING:
+            raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({_MISSING})")
+
+    def _known_of(self, server: McpServer) -> _Known:
+        with self._lock:
+            return self._known.setdefault(server.key, _Known())
+
+    def _settled(self, known: _Known) -> bool:
+        """Whether there is nothing to ask the server now."""
+        now = time.monotonic()
+        return now - known.listed < self._lifetime or now - known.failed < self._pause
+
+    def _discover(self, server: McpServer, known: _Known, until: float) -> None:
+        changes = known.changes
+        try:
+            tools = self._listed(server, known, until)
+        except UsageError as failure:
+            known.why = str(failure)
+            known.failed = time.monotonic()
+            return
+        known.tools = tools
+        known.failed = _NEVER
+        known.listed = time.monotonic() if known.changes == changes else _NEVER
+
+    def _listed(self, server: McpServer, known: _Known, until: float) -> dict[str, McpTool]:
+        try:
+            return self._session(server, known).tools(until)
+        except Stale:
+            pass
+        try:
+            return self._session(server, known).tools(until)
+        except Stale:
+            raise UsageError(f"MCP server {server.place!r} ended the conversation") from None
+
+    def _session(self, server: McpServer, known: _Known) -> "Session":
+        """The kept conversation, or a new one."""
+        with self._lock:
+            if known.session is None or known.session.ended:
+                known.session = Session(server, self._loop, self._idle, known.change)
+            return known.session
+
+
+_ALL: "weakref.WeakSet[McpServers]" = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    for servers in list(_ALL):
+        servers.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

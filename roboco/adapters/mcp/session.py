@@ -1,0 +1,247 @@
+"""Session: a kept conversation with one MCP server, for all threads of a process."""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp import ClientSession, MCPError
+from mcp_types import CallToolResult, InputRequiredResult
+from pydantic import TypeAdapter
+
+from roboco.adapters.mcp.http import Answered, answered
+from roboco.adapters.mcp.reach import Reach
+from roboco.adapters.mcp.reason import Stale, is_lost, means_unknown, reason, without
+from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
+from roboco.adapters.mcp.tool import Hints, McpTool, described
+from roboco.adapters.mcp.work import Work, awaited, never
+from roboco.adapters.model.loop import LoopThread
+from roboco.domain.mcp_server import McpServer
+from roboco.errors import UsageError
+
+IDEMPOTENCY_KEY = "roboco/idempotency-key"
+"""Where a call's `_meta` says its idempotency key."""
+MOST_PAGES = 100
+"""How many pages of a server's list of tools are read."""
+_SLACK = 0.5
+"""Seconds that the loop has to end what is late, before nobody waits for it any more."""
+PING = 5.0
+"""Seconds that a server has to show that it is there, after a request that it did not answer."""
+_UNKNOWN_TOOL = re.compile(r"(?i)\b(unknown tool|tool\b.{0,80}\bnot found)")
+_RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+
+# the package logs what it cannot read, at length and with what stood in it: servers repeat what they were sent
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
+logging.getLogger("client").addFilter(lambda record: f"{os.sep}mcp{os.sep}" not in record.pathname)
+
+
+class Session:
+    """One task on the loop opens, holds and closes the conversation; it ends when nobody has used it for `idle` s.
+
+    `on_change` is called from the loop when the server's tools are no longer those that it listed.
+    """
+
+    def __init__(self, server: McpServer, loop: LoopThread, idle: float, on_change: Callable[[], None]) -> None:
+        self.ended = False
+        self._server = server
+        self._loop = loop
+        self._idle = idle
+        self._on_change = on_change
+        self._active = 0
+        self._used = time.monotonic()
+        self._opened: Future[ClientSession] = Future()
+        self._secrets: tuple[str, ...] = ()
+        self._scope: anyio.CancelScope | None = None
+        self._running = loop.submit(self._own())
+
+    def tools(self, until: float) -> dict[str, McpTool]:
+        """Those that the team may use and the server lists, by the server's name; UsageError, Stale."""
+        session = self._open(until, never)
+        try:
+            listed = Work(self._loop, lambda: self._list(session)).result(until, never)
+        except (Stale, UsageError):
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError):
+                self._loop.submit(self._doubt(session))
+            raise self._failure("did not list its tools", error) from None
+        return {tool.name: _described(tool, self._secrets, until) for tool in listed}
+
+    def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
+        """The tool's result in JSON; UsageError, and Stale if the server has not seen the call."""
+        session = self._open(time.monotonic() + self._server.connect_timeout + _SLACK, cancelled)
+        until = time.monotonic() + self._server.timeout + _SLACK
+        try:
+            result = Work(self._loop, lambda: self._call(session, name, args, key)).result(until, cancelled)
+            return self._read(name, result)
+        except (Stale, UsageError):
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError):
+                self._loop.submit(self._doubt(session))
+            raise self._failure(f"did not complete the call of {name!r}", error, effect=True) from None
+
+    def close(self) -> None:
+        """Begin to end the conversation; `wait_closed` waits for it."""
+        self._loop.submit(self._close())
+
+    def wait_closed(self, until: float) -> None:
+        """Return when nothing of it is left, or at `until` (monotonic)."""
+        self._running.ended.wait(max(0.0, until - time.monotonic()))
+
+    def _open(self, until: float, cancelled: Callable[[], bool]) -> ClientSession:
+        try:
+            return awaited(self._opened, until, cancelled)
+        except TimeoutError as error:
+            raise self._failure("could not be reached", error) from None
+
+    def _failure(self, what: str, error: Exception, told: str = "", effect: bool = False) -> UsageError:
+        unknown = "; whether it had an effect is not known" if effect else ""
+        text = f"MCP server {self._server.place!r} {what}: {reason(error)}{told}{unknown}"
+        return UsageError(without(self._secrets, text))
+
+    def _read(self, name: str, result: CallToolResult | InputRequiredResult) -> Any:
+        """The result as JSON; UsageError for what the server calls an error."""
+        if isinstance(result, InputRequiredResult):
+            raise UsageError(
+                f"tool {name!r} of MCP server {self._server.place!r} asks a person, which is not supported"
+            )
+        if not result.is_error:
+            return result_json(result)
+        text = without(self._secrets, text_of(result))[:MAX_ERROR] or "the tool failed and gave no reason"
+        if _UNKNOWN_TOOL.search(text):
+            self._on_change()
+        raise UsageError(text)
+
+    async def _own(self) -> None:
+        told = Answered()
+        answered.set(told)
+        try:
+            reach = Reach(self._server)
+            self._secrets = reach.secrets
+            with anyio.CancelScope() as self._scope:
+                await self._converse(reach)
+        except Exception as error:
+            if not self._opened.done():
+                self._opened.set_exception(self._failure("could not be reached", error, told.told))
+        finally:
+            self.ended = True
+            if not self._opened.done():  # closed from outside
+                self._opened.set_exception(UsageError(f"MCP server {self._server.place!r} is being closed"))
+
+    async def _converse(self, reach: Reach) -> None:
+        async with (
+            reach.streams() as streams,
+            ClientSession(streams.read, streams.write, message_handler=self._heard) as session,
+        ):
+            try:
+                with anyio.fail_after(self._server.connect_timeout):
+                    await _greet(session)
+                self._used = time.monotonic()
+                self._opened.set_result(session)
+                await self._hold(streams.gone)
+            finally:
+                self.ended = True  # nobody begins a request while the rest is taken down
+
+    async def _hold(self, gone: anyio.Event) -> None:
+        """Return when the server is lost, or nobody has used the conversation for a while."""
+        while not gone.is_set():
+            left = self._idle if self._active else self._used + self._idle - time.monotonic()
+            if left <= 0:
+                break
+            with anyio.move_on_after(left):
+                await gone.wait()
+
+    async def _close(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _doubt(self, session: ClientSession) -> None:
+        """After a request that came to nothing: end the conversation, if nobody answers and nobody else waits."""
+        try:
+            with anyio.fail_after(PING):
+                await session.send_ping()
+        except TimeoutError:
+            if not self._active:
+                self._end()
+        except Exception:
+            return  # an answer, too, or an end that is noticed elsewhere
+
+    async def _heard(self, message: types.ServerNotification | Exception) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._on_change()
+
+    async def _list(self, session: ClientSession) -> list[types.Tool]:
+        found: dict[str, types.Tool] = {}
+        cursor: str | None = None
+        with self._used_by():
+            for _ in range(MOST_PAGES):
+                page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+                for tool in page.tools:
+                    if tool.name in self._server.tools:
+                        found.setdefault(tool.name, tool)
+                cursor = page.next_cursor
+                if cursor is None or len(found) == len(self._server.tools):
+                    break
+        return list(found.values())
+
+    async def _call(
+        self, session: ClientSession, name: str, args: dict[str, Any], key: str
+    ) -> CallToolResult | InputRequiredResult:
+        """Ask once. The package's own `call_tool` asks more after the result, and fails if that does."""
+        params = types.CallToolRequestParams(name=name, arguments=args, _meta={IDEMPOTENCY_KEY: key})
+        with self._used_by(), anyio.fail_after(self._server.timeout):
+            return await session.send_request(types.CallToolRequest(params=params), _RESULT)
+
+    @contextmanager
+    def _used_by(self) -> Iterator[None]:
+        """While a request is made; Stale if it cannot have reached the server, UsageError with what it said instead."""
+        if self.ended:
+            raise Stale
+        told = Answered()
+        answered.set(told)
+        self._active += 1
+        try:
+            yield
+        except MCPError as error:
+            if told.session_unknown:
+                self._end()
+                raise Stale from None
+            if means_unknown(error):
+                self._on_change()
+            raise self._failure("refused", error, told.told, effect=is_lost(error)) from None
+        finally:
+            self._active -= 1
+            self._used = time.monotonic()
+
+
+async def _greet(session: ClientSession) -> None:
+    """Agree on a revision of the protocol.
+
+    The old handshake comes first: servers that speak both take it, and many that know nothing newer end when another
+    request comes first.
+    """
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if is_lost(error):
+            raise
+        await session.discover()
+        await session.list_tools()  # a call to such a server repeats in headers what its list of tools says
+
+
+def _described(tool: types.Tool, secrets: tuple[str, ...], until: float) -> McpTool:
+    said = tool.annotations
+    hints = Hints(said is not None and said.read_only_hint is True, said is not None and said.idempotent_hint is True)
+    text = without(secrets, tool.description or tool.title or "")
+    return described(text, tool.input_schema, hints, in_time=time.monotonic() < until)

@@ -1,0 +1,115 @@
+"""stdio: an MCP server that is a process of ours, and speaks JSON-RPC over its standard input and output.
+
+The package's own transport reads lines without a bound, logs what it cannot read, and leaves a server that ignores the
+end of its input behind when the worker is killed.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from roboco.adapters.mcp import leash
+from roboco.adapters.mcp.streams import MAX_MESSAGE, Streams
+
+MOST_GARBAGE = 1000
+"""How many lines that are no message a server may write before it is given up."""
+_REAPED = 1.0
+_LOOK = 0.01
+_BROKEN = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def command_streams(command: tuple[str, ...], environment: dict[str, str]) -> AsyncIterator[Streams]:
+    """Start the command, and end it at the end of the context; what it writes to stderr is dropped."""
+    process = await anyio.open_process(
+        [sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), *command],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    into_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    to_server, from_session = anyio.create_memory_object_stream[SessionMessage]()
+    gone = anyio.Event()
+    with into_session, from_server, to_server, from_session:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, process, into_session, gone)
+            tasks.start_soon(_write, process, from_session, gone)
+            try:
+                yield Streams(from_server, to_server, gone)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+                tasks.cancel_scope.cancel()
+
+
+async def _read(
+    process: Process, into_session: MemoryObjectSendStream[SessionMessage | Exception], gone: anyio.Event
+) -> None:
+    """Pass on what the server says, until it ends, or is not worth listening to."""
+    garbage = 0
+    assert process.stdout is not None
+    lines = BufferedByteReceiveStream(process.stdout)
+    try:
+        while garbage < MOST_GARBAGE:
+            line = await lines.receive_until(b"\n", MAX_MESSAGE)
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                garbage += 1
+            else:
+                await into_session.send(SessionMessage(message))
+        _log.warning("an MCP server was given up: it wrote %d lines that are no messages", garbage)
+    except anyio.DelimiterNotFound:
+        _log.warning("an MCP server was given up: it wrote a line of more than %d bytes", MAX_MESSAGE)
+    except (anyio.IncompleteRead, *_BROKEN):
+        pass  # the session learns of it by `gone` and by the end of the stream
+    finally:
+        gone.set()
+        into_session.close()
+
+
+async def _write(process: Process, from_session: MemoryObjectReceiveStream[SessionMessage], gone: anyio.Event) -> None:
+    """Pass on what the session says; a server that no longer reads is gone."""
+    assert process.stdin is not None
+    try:
+        async for message in from_session:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.stdin.send(line.encode() + b"\n")
+    except _BROKEN:
+        gone.set()
+
+
+async def _end(process: Process) -> None:
+    """Close the server's input, let the leash end it, and kill whatever is left."""
+    assert process.stdin is not None
+    with suppress(*_BROKEN):
+        await process.stdin.aclose()
+    if not await _ended(process, leash.GRACE + _REAPED):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await _ended(process, _REAPED)
+    # nothing public closes a pipe that holds unread output, or that a process which left the group keeps open
+    transport = getattr(getattr(process, "_process", None), "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+async def _ended(process: Process, seconds: float) -> bool:
+    """Whether the process ends in time; `wait` would wait for its pipes, too, which others may hold open."""
+    with anyio.move_on_after(seconds):
+        while process.returncode is None:
+            await anyio.sleep(_LOOK)
+    return process.returncode is not None

@@ -1,0 +1,109 @@
+"""Failures: what a provider's refusal means, in words that a user can act on."""
+
+import math
+import os
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+import openai
+
+from roboco.errors import ModelError
+from roboco.ports import Request
+
+RATE_LIMIT = "rate_limit"
+"""The code of a ModelError that the caller waits out, not this process: all of them share the limit."""
+
+_RETRYABLE_STATUS = frozenset({408, 409, 425})
+_LIMITED = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
+_SPENT = "insufficient_quota"
+_FORMAT = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
+
+
+def key_name(request: Request) -> str:
+    """The environment variable with the profile's key. A profile with its own address never gets OPENAI_API_KEY."""
+    profile = request.profile
+    return profile.api_key_env or ("OPENAI_API_KEY" if profile.base_url is None else "")
+
+
+def told(error: openai.OpenAIError, request: Request) -> ModelError:
+    """The error as a user can act on it; the model's key never stands in it, whatever the server answers."""
+    failed = _explained(error, request)
+    secret = os.environ.get(key_name(request), "")
+    message = failed.message.replace(secret, "***") if secret else failed.message
+    return ModelError(failed.code, message[:400], failed.retryable, failed.retry_after)
+
+
+def retry_after(error: Exception) -> float | None:
+    """In how many seconds the provider wants to be asked again: `retry-after-ms`, or Retry-After in both its forms."""
+    if not isinstance(error, openai.APIStatusError):
+        return None
+    headers = error.response.headers
+    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    header = headers.get("retry-after", "")
+    return _until(header) if "," in header else _seconds(header)
+
+
+def refuses_format(error: ModelError) -> bool:
+    """Whether the server does not take the response format, or not this one."""
+    cause = error.__cause__
+    if not isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
+        return False
+    return _FORMAT.search(_body(cause)) is not None
+
+
+def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
+    model = request.profile.model
+    match error:
+        case openai.APIStatusError():
+            return _answered(error, request)
+        case openai.APIConnectionError():
+            cause = error.__cause__ or error
+            return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
+        case openai.APIError() if str(error.code) in _LIMITED or error.type in _LIMITED:
+            return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {str(error)[:300]}", True)
+        case _:
+            return ModelError("model", f"model {model!r} failed: {str(error)[:300]}", True)
+
+
+def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
+    model = request.profile.model
+    match error:
+        case openai.AuthenticationError() | openai.PermissionDeniedError():
+            key = key_name(request) or "no variable"
+            message = f"model {model!r} refuses the key in {key} ({error.status_code}); set a valid one"
+            return ModelError("auth", message, False)
+        case openai.NotFoundError():
+            return ModelError("not_found", f"model {model!r} is not there (404): {_body(error)}", False)
+        case openai.RateLimitError() if _SPENT in (error.code, error.type):
+            message = f"the account of model {model!r} has no credit left (429): {_body(error)}; add some, or change it"
+            return ModelError("quota", message, False)
+        case openai.RateLimitError():
+            message = f"model {model!r} is at its rate limit (429): {_body(error)}"
+            return ModelError(RATE_LIMIT, message, True, retry_after(error))
+        case _:
+            retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
+            return ModelError("status", f"model {model!r} answers {error.status_code}: {_body(error)}", retryable)
+
+
+def _body(error: openai.APIStatusError) -> str:
+    body = error.body
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or error.message)
+
+
+def _seconds(header: str) -> float | None:
+    try:
+        seconds = float(header)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _until(header: str) -> float | None:
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,89 @@
+"""Plain turns: a conversation without the protocol of native tool calls, for models that do not know it.
+
+After one system message, user and assistant take turns strictly, beginning with the user: many chat templates refuse
+anything else.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.domain.chat import Message
+
+SHOWN = 300
+"""How many characters of a call's arguments stand with its result."""
+_SYSTEM = ("system", "developer")
+
+
+@dataclass
+class _Turn:
+    role: str
+    contents: list[Any] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+
+def plain_turns(messages: tuple[Message, ...], instruction: str = "") -> tuple[Message, ...]:
+    """The messages as plain turns, with the instruction at the end of the system message.
+
+    With an instruction, what an assistant said stands as the JSON object that it is asked for; without one its calls
+    stand with their results alone, since small models go on as they seem to have begun.
+    """
+    turns = [_Turn("system")]
+    for turn in _turns(messages, bool(instruction)):
+        role = "system" if turn.role in _SYSTEM and len(turns) == 1 else _spoken_by(turn.role)
+        if role == "assistant" and len(turns) == 1:
+            turns.append(_Turn("user", ["Go on."]))
+        if turns[-1].role == role:
+            turns[-1].contents += turn.contents
+            turns[-1].calls += turn.calls
+        else:
+            turns.append(_Turn(role, turn.contents, turn.calls))
+    turns[0].contents += [instruction] if instruction else []
+    return tuple(_message(turn, bool(instruction)) for turn in turns if turn.role != "system" or turn.contents)
+
+
+def _turns(messages: tuple[Message, ...], in_json: bool) -> Iterator[_Turn]:
+    names: dict[str, str] = {}
+    for message in messages:
+        made = {call["id"]: call["function"] for call in message.get("tool_calls") or ()}
+        names |= {key: _named(call["name"], call["arguments"], in_json) for key, call in made.items()}
+        calls = [(call["name"], call["arguments"]) for call in made.values()]
+        content = message.get("content") or ""
+        if message["role"] == "tool":
+            yield _Turn("user", [f"[{names.get(message['tool_call_id'], 'a tool')} answered] {_text([content])}"])
+        elif content or in_json or message["role"] != "assistant":
+            yield _Turn(message["role"], [content], calls)
+
+
+def _named(name: str, arguments: str, in_json: bool) -> str:
+    return name if in_json else f"{name} with {arguments[:SHOWN] or '{}'}"
+
+
+def _spoken_by(role: str) -> str:
+    return "assistant" if role == "assistant" else "user"
+
+
+def _message(turn: _Turn, in_json: bool) -> Message:
+    if turn.role == "assistant":
+        text = _text(turn.contents)
+        return {"role": "assistant", "content": said(text, turn.calls) if in_json else text}
+    if all(isinstance(content, str) for content in turn.contents):
+        return {"role": turn.role, "content": _text(turn.contents)}
+    parts = [[{"type": "text", "text": one}] if isinstance(one, str) else one for one in turn.contents if one]
+    return {"role": turn.role, "content": [part for some in parts for part in some]}
+
+
+def said(text: str, calls: list[tuple[str, str]]) -> str:
+    """What an assistant said, as the JSON object in which it would say it now; arguments are JSON already."""
+    made = (f'{{"tool": {_quoted(name)}, "args": {arguments or "{}"}}}' for name, arguments in calls)
+    return f'{{"text": {_quoted(text)}, "calls": [{", ".join(made)}]}}'
+
+
+def _text(contents: list[Any]) -> str:
+    texts = (one if isinstance(one, str) else "".join(part.get("text", "") for part in one) for one in contents)
+    return "\n\n".join(filter(None, texts))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,117 @@
+"""Strict schemas: a tool's JSON Schema, narrowed to what grammar converters and strict providers all take.
+
+Objects, arrays, enums, alternatives and plain types are left; references are put in where they stand. What a value must
+keep beyond that is checked once the answer is there.
+"""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+DEEPEST = 8
+MOST = 300
+"""How many schemas a tool may have in its own; what goes beyond, or deeper, may be anything."""
+ANYTHING: Schema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
+_SCALAR = str | int | float | bool | None
+_PLAIN = ("string", "number", "integer", "boolean", "null")
+
+
+def strict_schema(schema: Schema) -> Schema:
+    """The schema of an object, narrowed. Properties keep their order, since models answer in it."""
+    narrowed = _Narrowing(schema).of(schema, 0)
+    return narrowed if narrowed.get("type") == "object" or "anyOf" in narrowed else {"type": "object"}
+
+
+def is_strict(schema: Schema) -> bool:
+    """Whether providers with strict schemas take it: every object is closed, and all of its properties required."""
+    if schema.get("type") == "object":
+        properties = schema.get("properties", {})
+        closed = schema.get("additionalProperties") is False and set(properties) == set(schema.get("required", ()))
+        return closed and all(is_strict(one) for one in properties.values())
+    if "anyOf" in schema:
+        return all(is_strict(one) for one in schema["anyOf"])
+    return is_strict(schema["items"]) if schema.get("type") == "array" else schema != ANYTHING
+
+
+def led_to(ref: Any, root: Schema) -> Any:
+    """What a reference within the schema leads to; None if that is nothing."""
+    found: Any = root if str(ref).startswith("#") else None
+    for name in str(ref).split("/")[1:]:
+        name = name.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+class _Narrowing:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = MOST
+
+    def of(self, schema: Any, depth: int) -> Schema:
+        """The schema, narrowed, or anything at all."""
+        self._left -= 1
+        if depth > DEEPEST or self._left < 0 or not isinstance(schema, dict):
+            return ANYTHING
+        if "$ref" in schema:
+            return self.of(led_to(schema["$ref"], self._root), depth + 1)
+        if isinstance(schema.get("allOf"), list):
+            return self.of(self._merged(schema), depth + 1)
+        choices = _alternatives(schema)
+        if choices:
+            return {"anyOf": [self.of(choice, depth + 1) for choice in choices]}
+        return self._one(schema, depth)
+
+    def _one(self, schema: Schema, depth: int) -> Schema:
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values and all(isinstance(value, _SCALAR) for value in values):
+            texts = all(isinstance(value, str) for value in values)
+            return {"type": "string", "enum": values} if texts else {"enum": values}
+        match schema.get("type") or _implied(schema):
+            case "object":
+                return self._object(schema, depth)
+            case "array":
+                return {"type": "array", "items": self.of(schema.get("items"), depth + 1)}
+            case str(kind) if kind in _PLAIN:
+                return {"type": kind}
+            case _:
+                return ANYTHING
+
+    def _object(self, schema: Schema, depth: int) -> Schema:
+        properties = schema.get("properties")
+        free = not properties and schema.get("additionalProperties") is not False
+        if free or not isinstance(properties, dict) or len(properties) > MOST:
+            return {"type": "object"}
+        required = schema.get("required")
+        return {
+            "type": "object",
+            "properties": {name: self.of(one, depth + 1) for name, one in properties.items()},
+            "required": [name for name in properties if isinstance(required, list) and name in required],
+            "additionalProperties": False,
+        }
+
+    def _merged(self, schema: Schema) -> Schema:
+        """One schema of the parts that must all hold, as far as they are objects with properties."""
+        merged: Schema = {name: value for name, value in schema.items() if name != "allOf"}
+        for part in schema["allOf"][:MOST]:
+            found = led_to(part["$ref"], self._root) if isinstance(part, dict) and "$ref" in part else part
+            for name, value in (found if isinstance(found, dict) else {}).items():
+                merged[name] = _joined(merged.get(name), value)
+        return merged
+
+
+def _alternatives(schema: Schema) -> list[Any]:
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list):
+            return list(schema[keyword])
+    kinds = schema.get("type")
+    return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) and "enum" not in schema else []
+
+
+def _implied(schema: Schema) -> str:
+    return "object" if "properties" in schema else "array" if "items" in schema else ""
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **other}
+    return [*one, *other] if isinstance(one, list) and isinstance(other, list) else other

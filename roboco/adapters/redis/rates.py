@@ -1,0 +1,37 @@
+"""Rates on Redis: what was asked of a model in the last minute, and who waits for its turn to ask."""
+
+import math
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.canonical import canonical, sha256
+from roboco.domain.model_profile import ModelProfile
+
+WINDOW = 60.0
+"""Seconds in which the limits hold."""
+
+
+class RedisRates:
+    """Requests of the last `window` seconds, a sorted set for each model, and those that wait in order behind them."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, window: float = WINDOW) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._window_ms = int(window * 1000)
+
+    def reserve(self, profile: ModelProfile, ticket: str, tokens: int) -> float:
+        """Seconds until a request of so many tokens may be made: 0 if now."""
+        most = (profile.requests_per_minute or "", profile.tokens_per_minute or "")
+        return float(self._scripts.run("reserve", self._names(profile), ticket, tokens, *most, self._window_ms)) / 1000
+
+    def settle(self, profile: ModelProfile, ticket: str, tokens: int) -> None:
+        """The request of this ticket has used so many tokens."""
+        self._scripts.run("settle", self._names(profile), ticket, tokens)
+
+    def pause(self, profile: ModelProfile, seconds: float) -> None:
+        """Let nobody ask this profile's server for so many seconds."""
+        self._scripts.run("hold_back", self._names(profile), math.ceil(seconds * 1000))
+
+    def _names(self, profile: ModelProfile) -> list[str]:
+        server = sha256(canonical([profile.base_url, profile.api_key_env, profile.model]))[:16]
+        return [self._keys.asked(server), self._keys.asking(server), self._keys.held_back(server)]

@@ -1,0 +1,123 @@
+"""A sandbox that was started: its processes, and the descriptors through which it is watched."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from roboco.adapters.sandbox.bubblewrap import NOBODY
+from roboco.errors import TransientError
+
+_DIES_WITHIN = 10
+"""Seconds after which processes that were killed must be gone, also on a machine under load."""
+
+
+@dataclass(frozen=True)
+class Handles:
+    """Descriptors: the working folder, the list of processes in the sandbox, and the first of these processes."""
+
+    folder: int
+    processes: int
+    first: int
+
+
+@dataclass
+class Box:
+    """With `handles`, bubblewrap ends only when every process inside is gone.
+
+    Descriptors: `output` never blocks its reader, `death` is readable when bubblewrap has ended.
+    """
+
+    bwrap: subprocess.Popen[bytes]
+    output: int
+    channel: socket.socket
+    info: int
+    death: int
+    held: ExitStack
+    handles: Handles | None = None
+
+    def take(self) -> None:
+        """Take the handles that the first process sends, once the channel is readable: nothing if it died instead."""
+        try:
+            _, descriptors, _, _ = socket.recv_fds(self.channel, 1, 2)
+        except ConnectionError:
+            return
+        for descriptor in descriptors:
+            self.held.callback(os.close, descriptor)
+        if len(descriptors) == 2:
+            first = os.pidfd_open(json.loads(os.read(self.info, 4096))["child-pid"])
+            self.held.callback(os.close, first)
+            self.handles = Handles(descriptors[0], descriptors[1], first)
+
+    def give(self, code: bytes) -> None:
+        """Send the code: now it runs. The first process waited for it, so it dies with this process from here on."""
+        with suppress(
+            ConnectionError, TimeoutError
+        ):  # it died, and its output says why; or it hangs until its time is up
+            self.channel.sendall(struct.pack("=Q", len(code)) + code)
+
+    def end(self) -> None:
+        """Kill every process in the sandbox and return when none is left; TransientError if they live on. Idempotent.
+
+        Without handles no code has started, and the first process ends when it finds the channel closed. Bubblewrap
+        itself is not killed at this stage: what it has started may wait for it for ever.
+        """
+        if self.bwrap.poll() is None:
+            if self.handles is None:
+                self.channel.close()
+            else:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self.handles.first, signal.SIGKILL)
+        try:
+            self.bwrap.wait(_DIES_WITHIN)
+        except subprocess.TimeoutExpired as error:
+            self.bwrap.kill()
+            raise TransientError(f"process {self.bwrap.pid} of a sandbox does not die") from error
+
+
+@contextmanager
+def started(arguments: Sequence[str], passed: Sequence[int], channel: socket.socket, info: int) -> Iterator[Box]:
+    """Start bubblewrap with the descriptors `passed`, of which `channel` and `info` are our ends.
+
+    When the block ends, no process is left. TransientError if it cannot be started.
+    """
+    with ExitStack() as held:
+        output, write = os.pipe()
+        held.callback(os.close, output)
+        os.set_blocking(output, False)
+        try:
+            bwrap = _run(arguments, write, passed)
+        finally:
+            os.close(write)
+        box = Box(bwrap, output, channel, info, os.pidfd_open(bwrap.pid), held)
+        held.callback(os.close, box.death)
+        try:
+            yield box
+        finally:
+            box.end()
+
+
+def _run(arguments: Sequence[str], output: int, passed: Sequence[int]) -> subprocess.Popen[bytes]:
+    dropped = NOBODY if os.geteuid() == 0 else None
+    try:
+        return subprocess.Popen(
+            arguments,
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=passed,
+            start_new_session=True,
+            user=dropped,
+            group=dropped,
+            extra_groups=None if dropped is None else [],
+        )
+    except OSError as error:
+        as_whom = "" if dropped is None else f" as user {dropped}, which a worker of root becomes for it"
+        raise TransientError(f"cannot start {arguments[0]!r}{as_whom}: {error}") from error

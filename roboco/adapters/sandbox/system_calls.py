@@ -1,0 +1,121 @@
+"""The filter of system calls in the sandbox, as a program of the kernel's packet filter.
+
+Bubblewrap's namespaces contain what code sees. The filter closes what they leave open: memory that belongs to no
+process and lies in no file (memfd, System V and POSIX queues, socket buffers of a network of its own), interfaces of
+the kernel with a history of holes, and the way to outlive the worker.
+"""
+
+import errno
+import platform
+import socket
+import struct
+from dataclasses import dataclass
+
+from roboco.errors import UsageError
+
+_PR_SET_PDEATHSIG = 1
+_SO_SNDBUF = 7
+_CLONE_NEW = 0x7E02_0000
+"""Every flag of clone that makes a namespace."""
+_X32 = 0x4000_0000
+"""Numbers from here on are the second table of x86-64, with which a filter by number could be evaded."""
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32
+_ALLOW, _KILL, _ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
+
+
+@dataclass(frozen=True)
+class _Machine:
+    architecture: int
+    clone: int
+    socket: int
+    setsockopt: int
+    prctl: int
+    refused: tuple[int, ...]
+
+
+# The same on every machine: clone3 (so that the C library falls back to clone, whose flags can be seen), pidfd_getfd,
+# io_uring_*, the calls for mounts, memfd_secret, process_madvise, mount_setattr, quotactl_fd.
+_NEWER = (435, 438, 425, 426, 427, 428, 429, 430, 431, 432, 433, 447, 440, 442, 443)
+_MACHINES = {
+    "x86_64": _Machine(
+        architecture=0xC000_003E,
+        clone=56,
+        socket=41,
+        setsockopt=54,
+        prctl=157,
+        refused=(
+            *(319, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240),  # memfd_create, shm*, sem*, msg*, mq_open
+            *(101, 310, 311, 312),  # ptrace, process_vm_*, kcmp
+            *(272, 308, 165, 166, 155, 161, 167, 168),  # unshare, setns, mount, umount2, *root, swap*
+            *(321, 298, 323, 248, 249, 250, 300, 303, 304, 179, 163),  # bpf, perf, userfaultfd, keys, fanotify, handles
+            *(175, 313, 176, 246, 320, 169, 103, 172, 173, 134, 139, 156, 153, 154, 135),  # modules, kexec, ports
+            *_NEWER,
+        ),
+    ),
+    "aarch64": _Machine(
+        architecture=0xC000_00B7,
+        clone=220,
+        socket=198,
+        setsockopt=208,
+        prctl=167,
+        refused=(
+            *(279, 194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180),
+            *(117, 270, 271, 272),
+            *(97, 268, 40, 39, 41, 51, 224, 225),
+            *(280, 241, 282, 217, 218, 219, 262, 264, 265, 60, 89),
+            *(105, 273, 106, 104, 294, 142, 116, 58, 92),
+            *_NEWER,
+        ),
+    ),
+}
+
+
+def system_call_filter() -> bytes:
+    """The filter's program for this machine; UsageError if its system calls are not known here."""
+    name = platform.machine()
+    if name not in _MACHINES:
+        known = ", ".join(_MACHINES)
+        raise UsageError(
+            f"the sandbox for code does not know the system calls of this machine, {name!r}, only of: {known}"
+        )
+    return b"".join(_program(_MACHINES[name]))
+
+
+def _program(machine: _Machine) -> list[bytes]:
+    program = [
+        _step(_LOAD, _ARCHITECTURE),
+        *_unless(_EQUAL, machine.architecture, _KILL),
+        _step(_LOAD, _NUMBER),
+        *_if(_AT_LEAST, _X32, _refused(errno.ENOSYS)),
+    ]
+    for number in machine.refused:
+        program += _if(_EQUAL, number, _refused(errno.ENOSYS))
+    program += _looked_into(machine.clone, _if(_ANY_BIT, _CLONE_NEW, _refused(errno.EPERM)))
+    program += _looked_into(machine.prctl, _if(_EQUAL, _PR_SET_PDEATHSIG, _refused(errno.EPERM)))
+    # as if it were clamped: what a socket can hold is counted as its default, see usage.py
+    program += _looked_into(machine.setsockopt, _if(_EQUAL, _SO_SNDBUF, _refused(0)), _THIRD_ARGUMENT)
+    program += _looked_into(machine.socket, _unless(_EQUAL, socket.AF_UNIX, _refused(errno.ENETUNREACH)))
+    return [*program, _step(_RETURN, _ALLOW)]
+
+
+def _looked_into(number: int, on_its_argument: list[bytes], argument: int = _FIRST_ARGUMENT) -> list[bytes]:
+    inside = [_step(_LOAD, argument), *on_its_argument, _step(_RETURN, _ALLOW)]
+    return [_step(_EQUAL, number, 0, len(inside)), *inside]
+
+
+def _if(test: int, value: int, result: int) -> list[bytes]:
+    return [_step(test, value, 0, 1), _step(_RETURN, result)]
+
+
+def _unless(test: int, value: int, result: int) -> list[bytes]:
+    return [_step(test, value, 1, 0), _step(_RETURN, result)]
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _refused(number: int) -> int:
+    return _ERRNO | number

@@ -1,0 +1,89 @@
+"""EmbeddingRank: vectors from any server that speaks OpenAI's embeddings protocol."""
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+import openai
+from openai import OpenAI
+
+from roboco.adapters.search.vector import Vector, unit
+from roboco.errors import TransientError
+
+TIMEOUT = 5.0
+"""Seconds for all that one search asks of the endpoint."""
+REST = 30.0
+"""Seconds for which an endpoint that failed is not asked again, so that not every search waits for it."""
+BATCH = 48
+"""Texts in one request."""
+
+
+class EmbeddingRank:
+    """Asks the endpoint for vectors. The key stands in an environment variable and is never told."""
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        key_env: str = "OPENAI_API_KEY",
+        timeout: float = TIMEOUT,
+        rest: float = REST,
+    ) -> None:
+        self._model = model
+        self._base_url = base_url
+        self._key_env = key_env
+        self._timeout = timeout
+        self._rest = rest
+        self._resting_until = 0.0
+        self._lock = threading.Lock()
+        self._client: tuple[int, str, OpenAI] | None = None
+
+    @property
+    def model(self) -> str:
+        """The model, and where it is asked."""
+        return f"{self._model} at {self._base_url or os.environ.get('OPENAI_BASE_URL') or 'the default endpoint'}"
+
+    def vectors(self, texts: Sequence[str]) -> list[Vector]:
+        """A vector of each text, of length 1; TransientError if the endpoint fails or is slow, or failed just now."""
+        if time.monotonic() < self._resting_until:
+            raise TransientError(f"embeddings model {self._model!r} failed less than {self._rest:g} s ago")
+        until = time.monotonic() + self._timeout
+        try:
+            batches = [texts[place : place + BATCH] for place in range(0, len(texts), BATCH)]
+            return [vector for batch in batches for vector in self._batch(batch, until)]
+        except TransientError:
+            self._resting_until = time.monotonic() + self._rest
+            raise
+
+    def _batch(self, texts: Sequence[str], until: float) -> list[Vector]:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TransientError(f"embeddings model {self._model!r} did not answer within {self._timeout:g} s")
+        try:
+            answer = self._connected().embeddings.create(
+                model=self._model, input=list(texts), encoding_format="float", timeout=left
+            )
+            placed = {item.index: unit(item.embedding) for item in answer.data}
+            return [placed[index] for index in range(len(texts))]
+        except openai.APITimeoutError as error:
+            raise TransientError(
+                f"embeddings model {self._model!r} did not answer within {self._timeout:g} s"
+            ) from error
+        except openai.APIStatusError as error:
+            raise TransientError(f"embeddings model {self._model!r} refused: status {error.status_code}") from error
+        except openai.OpenAIError as error:
+            raise TransientError(f"embeddings model {self._model!r} failed: {type(error).__name__}") from error
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise TransientError(f"embeddings model {self._model!r} sent no vector for each text") from error
+
+    def _connected(self) -> OpenAI:
+        """A client of this process; a server of one's own may want no key."""
+        key = os.environ.get(self._key_env, "")
+        if not (key.isascii() and key.isprintable()):
+            raise TransientError(f"the key in {self._key_env} holds characters that cannot be sent; set it anew")
+        with self._lock:
+            if self._client is None or self._client[:2] != (os.getpid(), key):
+                client = OpenAI(api_key=key or "none", base_url=self._base_url, max_retries=0)
+                self._client = (os.getpid(), key, client)
+            return self._client[2]

@@ -1,0 +1,77 @@
+"""What a search is narrowed to, and what it finds."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+Kind = Literal["text", "tool_call", "tool_result", "artifact", "error"]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which passages count: of an agent, of a kind of part, at or after a time, before a time; None for any.
+
+    A time without a zone is UTC.
+    """
+
+    agent: str | None = None
+    part: Kind | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+    @property
+    def values(self) -> dict[str, str | float | None]:
+        """The filters by name, times in Unix seconds."""
+        return {
+            "agent": self.agent,
+            "part": self.part,
+            "after": _seconds(self.after),
+            "before": _seconds(self.before),
+        }
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage that matches. `artifact` is the URI of the file that it stands in.
+
+    `offset` is where the snippet begins there, in characters, as `artifact_read` counts; None outside of texts.
+    """
+
+    step_id: str
+    seq: int
+    agent_name: str
+    part: Kind
+    score: float
+    snippet: str
+    created_at: datetime
+    artifact: str | None = None
+    offset: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The hit as a tool result; what does not apply is left out."""
+        found = {
+            "step_id": self.step_id,
+            "seq": self.seq,
+            "agent_name": self.agent_name,
+            "part": self.part,
+            "score": round(self.score, 4),
+            "snippet": self.snippet,
+            "created_at": self.created_at.isoformat().replace("+00:00", "Z"),
+            "artifact": self.artifact,
+            "offset": self.offset,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The hits, best first; `note` says what did not work as it should, "" if all did."""
+
+    hits: tuple[Hit, ...] = ()
+    note: str = ""
+
+
+def _seconds(time: datetime | None) -> float | None:
+    if time is None:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,166 @@
+"""MemoryIndex: searches all that was said and done in a task, through an index that a worker keeps for itself.
+
+The index is derived: where it is missing, broken or of another history it is made again from the workspace.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from roboco.adapters.search.asked import Asked, asked
+from roboco.adapters.search.hit import Filters, Found, Hit
+from roboco.adapters.search.index_file import IndexFile, Place, Stored
+from roboco.adapters.search.intake import Intake, ReadArtifact
+from roboco.adapters.search.passage import LENGTH
+from roboco.adapters.search.semantic import SemanticRank, fused
+from roboco.adapters.search.shelf import CAPACITY, Shelf, is_broken
+from roboco.adapters.search.snippet import snippet
+from roboco.adapters.search.vector import cosine, hash_of
+from roboco.errors import TransientError
+from roboco.ports import Histories
+
+COMPOUND_WEIGHT = 0.3
+"""What a compound, or a member of one, counts beside the word itself."""
+RANKED, NEWEST = 60, 20
+"""How many passages are compared by meaning: the best by words, and the newest whatever their words."""
+_OF_ONE = 3
+"""Hits in one artifact at most."""
+_SPARE = 20
+"""How many passages are looked at for each hit: several may be of one step."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One search: the query as it came, and what it asks for."""
+
+    task_id: str
+    query: str
+    asked: Asked
+    limit: int
+    filters: Filters
+
+
+class MemoryIndex:
+    """Ranked search over histories and the text artifacts of their steps.
+
+    `workspace` tells apart workspaces that share the folder; `capacity` is how many bytes the folder may hold.
+    """
+
+    def __init__(
+        self,
+        histories: Histories,
+        read_artifact: ReadArtifact,
+        folder: Path,
+        rank: SemanticRank | None = None,
+        workspace: str = "",
+        capacity: int = CAPACITY,
+    ) -> None:
+        self._histories = histories
+        self._read_artifact = read_artifact
+        self._shelf = Shelf(folder, capacity)
+        self._rank = rank
+        self._workspace = workspace
+
+    def search(self, task_id: str, query: str, limit: int, filters: Filters | None = None) -> Found:
+        """The best hits: one of a step, or of a neighbourhood in an artifact; among equals the newest first.
+
+        TransientError if the index cannot be used, even if it is made anew.
+        """
+        wanted = _Wanted(task_id, query, asked(query), limit, filters or Filters())
+        if not wanted.asked.terms or limit < 1:
+            return Found()
+        try:
+            return self._search(wanted)
+        except sqlite3.Error as error:
+            if not is_broken(error):
+                raise TransientError(f"memory index of task {task_id!r} cannot be used: {error}") from error
+            self._shelf.remove(self._workspace, task_id)
+        try:
+            return self._search(wanted)
+        except sqlite3.Error as error:
+            raise TransientError(f"memory index of task {task_id!r} was made anew and is broken: {error}") from error
+
+    def _search(self, wanted: _Wanted) -> Found:
+        with self._shelf.opened(self._workspace, wanted.task_id) as file:
+            Intake(self._histories, self._read_artifact, wanted.task_id, file).update()
+            by_words, words = _by_words(file, wanted)
+            if self._rank is None:
+                return Found(tuple(_hits(by_words, file.stored, words, wanted.limit)))
+            newest = file.newest(wanted.filters, NEWEST)
+            stored = {place.id: file.stored(place.id) for place in (*by_words, *newest)}
+        known = {place.id for place in by_words}
+        compared = [*by_words[:RANKED], *(place for place in newest if place.id not in known)]
+        texts = {place.id: stored[place.id].text for place in compared}
+        likeness, note = self._likeness(self._rank, wanted, texts)
+        ranked = fused(by_words, compared, likeness) if likeness else by_words
+        return Found(tuple(_hits(ranked, stored.__getitem__, words, wanted.limit)), note)
+
+    def _likeness(self, rank: SemanticRank, wanted: _Wanted, texts: dict[int, str]) -> tuple[dict[int, float], str]:
+        """How alike the query and each text are; nothing, and why, if that cannot be had.
+
+        The index is not held while the endpoint is asked.
+        """
+        hashes = {one: hash_of(text) for one, text in texts.items()}
+        with self._shelf.opened(self._workspace, wanted.task_id) as file:
+            vectors = file.vectors(rank.model, set(hashes.values()))
+        missing = {hashes[one]: text for one, text in texts.items() if hashes[one] not in vectors}
+        try:
+            query, *made = rank.vectors([wanted.query, *missing.values()])
+        except TransientError as error:
+            return {}, f"ranked by words alone: {error}"
+        fresh = dict(zip(missing, made, strict=True))
+        if fresh:
+            with self._shelf.opened(self._workspace, wanted.task_id) as file:
+                file.keep_vectors(rank.model, fresh)
+        vectors |= fresh
+        return {one: cosine(query, vectors[key]) for one, key in hashes.items()}, ""
+
+
+def _by_words(file: IndexFile, wanted: _Wanted) -> tuple[list[Place], set[str]]:
+    """The places that have words of the query, best first, and the words that count: compounds count less."""
+    query = wanted.asked
+    related = [*file.compounds(query.members), *query.pieces]
+    most = wanted.limit * _SPARE + RANKED
+    places = {place.id: place for place in file.places(query.terms, wanted.filters, most)}
+    for place in file.places(related, wanted.filters, most):
+        score = COMPOUND_WEIGHT * place.score + (places[place.id].score if place.id in places else 0.0)
+        places[place.id] = place.scored(score)
+    best = sorted(places.values(), key=lambda place: (-place.score, -place.seq, place.id))
+    return best[:most], {*query.terms, *related}
+
+
+def _hits(places: Sequence[Place], stored: Callable[[int], Stored], words: set[str], limit: int) -> Iterator[Hit]:
+    """The hits, as many as wanted: a step, or a stretch of an artifact, is there once."""
+    given: dict[object, list[int]] = {}
+    shown: set[tuple[int, str]] = set()
+    for place in places:
+        offsets = given.setdefault(place.uri or place.seq, [])
+        offset = place.offset or 0
+        most = 1 if place.uri is None else _OF_ONE
+        if len(offsets) >= most or any(abs(offset - other) < 2 * LENGTH for other in offsets):
+            continue
+        hit = _hit(place, stored(place.id), words)
+        if (hit.seq, hit.snippet) in shown:
+            continue
+        offsets.append(offset)
+        shown.add((hit.seq, hit.snippet))
+        yield hit
+        if len(shown) == limit:
+            return
+
+
+def _hit(place: Place, passage: Stored, words: set[str]) -> Hit:
+    start, shown = snippet(passage.text, words)
+    return Hit(
+        step_id=passage.step_id,
+        seq=passage.seq,
+        agent_name=passage.agent,
+        part=passage.part,
+        score=place.score,
+        snippet=shown,
+        created_at=datetime.fromtimestamp(passage.at, UTC),
+        artifact=passage.uri,
+        offset=None if passage.offset is None else passage.offset + start,
+    )

@@ -1,0 +1,113 @@
+"""Passages: what a step says, in pieces that a search can find and show."""
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from roboco.adapters.search.hit import Kind
+from roboco.domain.canonical import well_formed
+from roboco.domain.part import Artifact, ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.step import TaskStep
+
+LENGTH = 2000
+"""Characters of a passage at most."""
+MAX_BYTES = 1024 * 1024
+"""Bytes of an artifact that are looked at."""
+_BREAKS = ("\n\n", "\n", ". ", "。", " ")
+_TEXTUAL = frozenset(
+    {"json", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "sql", "x-ndjson", "markdown", "x-sh"}
+)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a step's part, or of an artifact: then `uri` names it, and `offset` says where, in characters."""
+
+    step: TaskStep
+    part: Kind
+    text: str
+    uri: str | None = None
+    offset: int | None = None
+
+
+Content = Callable[[Artifact], str | None]
+"""The text of an artifact; None if there is none, or it was asked for before."""
+
+
+def passages(step: TaskStep, content: Content) -> Iterator[Passage]:
+    """All that the step says, and what stands in the texts that it refers to."""
+    for part in step.parts:
+        if isinstance(part, ArtifactPart):
+            yield from _of_artifact(step, part.artifact, content)
+            continue
+        for _, piece in pieces(_said(part)):
+            yield Passage(step, part.type, piece)
+
+
+def is_text(mime_type: str) -> bool:
+    """Whether files of the type are for reading."""
+    kind, _, name = mime_type.partition(";")[0].strip().lower().partition("/")
+    return kind == "text" or (kind == "application" and (name in _TEXTUAL or name.endswith(("+json", "+xml", "+yaml"))))
+
+
+def pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The text in pieces that end where a paragraph, line, sentence or word does, each with its place; no empty one."""
+    start = 0
+    while start < len(text):
+        end = _end(text, start)
+        if (piece := text[start:end]).strip():
+            yield start, unicodedata.normalize("NFC", well_formed(piece))
+        start = end
+
+
+def _end(text: str, start: int) -> int:
+    most = start + LENGTH
+    if most >= len(text):
+        return len(text)
+    least = most - LENGTH // 4
+    for mark in _BREAKS:
+        if (place := text.rfind(mark, least, most)) >= 0:
+            return place + len(mark)
+    return most
+
+
+def _of_artifact(step: TaskStep, artifact: Artifact, content: Content) -> Iterator[Passage]:
+    """Its name, and what stands in it."""
+    name = artifact.uri.rpartition("/")[2]
+    yield Passage(step, "artifact", well_formed(f"{name} ({artifact.mime_type})")[:LENGTH], artifact.uri)
+    for place, piece in pieces(content(artifact) or ""):
+        yield Passage(step, "artifact", piece, artifact.uri, place)
+
+
+def _said(part: Part) -> str:
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            return f"{part.tool_call.tool_name} {_plain(part.tool_call.args)}"
+        case ToolResultPart():
+            return "\n".join(filter(None, [_plain(part.tool_result.result), part.tool_result.error]))
+        case ErrorPart():
+            return f"{part.code}: {part.message}"
+        case ArtifactPart():
+            return part.artifact.uri
+        case _:
+            assert_never(part)
+
+
+def _plain(value: Any) -> str:
+    """JSON for readers: no quotes, no escapes."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "\n".join(f"{key}: {_plain(item)}" for key, item in value.items())
+        case list() | tuple():
+            return "\n".join(map(_plain, value))
+        case _:
+            return str(value)

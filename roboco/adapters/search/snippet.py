@@ -1,0 +1,39 @@
+"""Snippets: the part of a text where most of what was asked for stands together."""
+
+from collections.abc import Collection
+
+from roboco.adapters.search.words import words
+
+LENGTH = 240
+"""Characters of a snippet at most."""
+_BEFORE = LENGTH // 4
+
+
+def snippet(text: str, terms: Collection[str]) -> tuple[int, str]:
+    """Where the snippet begins, and the snippet, cut at spaces where there are some."""
+    start = max(0, _best(text, frozenset(terms)) - _BEFORE)
+    if start and (space := text.find(" ", start, start + _BEFORE // 2)) >= 0:
+        start = space + 1
+    end = start + LENGTH
+    if end < len(text) and (space := text.rfind(" ", end - _BEFORE // 2, end)) >= 0:
+        end = space
+    shown = text[start:end]
+    return start + len(shown) - len(shown.lstrip()), shown.strip()
+
+
+def _best(text: str, terms: frozenset[str]) -> int:
+    """Where the stretch begins whose words match best: many different ones, and long ones, which are the rarer."""
+    marks: list[tuple[int, int, frozenset[str]]] = []
+    best, place = 0, 0
+    first = 0
+    for start, end, spoken in words(text):
+        matched = terms.intersection(spoken.split())
+        if not matched:
+            continue
+        marks.append((start, end, matched))
+        while end - marks[first][0] > LENGTH - _BEFORE and first < len(marks) - 1:
+            first += 1
+        worth = sum(min(len(term), 10) for term in frozenset().union(*(mark[2] for mark in marks[first:])))
+        if worth > best:
+            best, place = worth, marks[first][0]
+    return place

@@ -1,0 +1,204 @@
+"""Words: what a text is found by, in English, German, Chinese, Japanese and Korean, and whatever else has letters.
+
+A word gives its stem: the English one, the German one, or both where the words around it do not tell the language.
+Scripts without spaces give pairs of neighbouring characters; the last character of a run stands alone too, so that
+`"世"*` finds any single one. Terms hold letters, digits and "_" only: no syntax of a query language can be in them.
+"""
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import repeat
+
+import snowballstemmer  # type: ignore[import-untyped]
+
+LONGEST = 64
+"""Characters of a term; longer ones are cut."""
+_STEMMED = range(4, 41)
+"""How long a word must be to have a stem."""
+_KEPT = 1 << 16
+"""How many words are remembered with what they give."""
+
+_CJK = (
+    "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_LETTER = rf"[^\W_{_CJK}]"
+_WORD = re.compile(rf"[{_CJK}]+|{_LETTER}+(?:(?:[_.\-:/@']{{1,2}}|(?<=\d),(?=\d)){_LETTER}+)*")
+_UNSPACED = re.compile(f"[{_CJK}]")
+_PIECE = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_GROUPED = re.compile(r"(\d{1,3}(?:([.,])\d{3})(?:\2\d{3})*)(?:[.,]\d+)?")
+
+_UMLAUT = re.compile("[äöüß]")
+_ENGLISH = frozenset(
+    [
+        "the",
+        "of",
+        "and",
+        "to",
+        "is",
+        "that",
+        "for",
+        "with",
+        "on",
+        "this",
+        "are",
+        "be",
+        "it",
+        "by",
+        "not",
+        "from",
+        "or",
+        "which",
+        "have",
+        "has",
+        "its",
+        "will",
+        "as",
+        "at",
+        "we",
+        "you",
+        "can",
+    ]
+)
+_GERMAN = frozenset(
+    [
+        "der",
+        "und",
+        "das",
+        "den",
+        "von",
+        "zu",
+        "mit",
+        "dem",
+        "des",
+        "ist",
+        "nicht",
+        "ein",
+        "eine",
+        "auf",
+        "für",
+        "im",
+        "sich",
+        "auch",
+        "als",
+        "es",
+        "bei",
+        "oder",
+        "wird",
+        "sind",
+        "nach",
+        "wie",
+        "aus",
+        "zur",
+        "zum",
+        "über",
+        "wir",
+        "einer",
+        "einen",
+        "dass",
+    ]
+)
+_PROOF = 3
+"""How many different function words tell a language, and how many times those of the other one they must be."""
+
+
+class _Stemmers(threading.local):
+    """A stemmer works on one word at a time: each thread has its own."""
+
+    def __init__(self) -> None:
+        self.english = snowballstemmer.stemmer("english")
+        self.german = snowballstemmer.stemmer("german")
+
+
+_stemmers = _Stemmers()
+SPELLING = f"1 {type(_stemmers.german).__module__} {version('snowballstemmer')}"
+"""How texts are turned into terms, by PyStemmer where it is installed. An index of another spelling is useless."""
+
+
+def spelled(text: str) -> str:
+    """The terms of the text in one line, as often as they occur."""
+    found = _WORD.findall(unicodedata.normalize("NFC", text))
+    return " ".join(map(_spell, found, repeat(_language(found))))
+
+
+def words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Each word of the text: where it begins and ends, and its terms in one line.
+
+    Of unspaced scripts it is each pair of characters, with the terms of the pair and of the first of them.
+    """
+    language = _language(_WORD.findall(text))
+    for found in _WORD.finditer(text):
+        if not _UNSPACED.match(found.group()):
+            yield found.start(), found.end(), _spell(found.group(), language)
+            continue
+        for place in range(found.start(), found.end()):
+            end = min(place + 2, found.end())
+            yield place, end, unicodedata.normalize("NFKC", f"{text[place:end]} {text[place]}")
+
+
+def unspaced(term: str) -> bool:
+    """Whether the term is of a script that has no spaces between words, or pairs are taken from."""
+    return _UNSPACED.match(term) is not None
+
+
+@lru_cache(maxsize=_KEPT)
+def _spell(word: str, language: str) -> str:
+    """The terms of one word in a language ("" if it could be any), or of a run of characters of an unspaced script."""
+    if word.isascii() and word.islower() and word.isalpha():
+        return " ".join(dict.fromkeys(_stems(word, language)))
+    plain = unicodedata.normalize("NFKC", word)
+    if _UNSPACED.match(word):
+        return " ".join(plain[place : place + 2] for place in range(len(plain)))
+    pieces = _PIECE.findall(plain)
+    terms = dict.fromkeys(["_".join(pieces).casefold()[:LONGEST]] if len(pieces) > 1 else [])
+    for piece in pieces:
+        inner = _CAMEL.split(piece)
+        for one in [piece, *inner] if len(inner) > 1 else [piece]:
+            terms |= dict.fromkeys(_stems(one.casefold(), language))
+    if grouped := _GROUPED.fullmatch(plain):
+        terms[re.sub(r"\D", "", grouped.group(1))] = None
+    return " ".join(terms)
+
+
+def _stems(word: str, language: str) -> tuple[str, ...]:
+    """The word's stems, the English one first, without accents; the word itself if it is short or holds digits."""
+    if len(word) not in _STEMMED or not word.isalpha():
+        return (_bare(word),)
+    if language == "german" or _UMLAUT.search(word):
+        return (_in_german(word),)
+    if language == "english":
+        return (_in_english(word),)
+    return (_in_english(word), _in_german(word))
+
+
+@lru_cache(maxsize=_KEPT)
+def _in_english(word: str) -> str:
+    return _bare(_stemmers.english.stemWord(word))
+
+
+@lru_cache(maxsize=_KEPT)
+def _in_german(word: str) -> str:
+    return _bare(_stemmers.german.stemWord(word))
+
+
+def _language(found: list[str]) -> str:
+    """The language that the function words among these words tell; "" if they do not."""
+    distinct = set(found)
+    english, german = len(_ENGLISH & distinct), len(_GERMAN & distinct)
+    if english >= _PROOF and english > _PROOF * german:
+        return "english"
+    if german >= _PROOF and german > _PROOF * english:
+        return "german"
+    return ""
+
+
+def _bare(word: str) -> str:
+    if word.isascii():
+        return word[:LONGEST]
+    decomposed = unicodedata.normalize("NFKD", word)
+    kept = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    return "".join(_PIECE.findall(unicodedata.normalize("NFC", kept)))[:LONGEST]

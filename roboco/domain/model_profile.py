@@ -1,0 +1,40 @@
+"""ModelProfile: a named model of a team, and what it costs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from roboco.domain.declared import Declared, Variable
+
+Price = Annotated[float, Field(ge=0)]
+
+
+class ModelProfile(Declared):
+    """A named model: `model` as its server calls it; time-outs in seconds; `label` and `description` are for people.
+
+    `tool_calls`: whether the model calls tools by the protocol's own means, or answers with JSON that holds its calls.
+    `images`: whether it takes images. `price_in` and `price_out` are per million tokens, in the currency of the limits.
+    `requests_per_minute` and `tokens_per_minute` (in and out together) are kept by all workers together.
+    """
+
+    model: Annotated[str, Field(min_length=1)]
+    base_url: str | None = None
+    api_key_env: Variable | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(gt=0)] | None = None
+    first_token_timeout: Annotated[float, Field(gt=0)] = 120.0
+    idle_timeout: Annotated[float, Field(gt=0)] = 60.0
+    tool_calls: Literal["native", "json"] = "native"
+    images: bool = False
+    price_in: Price = 0.0
+    price_out: Price = 0.0
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    default: bool = False
+    label: str = ""
+    description: str = ""
+
+    def cost(self, tokens_in: int, tokens_out: int) -> float:
+        """What a call with so many tokens costs."""
+        return (tokens_in * self.price_in + tokens_out * self.price_out) / 1_000_000

@@ -1,0 +1,125 @@
+"""compose: what a turn sends to its model, within what the limits leave it."""
+
+import base64
+from dataclasses import dataclass, field, replace
+
+from roboco.domain.artifact_limits import MAX_IMAGE, MAX_IMAGES
+from roboco.domain.budget import reserve
+from roboco.domain.chat import Message
+from roboco.domain.context_policy import BudgetContext
+from roboco.domain.history_summary import HistorySummary
+from roboco.domain.memory import Seen, WorkingMemory, compile_memory
+from roboco.domain.offered import offered
+from roboco.domain.part import artifact_name
+from roboco.domain.paths import artifact_path
+from roboco.domain.spent import Spent
+from roboco.domain.state import WRAPS_UP
+from roboco.domain.team import Agent, Team
+from roboco.domain.tokens import ESTIMATE
+from roboco.engine.engine import Engine
+from roboco.engine.prompt import render_prompt
+from roboco.ports import Request, TurnClaim
+
+USUAL_REPLY = 500
+"""Tokens that a reply is expected to have where nothing bounds it, as rates of providers are kept."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A request, and the memory that it sends. `refused` says which limit forbids it; `reply` tokens are expected."""
+
+    memory: WorkingMemory
+    request: Request
+    refused: str = ""
+    before: Spent = field(default_factory=Spent)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the turn is expected to use, in and out."""
+        return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """The summary of the older steps for a turn, if there is one; `why_not` says why it could not be made.
+
+    `spent` is what was used to make it, for this turn.
+    """
+
+    summary: HistorySummary | None = None
+    why_not: str = ""
+    spent: Spent = field(default_factory=Spent)
+
+
+def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> Composed:
+    """The request of the turn; UsageError if the team asks for what cannot be had."""
+    task = claim.task
+    agent, state = team.agent(task.agent), task.state
+    last_turn = task.routing.get("rule") == WRAPS_UP
+    tools = () if last_turn else (*engine.toolbox.describe(team, agent), *offered(team, agent, state))
+    profile = team.profile(agent)
+    seen = Seen(
+        first=task.first,
+        tail=task.tail,
+        tools=tools,
+        summary=minutes.summary,
+        no_summary=minutes.why_not,
+        limit=state.limit if last_turn else None,
+        images=profile.images,
+        tokens=engine.tokenizers.of(profile.model) if isinstance(agent.context, BudgetContext) else ESTIMATE,
+    )
+    prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
+    memory = compile_memory(agent, prompt, seen)
+    limits = team.limits.raised(state.raised)
+    reserved = reserve(limits, state, agent.name, profile, memory.tokens)
+    required = agent.tool_choice == "required" and bool(tools) and _begins(claim, agent)
+    request = Request(
+        profile,
+        memory.messages,
+        tools,
+        tool_choice="required" if required else "auto",
+        max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
+    )
+    return Composed(memory, request, "" if last_turn else reserved.refused, minutes.spent)
+
+
+def _begins(claim: TurnClaim, agent: Agent) -> bool:
+    """Whether the agent has not called a tool yet since somebody else spoke."""
+    return claim.task.routing.get("rule") != "results"
+
+
+def with_images(engine: Engine, task_id: str, request: Request) -> Request:
+    """The request with the images themselves in the place of the artifacts that it names: the newest ones."""
+    left = MAX_IMAGES
+    messages: list[Message] = []
+    for message in reversed(request.messages):
+        content = message["content"]
+        if isinstance(content, list):
+            parts: list[Message] = []
+            for part in reversed(content):
+                shown = part if part["type"] != "image_url" else _image(engine, task_id, part["image_url"]["url"], left)
+                left -= shown["type"] == "image_url"
+                parts.insert(0, shown)
+            message = message | {"content": parts}
+        messages.insert(0, message)
+    return replace(request, messages=tuple(messages))
+
+
+def _image(engine: Engine, task_id: str, uri: str, left: int) -> Message:
+    name = artifact_name(uri)
+    path = artifact_path(task_id, name)
+    size = engine.files.size(path) if left else None
+    if size is None or size > MAX_IMAGE:
+        why = "older than the newest images" if not left else "not there" if size is None else f"has {size} bytes"
+        return {"type": "text", "text": f"(image {uri} is not shown: {why})"}
+    data = engine.files.get(path) or b""
+    kind = (
+        "jpeg"
+        if data[:2] == b"\xff\xd8"
+        else "gif"
+        if data[:3] == b"GIF"
+        else "webp"
+        if data[8:12] == b"WEBP"
+        else "png"
+    )
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{base64.b64encode(data).decode()}"}}

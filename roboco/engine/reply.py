@@ -1,0 +1,86 @@
+"""reply: what a model has answered, as the parts of a step."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from roboco.domain.canonical import checked_json, well_formed
+from roboco.domain.ids import call_id_at
+from roboco.domain.offered import schema_of
+from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.state import TaskState
+from roboco.domain.team import Team
+from roboco.engine.engine import Engine
+from roboco.ports import ModelStream, Reply, RequestedCall, TurnClaim
+
+
+@dataclass(frozen=True)
+class Said:
+    """The parts of a step, and what its metadata says of them.
+
+    `invalid` is why the arguments of some of its calls are not valid, `effects` what tools of servers do to the world.
+    """
+
+    parts: tuple[Part, ...]
+    invalid: dict[str, str] = field(default_factory=dict)
+    effects: dict[str, str] = field(default_factory=dict)
+
+    def metadata(self) -> dict[str, object]:
+        """What the metadata of the step says of its calls."""
+        about = {"invalid_calls": self.invalid, "effects": self.effects}
+        return {name: value for name, value in about.items() if value}
+
+
+def failed(claim: TurnClaim, code: str, message: str, text: str = "") -> Said:
+    """What stands in a step whose model call failed, after it had said the text."""
+    error = ErrorPart(code=code, message=f"{claim.task.agent}: {message}")
+    return Said((TextPart(text=text), error) if text else (error,))
+
+
+def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) -> Said:
+    """The parts of a whole reply."""
+    parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
+    invalid: dict[str, str] = {}
+    effects: dict[str, str] = {}
+    for index, requested in enumerate(reply.calls):
+        call_id, name = call_id_at(claim.order.task_id, claim.order.seq, index), well_formed(requested.name)
+        args, mistake = _arguments(requested)
+        if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
+            invalid[call_id] = mistake
+        if (effect := engine.toolbox.effect(team, name)) is not None:
+            effects[name] = effect
+        parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
+    return Said(tuple(parts), invalid, effects)
+
+
+def joined(stream: ModelStream) -> Iterator[str | Reply]:
+    """The pieces, with characters joined that a model cut in halves (surrogates, as JSON escapes them)."""
+    half = ""
+    for piece in stream:
+        if isinstance(piece, Reply):
+            if half:
+                yield well_formed(half)
+            yield piece
+            return
+        text = half + piece
+        half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        if whole := text.removesuffix(half):
+            yield well_formed(whole)
+
+
+def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:
+    found = f"(found {well_formed(requested.arguments)[:200]!r})"
+    try:
+        args = checked_json(json.loads(requested.arguments or "{}"))
+    except (ValueError, RecursionError) as error:
+        return {}, f"the arguments are not JSON: {error} {found}"
+    if not isinstance(args, dict):
+        return {}, f"the arguments are no JSON object {found}"
+    return args, ""
+
+
+def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object]) -> str:
+    """What the schema of a goal's or client's tool finds wrong with the arguments."""
+    schema = schema_of(state, name)
+    found = engine.toolbox.mistake(schema, args) if schema is not None else ""
+    return f"wrong arguments: {found}" if found else ""

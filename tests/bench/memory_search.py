@@ -1,0 +1,167 @@
+"""memory_search: a search over a long history through its index, against a scan of the whole history.
+
+The history is in three languages, its words as frequent as words are. Each round makes a new index in a new process,
+which has stemmed no word yet; another process finds it made. A step is added before each search "after a new step".
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+from uuid import uuid4
+
+from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.workspace.open import open_workspace
+from roboco.domain.step import TaskStep
+from tests.bench.figures import Lane, Result, ratio
+from tests.bench.stage import Size, Stage
+
+T = TypeVar("T")
+TASK, STEPS, VOCABULARY, LENGTH, QUERIES = "bench-memory", 10_000, 12_000, 60, 20
+SYLLABLES = {
+    "en": "con per ing tion ed ly un re ex ple ment able str ight ow er al in ous ack ent ish ter for",
+    "de": "ver ge ung keit schaft ig lich be zu haus trag stra ße prü fen ä ck ei sch ten auf nis müh rün",
+}
+FUNCTION_WORDS = {
+    "en": "the of and to a in is that for with on this are be it by not from or which",
+    "de": "der und die in das den von zu mit dem des ist nicht ein eine auf für im sich auch",
+}
+
+
+class Prose:
+    """Random texts: few words are frequent and many are rare (Zipf), of English, German and Chinese look."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        words = Random(1)
+        self._words = {
+            language: FUNCTION_WORDS[language].split()
+            + sorted({"".join(words.choices(syllables.split(), k=words.randint(1, 4))) for _ in range(VOCABULARY)})
+            for language, syllables in SYLLABLES.items()
+        }
+        self._words["zh"] = ["".join(chr(0x4E00 + words.randrange(3000)) for _ in range(2)) for _ in range(VOCABULARY)]
+        self._weights = {
+            language: list(accumulate(1 / rank for rank in range(1, len(known) + 1)))
+            for language, known in self._words.items()
+        }
+
+    def text(self, language: str, length: int) -> str:
+        """So many words."""
+        words = self._random.choices(self._words[language], cum_weights=self._weights[language], k=length)
+        return ("" if language == "zh" else " ").join(words)
+
+    def step(self, seq: int, prev_digest: str) -> TaskStep:
+        """A step at this position; one in three of each language, a few long."""
+        language = ("en", "de", "zh")[seq % 3]
+        length = min(1200, 1 + int(self._random.expovariate(1 / LENGTH)))
+        step = {
+            "step_id": f"step_{seq:032x}",
+            "seq": seq,
+            "agent_name": ("user", "one", "two")[seq % 3],
+            "parts": [{"type": "text", "text": self.text(language, length)}],
+            "created_at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seq),
+            "metadata": {"model": "some", "usage": {"tokens_in": 1000, "tokens_out": length}},
+        }
+        return TaskStep.model_validate(step).sealed(prev_digest)
+
+    def queries(self) -> list[str]:
+        """Three words each, one language after the other."""
+        return [self.text(("en", "de", "zh")[number % 3], 3) for number in range(QUERIES)]
+
+
+class Searches:
+    """Measures on the history of one workspace."""
+
+    def __init__(self, workspace: str, folder: Path) -> None:
+        self._workspace = open_workspace(workspace)
+        self._folder = folder
+
+    def searched(self, name: str, grow: bool = False) -> list[float]:
+        """Seconds of each query on the index of this name; with `grow`, each after a new step."""
+        index = MemoryIndex(self._workspace.histories, lambda *_: None, self._folder / name)
+        prose = Prose(2)
+        times = []
+        for query in prose.queries():
+            if grow:
+                last = list(self._workspace.histories.read(TASK, self._count() - 1))[-1]
+                self._workspace.histories.append(TASK, prose.step(last.seq + 1, last.digest))
+            began = time.perf_counter()
+            index.search(TASK, query, 5)
+            times.append(time.perf_counter() - began)
+        return times
+
+    def _count(self) -> int:
+        return sum(1 for _ in self._workspace.histories.lines(TASK))
+
+    def scanned(self) -> list[float]:
+        """Seconds of reading the whole history and looking for the words of a query in each step, without ranking."""
+        times = []
+        for query in Prose(2).queries()[:3]:
+            began = time.perf_counter()
+            words = query.split()
+            sum(any(word in step.text for word in words) for step in self._workspace.histories.read(TASK))
+            times.append(time.perf_counter() - began)
+        return times
+
+
+def round_of(workspace: str, folder: Path, name: str) -> tuple[float, list[float], list[float], list[float]]:
+    """In a process of its own: the first search, those after it, those after a new step each, and scans."""
+    searches = Searches(workspace, folder)
+    first, *others = searches.searched(name)
+    return first, others, searches.searched(name, grow=True), searches.scanned()
+
+
+def found_made(workspace: str, folder: Path, name: str) -> float:
+    """In a process of its own: the first search on an index that another process made."""
+    return Searches(workspace, folder).searched(name)[0]
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """One new index a round."""
+    yield measured(stage.folder / "memory-search", size)
+
+
+def measured(folder: Path, size: Size) -> Result:
+    """Write the history, then search it."""
+    workspace, steps = f"file://{folder}/workspace", size.of(STEPS, 10)
+    _write(workspace, steps)
+    rounds, elsewhere = [], []
+    for number in range(size.rounds + 1):
+        name = f"{number}-{uuid4().hex}"
+        made = _alone(round_of, workspace, folder, name)
+        found = _alone(found_made, workspace, folder, name)
+        if number:
+            rounds.append(made)
+            elsewhere.append((found,))
+    later = Lane("later searches", tuple(tuple(one[1]) for one in rounds))
+    scan = Lane("scan of the history", tuple(tuple(one[3]) for one in rounds))
+    first = Lane("first search, makes the index", tuple((one[0],) for one in rounds))
+    lanes = (
+        later,
+        first,
+        Lane("search after a new step", tuple(tuple(one[2]) for one in rounds)),
+        Lane("first search of another process", tuple(elsewhere)),
+        scan,
+    )
+    return Result(f"memory_search, {steps} steps", lanes, (ratio(later, scan), ratio(first, scan)))
+
+
+def _alone(function: Callable[[str, Path, str], T], workspace: str, folder: Path, name: str) -> T:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, workspace, folder, name).result()
+
+
+def _write(workspace: str, steps: int) -> None:
+    prose, digest, lines = Prose(1), "", []
+    for seq in range(steps):
+        step = prose.step(seq, digest)
+        digest = step.digest
+        lines.append(step.line().encode())
+    if not open_workspace(workspace).histories.begin(TASK, lines):
+        sys.exit(f"{workspace} holds another history already")

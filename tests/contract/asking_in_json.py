@@ -1,0 +1,38 @@
+"""Asking a model that answers with JSON, and a server that does."""
+
+import json
+from typing import Any
+
+from roboco.ports import Request as Asked
+from roboco.ports import RequestedCall
+from tests.contract.asking import asked
+from tests.servers.model_server import ModelServer, Reply
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    """A tool with these arguments, all of them required."""
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "description": f"does {name}", "parameters": schema}}
+
+
+NUMBER = {"type": "integer", "maximum": 1000}
+TOOLS = (tool("add", a=NUMBER, b=NUMBER), tool("note", content={"type": "string"}))
+ADD = {"tool": "add", "args": {"a": 1, "b": 2}}
+ADDED = RequestedCall("add", '{"a": 1, "b": 2}')
+WELL = {"text": "I add", "calls": [ADD]}
+
+
+def in_json(text: str = "go", **profile: Any) -> Asked:
+    """A request of a model that answers with JSON."""
+    return asked(text, *TOOLS, tool_calls="json", **profile)
+
+
+def say(server: ModelServer, *answers: Any, **how: Any) -> None:
+    """Have the server give these answers, by how often it was asked again; the last one for ever."""
+    texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in answers]
+    server.script(lambda request: Reply(text=texts[min(request.count("assistant"), len(texts) - 1)], **how))
+
+
+def bodies(server: ModelServer) -> list[dict[str, Any]]:
+    """What the server was asked."""
+    return [record.request.body for record in server.requests]

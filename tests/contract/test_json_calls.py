@@ -1,0 +1,225 @@
+"""Models without native tool calls: they answer with JSON, which is read, and mended by them where it cannot be."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roboco.adapters.model import assembly
+from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.ports import ModelStream
+from roboco.ports import Reply as Ended
+from tests.contract.asking import LEFT_BEHIND, NOTHING, answer, asked, delta, events, failure, gone
+from tests.contract.asking_in_json import ADD, ADDED, TOOLS, WELL, bodies, in_json, say
+from tests.servers.model_server import ModelServer, Reply, Request
+from tests.stack import until
+
+pytestmark = LEFT_BEHIND
+
+
+def test_a_call_is_made(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, WELL)
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.calls, ended.finish_reason, ended.reprompts) == ("I add", (ADDED,), "tool_calls", 0)
+    [body] = bodies(server)
+    assert {"tools", "tool_choice"}.isdisjoint(body)
+    system, user = body["messages"]
+    assert system["content"].startswith("be short\n\n")
+    assert all(word in system["content"] for word in ("add", "does note", '"a": integer (maximum 1000)', '"calls"'))
+    assert user == {"role": "user", "content": "go"}
+
+
+def test_nobody_sees_the_json_as_it_comes(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, WELL, chunks=30)
+    *texts, ended = model.stream(in_json())
+    assert texts == ["I add"]
+    assert isinstance(ended, Ended)
+
+
+def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, WELL)
+    answer(model.stream(in_json()))
+    answer(model.stream(replace(in_json(), tool_choice="required")))
+    free, bound = (body["response_format"]["json_schema"] for body in bodies(server))
+    assert bodies(server)[0]["response_format"]["type"] == "json_schema"
+    assert (free["strict"], bound["strict"]) == (True, True)
+    assert list(free["schema"]["properties"]) == ["text", "calls"]
+    assert list(bound["schema"]["properties"]) == ["calls"]
+    calls = [one["schema"]["properties"]["calls"] for one in (free, bound)]
+    assert [(one["minItems"], one["maxItems"]) for one in calls] == [(0, 8), (1, 8)]
+    named = [one["properties"]["tool"]["enum"] for one in calls[0]["items"]["anyOf"]]
+    assert named == [["add"], ["note"]]
+    assert "maximum" not in json.dumps(free)
+
+
+def test_several_calls_at_once(server: ModelServer, model: OpenAIModel) -> None:
+    """In their order; a call that is made twice with the same arguments is one."""
+    note = {"tool": "note", "args": {"content": 'ü漢\U0001f600 \n " {}'}}
+    say(server, {"text": "", "calls": [note, ADD, note]})
+    text, ended = answer(model.stream(in_json()))
+    assert text == ""
+    assert [call.name for call in ended.calls] == ["note", "add"]
+    assert json.loads(ended.calls[0].arguments) == note["args"]
+
+
+def test_an_answer_may_call_nothing(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, {"text": "ü漢\U0001f600 \n", "calls": []})
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.calls, ended.finish_reason) == ("ü漢\U0001f600 \n", (), "stop")
+
+
+TOLERATED = {
+    "fenced": f"```json\n{json.dumps(WELL)}\n```",
+    "with prose": f"Sure, here {{it}} is: {json.dumps(WELL)} I hope that {{helps}}!",
+    "drafted before": f"<think>{json.dumps(WELL | {'text': 'draft'})} no</think>\n{json.dumps(WELL)}",
+    "indented": json.dumps(WELL, indent=4) + "\n\n\n",
+    "with a word more": json.dumps(WELL | {"mood": "good"}),
+}
+
+
+@pytest.mark.parametrize("form", TOLERATED)
+def test_what_stands_around_the_object_is_passed_over(server: ModelServer, model: OpenAIModel, form: str) -> None:
+    say(server, TOLERATED[form])
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.calls, ended.reprompts) == ("I add", (ADDED,), 0)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), pieces=st.integers(1, 200))
+def test_the_stream_may_be_cut_anywhere(server: ModelServer, model: OpenAIModel, text: str, pieces: int) -> None:
+    say(server, {"text": text, "calls": [{"tool": "note", "args": {"content": text}}]}, chunks=pieces)
+    found, ended = answer(model.stream(in_json()))
+    assert found == text
+    assert [json.loads(call.arguments) for call in ended.calls] == [{"content": text}]
+
+
+def test_a_request_without_tools_is_streamed(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(text="one two", hang_after=1))
+    stream = model.stream(asked(tool_calls="json"))
+    assert next(iter(stream)) == "one "
+    stream.close()
+    assert "response_format" not in bodies(server)[0]
+
+
+def test_no_native_calls_go_over_the_wire(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, WELL)
+    call = {"id": "tc_1", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}
+    messages = (
+        {"role": "system", "content": "be short"},
+        {"role": "user", "content": "go"},
+        {"role": "user", "content": "[critic] good"},
+        {"role": "assistant", "content": "I add", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "tc_1", "content": "3"},
+    )
+    for tools in (TOOLS, ()):
+        answer(model.stream(replace(in_json(), messages=messages, tools=tools)))
+    for body in bodies(server):
+        assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+        assert {key for message in body["messages"] for key in message} == {"role", "content"}
+    with_tools, without = ([message["content"] for message in body["messages"][2:]] for body in bodies(server))
+    assert json.loads(with_tools[0]) == WELL
+    assert with_tools[1] == "[add answered] 3"
+    assert without == ["I add", '[add with {"a":1,"b":2} answered] 3']
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_server_without_response_formats_is_asked_without(
+    server: ModelServer, models: Callable[..., OpenAIModel], status: int
+) -> None:
+    """That is remembered for the model at this address, and not for others."""
+
+    def reply(request: Request) -> Reply:
+        if request.model == "m" and "response_format" in request.body:
+            return Reply(status=status, text="unknown field 'response_format'")
+        return Reply(text=json.dumps(WELL))
+
+    server.script(reply)
+    model = models(pause=0.01)
+    assert [answer(model.stream(in_json()))[1].calls for _ in range(2)] == [(ADDED,), (ADDED,)]
+    answer(model.stream(in_json(model="another")))
+    assert ["response_format" in body for body in bodies(server)] == [True, False, False, True]
+
+
+def test_another_refusal_is_told(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
+    server.script(lambda request: Reply(status=400, text="the context is too long"))
+    _, error = failure(models().stream(in_json()))
+    assert (error.code, error.retryable) == ("status", False)
+    assert len(server.requests) == 1
+
+
+def test_a_rate_limit_of_a_reprompt_is_told(server: ModelServer, model: OpenAIModel) -> None:
+    limited = Reply(status=429, headers={"Retry-After": "3"})
+    server.script(lambda request: limited if request.count("assistant") else Reply(text="no"))
+    text, error = failure(model.stream(in_json()))
+    assert (text, error.code, error.retry_after) == ("", "rate_limit", 3.0)
+
+
+@pytest.mark.parametrize("broken", [Reply(text="one two", break_after=1), Reply(text="{", garbage=NOTHING)])
+def test_an_answer_that_breaks_off_is_asked_for_again(server: ModelServer, model: OpenAIModel, broken: Reply) -> None:
+    """Nobody has seen a word of it."""
+    say(server, WELL)
+    server.fail_next(2, broken)
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.calls, ended.reprompts) == ("I add", (ADDED,), 0)
+    assert len(server.requests) == 3
+
+
+def test_time_outs_hold_for_each_try(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
+    hanging = Reply(text="no and no", hang_after=1)
+    server.script(lambda request: hanging if request.count("assistant") else Reply(text="no"))
+    text, error = failure(models(tries=2, pause=0.01).stream(in_json(first_token_timeout=5, idle_timeout=0.1)))
+    assert (text, error.code, error.retryable) == ("", "timeout", True)
+    assert "fell silent for 0.1 s" in str(error)
+    assert len(server.requests) == 3
+
+
+def test_an_answer_beyond_all_bounds_is_refused(
+    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "MOST_HELD", 1000)
+    say(server, "x" * 2000, chunks=20)
+    text, error = failure(model.stream(in_json()))
+    assert (text, error.code, error.retryable) == ("", "too_long", False)
+    assert len(server.requests) == 1
+
+
+def closed_at_last(stream: ModelStream) -> list[Any]:
+    """What the stream brings after it is closed."""
+    stream.close()
+    stream.close()
+    items = list(stream)
+    assert stream.wait_closed(2)
+    return items
+
+
+@pytest.mark.parametrize("asked_before", [0, 1, 2])
+def test_it_is_closed_in_the_middle(server: ModelServer, model: OpenAIModel, asked_before: int) -> None:
+    """Of the first answer, and of those after a reprompt."""
+    hanging = Reply(text='{"text": "on and on', hang_after=3)
+    server.script(lambda request: hanging if len(server.requests) > asked_before else Reply(text="no"))
+    stream = model.stream(in_json())
+    until(
+        lambda: len(server.requests) > asked_before and server.requests[-1].chunks_sent == 3,
+        5,
+        "the answer is in its middle",
+    )
+    assert closed_at_last(stream) == []
+    server.wait_for(lambda records: gone(records[asked_before:]), timeout=2)
+    assert len(server.requests) == asked_before + 1
+
+
+@pytest.mark.parametrize("odd", [delta("stop", content=5), {"choices": None}, delta("tool_calls", tool_calls=[])])
+def test_every_stream_ends_with_a_reply_or_an_error(
+    server: ModelServer, models: Callable[..., OpenAIModel], odd: dict[str, Any]
+) -> None:
+    server.script(lambda request: Reply(text="{", garbage=events(odd)))
+    items: list[Any] = []
+    try:
+        items.extend(models(tries=2, pause=0.01).stream(in_json()))
+    except Exception as error:
+        items.append(error)
+    assert type(items[-1]).__name__ in ("Reply", "ModelError")

@@ -1,0 +1,97 @@
+"""Answers in JSON that cannot be read: the model is told, and mends them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.adapters.model.openai_model import REPROMPTS, OpenAIModel
+from tests.contract.asking import LEFT_BEHIND, answer
+from tests.contract.asking_in_json import ADD, ADDED, WELL, bodies, in_json, say
+from tests.servers.model_server import ModelServer, Reply
+
+pytestmark = LEFT_BEHIND
+
+
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "no JSON": ("I would add them.", "holds no JSON object"),
+    "nothing": ("", "holds no JSON object"),
+    "a list": ([ADD], "holds no JSON object"),
+    "a bare call": (ADD, "holds no JSON object"),
+    "broken JSON": ('{"text": "a", "calls": [}', "holds no JSON object"),
+    "no number": ('{"text": "a", "calls": [], "x": NaN}', "holds no JSON object"),
+    "too deep": ('{"calls": ' + "[" * 100_000, "holds no JSON object"),
+    "a number of endless digits": ('{"calls": [' + "1" * 5000 + "]}", "holds no JSON object"),
+    "a number for text": ({"text": 5, "calls": []}, "'text' is no string"),
+    "an object for calls": ({"text": "", "calls": ADD}, "'calls' is no list"),
+    "a call that is a word": ({"text": "", "calls": ["add"]}, "no object with 'tool' and 'args'"),
+    "a call without a name": ({"text": "", "calls": [{"args": {}}]}, "no object with 'tool' and 'args'"),
+    "an unknown tool": ({"text": "", "calls": [{"tool": "fly", "args": {}}]}, "no tool 'fly', only add, note"),
+    "args in a string": ({"text": "", "calls": [ADD | {"args": "{}"}]}, "args of add are no object"),
+    "args that are missing": ({"text": "", "calls": [ADD | {"args": {"a": 1}}]}, "'b' is a required property"),
+    "args beyond the schema's limits": ({"text": "", "calls": [ADD | {"args": {"a": 1, "b": 1001}}]}, "1001"),
+    "the second call": ({"text": "", "calls": [ADD, {"tool": "note", "args": {"content": 5}}]}, "args of note"),
+    "too many calls": ({"text": "", "calls": [ADD] * 9}, "9 calls, at most 8"),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_answer_is_mended_by_the_model(server: ModelServer, model: OpenAIModel, kind: str) -> None:
+    """It sees what it said, and what is wrong with it."""
+    said, wrong = MALFORMED[kind]
+    say(server, said, WELL, usage=(10, 3))
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.calls, ended.reprompts) == ("I add", (ADDED,), 1)
+    assert (ended.tokens_in, ended.tokens_out) == (20, 6)
+    first, second = (body["messages"] for body in bodies(server))
+    assert second[: len(first)] == first
+    own, told = second[len(first) :]
+    assert own["role"] == "assistant"
+    assert own["content"][:50] == ((said if isinstance(said, str) else json.dumps(said)) or "(nothing)")[:50]
+    assert len(own["content"]) < 2100
+    assert told["role"] == "user"
+    assert wrong in told["content"]
+    assert bodies(server)[1]["response_format"] == bodies(server)[0]["response_format"]
+
+
+@pytest.mark.parametrize(
+    "cut", ['{"text": "on and on', '{"text": "", "calls": [{"tool": "note", "args": {"content": "']
+)
+def test_an_answer_that_was_cut_off_is_asked_for_again(server: ModelServer, model: OpenAIModel, cut: str) -> None:
+    replies = [Reply(text=cut, finish_reason="length"), Reply(text=json.dumps(WELL))]
+    server.script(lambda request: replies[request.count("assistant")])
+    _, ended = answer(model.stream(in_json()))
+    assert (ended.calls, ended.reprompts) == ((ADDED,), 1)
+    assert "cut off" in bodies(server)[1]["messages"][-1]["content"]
+
+
+def test_what_stands_within_a_cut_off_call_is_no_answer(server: ModelServer, model: OpenAIModel) -> None:
+    cut = '{"text": "", "calls": [{"tool": "add", "args": {"text": "not for people"}}, {"tool": '
+    server.script(lambda request: Reply(text=json.dumps(WELL) if request.count("assistant") else cut))
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.reprompts) == ("I add", 1)
+
+
+def test_a_whole_answer_at_the_limit_of_tokens_is_taken(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, WELL, finish_reason="length")
+    _, ended = answer(model.stream(in_json()))
+    assert (ended.calls, ended.finish_reason, ended.reprompts) == ((ADDED,), "tool_calls", 0)
+
+
+def test_reprompts_are_bounded(server: ModelServer, model: OpenAIModel) -> None:
+    """The last answer is the text, as it came; each reprompt shows the answer before it alone."""
+    server.script(lambda request: Reply(text=f"no {len(server.requests)}", usage=(7, 2)))
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.finish_reason, ended.calls) == (f"no {1 + REPROMPTS}", "malformed", ())
+    assert (ended.reprompts, ended.tokens_in, ended.tokens_out) == (REPROMPTS, 7 * 3, 2 * 3)
+    assert ended.first_token_ms <= ended.duration_ms
+    assert [len(body["messages"]) for body in bodies(server)] == [2, 4, 4]
+    assert bodies(server)[2]["messages"][2]["content"] == "no 2"
+
+
+def test_a_required_call_must_come(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, {"calls": []}, {"calls": [ADD]})
+    text, ended = answer(model.stream(replace(in_json(), tool_choice="required")))
+    assert (text, ended.calls, ended.reprompts) == ("", (ADDED,), 1)
+    assert "must call one of add, note" in bodies(server)[1]["messages"][-1]["content"]

@@ -1,0 +1,165 @@
+"""Code that means harm, in the sandbox: nothing reaches out, nothing outlives the run, and the worker is as before."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.adapters.sandbox.programs import found_programs
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.errors import UsageError
+from tests.faults.sandbox_attacks import ATTACKS, Attack
+from tests.faults.sandbox_payloads import BOMB, DAEMON, OUT
+from tests.stack import until
+
+SECRET = "the-secret-of-the-host"
+
+
+@pytest.fixture(autouse=True)
+def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The worker's side after a run: no process more, no file, no descriptor, and what it had is unchanged."""
+    _able()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("ROBOCO_TEST_SECRET", SECRET)
+    (tmp_path / "secret").write_text(SECRET)
+    before, descriptors = contained_processes(), os.listdir("/proc/self/fd")
+    yield
+    until(lambda: contained_processes() <= before, 5, "no process of the sandbox is left")
+    assert os.listdir("/proc/self/fd") == descriptors
+    assert not list(temporary.iterdir())
+    assert (tmp_path / "secret").read_text() == SECRET
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_attack_is_contained(attack: Attack, tmp_path: Path) -> None:
+    with listeners() as (tcp, udp, abstract):
+        code = attack.code.replace("HOST", str(tmp_path)).replace("PARENT", str(os.getpid()))
+        code = code.replace("PORT", str(tcp.getsockname()[1])).replace("ABSTRACT", abstract)
+        with Sandbox(SandboxLimits(**attack.limits)).run(code, {}, never) as ran:
+            assert attack.contained(ran), ran
+            assert len(ran.output) < 70_000
+        for listener in (tcp, udp):
+            with pytest.raises(BlockingIOError):
+                listener.recv(1) if listener is udp else listener.accept()
+
+
+def test_a_run_is_ended_at_its_time_however_much_it_does() -> None:
+    started = time.monotonic()
+    with Sandbox(SandboxLimits(seconds=1, printed=1 << 40)).run(OUT, {}, never) as ran:
+        assert ran.ended == "time"
+        assert "bytes of output left out here" in ran.output
+    assert time.monotonic() - started < 8
+
+
+@pytest.mark.parametrize("code", ["while True: pass", OUT, BOMB, DAEMON + "time.sleep(60)"])
+def test_a_cancelled_run_is_over_at_once(code: str) -> None:
+    asked: list[float] = []
+
+    def cancelled() -> bool:
+        asked.append(time.monotonic())
+        return asked[-1] - asked[0] > 0.5
+
+    with Sandbox(SandboxLimits(printed=1 << 40)).run(code, {}, cancelled) as ran:
+        assert ran.ended == "cancelled"
+    assert time.monotonic() - asked[-1] < 5
+
+
+def test_a_block_that_fails_leaves_nothing() -> None:
+    read: list[str] = []
+    with pytest.raises(ZeroDivisionError), Sandbox().run("open('a', 'w').write('a')", {}, never) as ran:
+        read.append(ran.files[0].path.read_text() * (1 // len(ran.output)))
+    assert not read
+
+
+def test_a_question_that_fails_ends_the_run() -> None:
+    def cancelled() -> bool:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), Sandbox().run("while True: pass", {}, cancelled):
+        pytest.fail("the run went on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_dies_with_its_worker(number: int) -> None:
+    code = "print('runs', flush=True)\nwhile True: pass"
+    runs = "from roboco.adapters.sandbox.sandbox import Sandbox as S\ns = S()\n"
+    before = contained_processes()
+    worker = subprocess.Popen([sys.executable, "-c", f"{runs}with s.run({code!r}, {{}}, lambda: False): pass"])
+    try:
+        until(lambda: len(contained_processes() - before) > 1, 20, "the code runs")
+    finally:
+        worker.send_signal(number)
+        worker.wait()
+    until(lambda: contained_processes() <= before, 5, "the run is dead")
+
+
+def test_an_input_is_not_changed_by_what_happens_to_its_copy(tmp_path: Path) -> None:
+    original = tmp_path / "data.csv"
+    original.write_text("a,b\n")
+    code = "open('data.csv', 'a').write('1,2'); print(open('data.csv').read())"
+    with Sandbox().run(code, {"data.csv": original}, never) as ran:
+        assert [(file.name, file.path.read_text()) for file in ran.files] == [("data.csv", "a,b\n1,2")]
+    assert original.read_text() == "a,b\n"
+
+
+def test_what_is_beyond_the_limits_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(2000))
+    for code, inputs in (
+        ("#" * 2000, {}),
+        ("print(1)\0", {}),
+        ("", {"big": tmp_path / "big"}),
+        ("", {"../x": tmp_path / "secret"}),
+    ):
+        with pytest.raises(UsageError), Sandbox(SandboxLimits(code=1000, inputs=1000)).run(code, inputs, never):
+            pytest.fail("it ran")
+
+
+@contextmanager
+def listeners() -> Iterator[tuple[socket.socket, socket.socket, str]]:
+    """Servers of the host that hear of every attempt: TCP and UDP on one port, and an abstract Unix socket."""
+    name = f"roboco-test-{os.getpid()}-{time.monotonic_ns()}"
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket(socket.AF_UNIX) as unix:
+        tcp.bind(("127.0.0.1", 0))
+        udp.bind(tcp.getsockname())
+        unix.bind(f"\0{name}")
+        for server in (tcp, unix):
+            server.listen()
+            server.setblocking(False)
+        udp.setblocking(False)
+        yield tcp, udp, name
+
+
+def contained_processes() -> set[str]:
+    """Processes of this machine that live in a namespace of processes below ours."""
+    found = set()
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if len(fields["NSpid"].split()) > 1 and not fields["State"].startswith(("Z", "X")):
+            found.add(status.parent.name)
+    return found
+
+
+def never() -> bool:
+    return False
+
+
+def _able() -> None:
+    refusal = Sandbox().refusal()
+    if refusal and os.environ.get("CI") and any(found_programs()):
+        pytest.fail(refusal)
+    if refusal:
+        pytest.skip(refusal)

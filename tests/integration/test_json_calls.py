@@ -1,0 +1,53 @@
+"""JSON calls on a real model: the tiny local one, which has no native tool calls."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.json_schema import mistake
+from roboco.adapters.local import llama
+from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.domain.model_profile import ModelProfile
+from roboco.ports import Reply, Request
+from tests.contract.asking import LEFT_BEHIND
+from tests.contract.conftest import take_down
+from tests.integration.test_local_parts import installed
+
+pytestmark = LEFT_BEHIND
+
+INTEGER = {"type": "integer"}
+NUMBERS = {
+    "type": "object",
+    "properties": {"a": INTEGER, "b": INTEGER, "unit": {"type": ["string", "null"], "maxLength": 20}},
+    "required": ["a", "b"],
+}
+ADD = {"type": "function", "function": {"name": "add", "description": "adds two numbers", "parameters": NUMBERS}}
+MESSAGES = ({"role": "system", "content": "You are helpful."}, {"role": "user", "content": "What is 17 + 25?"})
+
+
+@pytest.fixture
+def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the local model answers."""
+    pytest.importorskip("xllamacpp")
+    assert request.config.cache is not None
+    cache = request.config.cache.mkdir("local-model")
+    server = llama.start_llama(installed(lambda: llama.find_model(cache)), tmp_path)
+    yield server.base_url
+    server.stop()
+
+
+def test_the_local_model_calls_a_tool(address: str) -> None:
+    """Its grammar lets nothing else come, so that it does on every machine."""
+    model = OpenAIModel()
+    profile = ModelProfile(model="local", base_url=address, tool_calls="json", temperature=0, max_tokens=400)
+    with closing(model.stream(Request(profile, MESSAGES, (ADD,), "required"))) as stream:
+        *texts, reply = stream
+    take_down(model)
+    assert isinstance(reply, Reply)
+    assert (texts, reply.finish_reason, reply.reprompts) == ([], "tool_calls", 0)
+    assert [call.name for call in reply.calls] == ["add"] * len(reply.calls)
+    assert [wrong for call in reply.calls if (wrong := mistake(NUMBERS, json.loads(call.arguments)))] == []
+    assert reply.tokens_in > 50

@@ -1,0 +1,215 @@
+"""MCP servers that misbehave, and team files that name what the operator does not allow."""
+
+import logging
+import os
+import resource
+import signal
+import subprocess
+import time
+from typing import Any
+
+import pytest
+
+from roboco.adapters.mcp import session
+from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.mcp.tool import MAX_DESCRIPTION
+from roboco.domain.mcp_server import McpServer
+from roboco.errors import UsageError
+from tests.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
+
+OPEN = {"type": "object"}
+
+
+def hostile(kind: str, **fields: Any) -> McpServer:
+    """The server of this kind."""
+    return declared((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"], "timeout": 2.0} | fields)
+
+
+def test_what_is_huge_is_cut() -> None:
+    server = hostile("huge")
+    with using(server) as servers:
+        tools = servers.tools(server)
+    assert len(tools["one"].description) == MAX_DESCRIPTION
+    assert tools["two"].input_schema == OPEN
+    assert "left out: it has 1000034 characters" in tools["two"].description
+
+
+def test_of_ten_thousand_tools_the_team_gets_its_own() -> None:
+    server = hostile("many")
+    with using(server) as servers:
+        assert list(servers.tools(server)) == ["tool9999"]
+
+
+def test_schemas_that_cannot_be_used() -> None:
+    server = hostile("bad-schema")
+    with using(server) as servers:
+        tools = servers.tools(server)
+    assert tools["one"].input_schema == OPEN
+    assert "left out: it is no JSON Schema" in tools["one"].description
+    assert (tools["three"].description, list(tools["three"].input_schema)) == ("fine", ["type", "properties"])
+
+
+def test_schemas_that_cost_too_much_to_check() -> None:
+    server = hostile("costly", tools=[f"tool{number}" for number in range(50)])
+    with using(server) as servers:
+        begun = time.monotonic()
+        assert all(tool.input_schema == OPEN for tool in servers.tools(server).values())
+        assert time.monotonic() - begun < server.connect_timeout
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("silent", "did not answer in time"),
+        ("no-schema", "does not follow the protocol"),
+    ],
+)
+def test_a_server_whose_tools_cannot_be_learnt(kind: str, told: str) -> None:
+    server = hostile(kind, connect_timeout=1.0)
+    with using(server) as servers:
+        begun = time.monotonic()
+        tools = servers.tools(server)
+        assert time.monotonic() - begun < 4
+    assert told in tools["one"].description
+
+
+def test_a_list_without_an_end() -> None:
+    server = hostile("endless")
+    with using(server) as servers:
+        assert servers.tools(server) == {}
+
+
+@pytest.mark.parametrize("kind", ["garbage", "modern", "stubborn"])
+def test_servers_that_one_can_live_with(kind: str) -> None:
+    server = hostile(kind)
+    with using(server) as servers:
+        assert list(servers.tools(server)) == ["one"]
+        assert servers.call(server, "one", {}, "k", never) == "called one"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("mute", "did not complete the call of 'one': it did not answer in time"),
+        ("nan", "not JSON compliant"),
+        ("wrong-result", "does not follow the protocol"),
+        ("flood", "the connection was lost"),
+        ("long-line", "the connection was lost|did not answer in time"),
+    ],
+)
+def test_calls_that_come_to_nothing(kind: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = hostile(kind)
+    with using(server) as servers, caplog.at_level(logging.INFO):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(2):
+            with pytest.raises(UsageError, match=told):
+                servers.call(server, "one", {}, "k", never)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+    assert len(caplog.text) < 2000
+
+
+def test_a_server_that_answers_nothing_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "PING", 0.3)
+    server = hostile("deaf", timeout=0.3)
+    with using(server) as servers:
+        with pytest.raises(UsageError, match="did not complete"):
+            servers.call(server, "one", {}, "k", never)
+        (known,) = servers._known.values()
+        eventually(lambda: known.session is not None and known.session.ended)
+        assert list(servers.tools(server)) == ["one"]
+
+
+def test_programs_that_cannot_be_started() -> None:
+    missing = declared(("no-such-program-of-anybody",))
+    ends = declared(("/bin/false",))
+    for server, told in ((missing, "is not installed"), (ends, "the connection was lost")):
+        with using(server) as servers:
+            assert told in servers.tools(server)["buy"].description
+            with pytest.raises(UsageError, match=told):
+                servers.call(server, "buy", {}, "k", never)
+
+
+def test_a_killed_worker_leaves_no_server_behind() -> None:
+    command = (*HOSTILE, "stubborn")
+    worker = subprocess.Popen([*WORKER, "hold", *command], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    child = int(worker.stdout.readline())
+    try:
+        started = descendants(worker.pid) - {child}
+        assert len(started) == 2
+        worker.kill()
+        worker.wait()
+        eventually(lambda: not any(alive(pid) for pid in started))
+    finally:
+        worker.kill()
+        worker.stdout.close()
+        os.kill(child, signal.SIGKILL)
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that it started, and those that they started."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(one): int(parent) for one, parent in map(str.split, listed.splitlines())}
+    found = {pid}
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        ("https://mcp.example.com/", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com", "https://mcp.example.com/mcp?tenant=7"),
+        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp/"),
+        ("https://mcp.example.com/mcp/", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com/a", "https://MCP.example.com:443/a/b"),
+    ],
+)
+def test_addresses_below_an_entry(entry: str, url: str) -> None:
+    check_allowed(McpServer(url=url, tools={"a": {}}), ("unrelated", entry))
+
+
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        ("https://mcp.example.com/", "https://mcp.example.com.evil/mcp"),
+        ("https://mcp.example.com", "https://mcp.example.com.evil/mcp"),
+        ("https://mcp.example.com", "https://mcp.example.community/"),
+        ("https://mcp.example.com/", "http://mcp.example.com/mcp"),
+        ("https://mcp.example.com/", "https://mcp.example.com:8443/mcp"),
+        ("https://mcp.example.com/a", "https://mcp.example.com/ab"),
+        ("https://mcp.example.com/a", "https://mcp.example.com/A"),
+        ("https://mcp.example.com/a", "https://mcp.example.com/"),
+        ("https://mcp.example.com/a?t=1", "https://mcp.example.com/a?t=2"),
+        ("https://mcp.example.com/a?t=1", "https://mcp.example.com/a"),
+        ("https://", "https://mcp.example.com/"),
+        ("*", "https://mcp.example.com/"),
+        ("", "https://mcp.example.com/"),
+    ],
+)
+def test_addresses_that_are_not_below_an_entry(entry: str, url: str) -> None:
+    with pytest.raises(UsageError, match="ROBOCO_MCP"):
+        check_allowed(McpServer(url=url, tools={"a": {}}), (entry,))
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [(), ("",), ("python",), ("sh -c 'echo a b' more",), ("sh -c echo a b",), ("sh",), ("https://mcp.example.com/",)],
+)
+def test_command_lines_that_are_not_allowed(allowed: tuple[str, ...]) -> None:
+    server = declared(("sh", "-c", "echo a b"))
+    check_allowed(server, ("sh -c 'echo a b'",))
+    with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_MCP"):
+        check_allowed(server, allowed)
+
+
+def test_nothing_is_started_that_is_not_allowed() -> None:
+    servers = McpServers(("python -m shop",))
+    with pytest.raises(UsageError, match="ROBOCO_MCP"):
+        servers.tools(declared(SHOP))
+    with pytest.raises(UsageError, match="ROBOCO_MCP"):
+        servers.call(declared(SHOP), "search", {}, "k", never)
+    assert servers._known == {}

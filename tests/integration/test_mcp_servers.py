@@ -1,0 +1,286 @@
+"""MCP servers that are real processes, over stdio and over streamable HTTP."""
+
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.mcp.tool import McpTool
+from roboco.domain.mcp_server import McpServer
+from roboco.errors import UsageError
+from tests.mcp_servers import (
+    HOSTILE,
+    SHOP,
+    TOOLS,
+    WORKER,
+    alive,
+    declared,
+    eventually,
+    free_port,
+    listening,
+    never,
+    using,
+)
+
+SECRET = "Bearer secret-of-the-shop"
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    """The shop's address; tests of this file share the server."""
+    port = free_port()
+    with listening(port):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@pytest.fixture(params=["stdio", "http"])
+def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> McpServer:
+    """The shop's server, reached in both ways."""
+    monkeypatch.setenv("SHOP_TOKEN", SECRET)
+    if request.param == "stdio":
+        return declared(env=["SHOP_TOKEN"], timeout=20)
+    return declared(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
+
+
+def test_what_a_server_offers(shop: McpServer) -> None:
+    with using(shop) as servers:
+        tools = servers.tools(shop)
+    assert list(tools) == TOOLS
+    assert tools["search"].description == "Find articles."
+    assert tools["search"].input_schema["required"] == ["query"]
+    assert [tools[name].effect for name in ("search", "reserve", "buy")] == ["pure", "idempotent", "irreversible"]
+
+
+def test_the_team_has_the_last_word(shop: McpServer) -> None:
+    settings = {"buy": {"effect": "pure"}, "search": {"description": "Look."}, "missing": {}}
+    server = McpServer.model_validate(shop.model_dump() | {"tools": settings})
+    with using(server) as servers:
+        tools = servers.tools(server)
+        assert {name: tool.effect for name, tool in tools.items()} == {"buy": "pure", "search": "pure"}
+        assert tools["search"].description == "Look."
+        with pytest.raises(UsageError, match="not among those"):
+            servers.call(server, "reserve", {"article": "a"}, "k", never)
+
+
+def test_results(shop: McpServer) -> None:
+    with using(shop) as servers:
+        found = servers.call(shop, "search", {"query": "tea", "limit": 1}, "k", never)
+        assert found == {"query": "tea", "found": ["article 0"]}
+        assert servers.call(shop, "buy", {"article": "tea"}, "key 7", never) == "bought tea with key key 7"
+        text, image = servers.call(shop, "picture", {}, "k", never)
+        assert text == {"type": "text", "text": "a dot"}
+        assert image == {"type": "image", "mime_type": "image/png", "data": "iVBORyBkb3Q="}
+        with pytest.raises(UsageError, match="no tea left"):
+            servers.call(shop, "fail", {"text": "no tea left"}, "k", never)
+        with pytest.raises(UsageError, match="Field required"):
+            servers.call(shop, "search", {}, "k", never)
+
+
+def test_a_secret_arrives_and_shows_nowhere(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
+    with using(shop) as servers, caplog.at_level(logging.DEBUG):
+        told = servers.call(shop, "who", {}, "k", never)
+        assert told.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
+        if shop.command is not None:
+            assert {"HOME", "PATH", "SHOP_TOKEN"} <= set(told.split()[1:]) <= {"HOME", "LC_CTYPE", "PATH", "SHOP_TOKEN"}
+        with pytest.raises(UsageError, match=r"refused \*\*\*") as raised:
+            servers.call(shop, "leak", {}, "k", never)
+    assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.key + shop.place
+
+
+def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOP_TOKEN")
+    with using(shop) as servers:
+        with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
+            servers.call(shop, "search", {"query": "tea"}, "k", never)
+        assert "'SHOP_TOKEN' is not set" in servers.tools(shop)["search"].description
+
+
+def test_a_header_that_would_break_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
+    server = declared(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
+    with using(server) as servers, pytest.raises(UsageError, match="no header can carry") as raised:
+        servers.call(server, "search", {}, "k", never)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_slow_tool_ends_in_time(shop: McpServer) -> None:
+    server = McpServer.model_validate(shop.model_dump() | {"timeout": 0.5})
+    with using(server) as servers:
+        servers.tools(server)
+        begun = time.monotonic()
+        with pytest.raises(UsageError, match="it did not answer in time; whether it had an effect is not known"):
+            servers.call(server, "slow", {"seconds": 30}, "k", never)
+        assert time.monotonic() - begun < 3
+        assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
+    mark = tmp_path / "begun"
+    with using(shop) as servers:
+        begun = time.monotonic()
+        with pytest.raises(UsageError, match="cancelled"):
+            servers.call(shop, "slow", {"seconds": 30, "begun": str(mark)}, "k", mark.exists)
+        assert time.monotonic() - begun < 10
+        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_threads_share_one_conversation(shop: McpServer) -> None:
+    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
+        begun = time.monotonic()
+        slow = [pool.submit(servers.call, shop, "slow", {"seconds": 1.0}, "k", never) for _ in range(4)]
+        assert [call.result() for call in slow] == ["done"] * 4
+        assert time.monotonic() - begun < 3.5
+
+
+def test_a_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    server = declared()
+    mark = tmp_path / "begun"
+
+    def kill() -> None:
+        eventually(lambda: mark.exists() and mark.read_text() != "")
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+
+    with using(server) as servers:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(UsageError, match="connection was lost; whether it had an effect is not known"):
+            servers.call(server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
+        killer.join()
+        assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_a_web_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
+    mark = tmp_path / "begun"
+    with using(server) as servers, ThreadPoolExecutor(1) as pool:
+        with listening(port) as process:
+            call = pool.submit(servers.call, server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
+            eventually(mark.exists)
+            process.kill()
+            with pytest.raises(UsageError, match=r"lost|did not complete"):
+                call.result()
+        with listening(port):
+            assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_a_web_server_that_forgot_the_conversation_is_asked_once_more() -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp")
+    with using(server) as servers:
+        with listening(port):
+            first = servers.call(server, "process", {}, "k", never)
+        with listening(port):
+            assert servers.call(server, "process", {}, "k", never) != first
+
+
+def test_a_web_server_that_comes_up_later() -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with using(server, pause=0.05) as servers:
+        assert "could not be reached" in servers.tools(server)["buy"].description
+        assert servers.tools(server)["buy"].input_schema == {"type": "object"}
+        with pytest.raises(UsageError, match="could not be reached"):
+            servers.call(server, "buy", {}, "k", never)
+        with listening(port):
+            eventually(lambda: servers.tools(server)["buy"].description == "Buy an article.")
+
+
+def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
+    with using(server, pause=0.05) as servers:
+        begun = time.monotonic()
+        assert "did not answer in time" in servers.tools(server)["one"].description
+        assert time.monotonic() - begun < 4
+        ready.touch()
+        eventually(lambda: "reached" not in servers.tools(server)["one"].description)
+        assert servers.call(server, "one", {}, "k", never) == "called one"
+
+
+def test_a_failure_is_remembered_and_what_was_known_is_served() -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with using(server, lifetime=0.0) as servers:
+        with listening(port):
+            before = servers.tools(server)
+        assert servers.tools(server) == before
+        begun = time.monotonic()
+        for _ in range(100):
+            assert servers.tools(server) == before
+        assert time.monotonic() - begun < 1
+
+
+def test_a_tool_that_went_away_while_it_was_cached(shop: McpServer) -> None:
+    server = McpServer.model_validate(shop.model_dump() | {"tools": ["old", "retire"]})
+    with using(server) as servers:
+        assert "old" in servers.tools(server)
+        servers.call(server, "retire", {"name": "old"}, "k", never)
+        assert "old" in servers.tools(server)
+        with pytest.raises(UsageError, match="Unknown tool"):
+            servers.call(server, "old", {}, "k", never)
+        assert "old" not in servers.tools(server)
+
+
+def test_a_server_that_tells_of_a_change() -> None:
+    server = declared()
+    with using(server) as servers:
+        assert "buy" in servers.tools(server)
+        servers.call(server, "retire", {"name": "buy", "tell": True}, "k", never)
+        eventually(lambda: "buy" not in servers.tools(server))
+
+
+def test_one_discovery_at_a_time(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[McpServer] = []
+    listed = McpServers._listed
+
+    def counted(self: McpServers, server: McpServer, *rest: Any) -> dict[str, McpTool]:
+        asked.append(server)
+        return listed(self, server, *rest)
+
+    monkeypatch.setattr(McpServers, "_listed", counted)
+    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+        assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
+    assert len(asked) == 1
+
+
+def test_a_conversation_that_nobody_uses_ends() -> None:
+    server = declared()
+    with using(server, idle=0.3) as servers:
+        first = int(servers.call(server, "process", {}, "k", never))
+        eventually(lambda: not alive(first))
+        second = int(servers.call(server, "process", {}, "k", never))
+        assert second != first
+    assert not alive(second)
+
+
+def test_a_forked_process_has_conversations_of_its_own() -> None:
+    done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=60, check=True)
+    child, parent = (line.split() for line in done.stdout.splitlines())
+    assert "Traceback" not in done.stderr
+    assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
+    assert child[1] != parent[1]
+    assert not any(alive(int(pid)) for pid in (child[1], parent[1]))
+
+
+def test_without_the_extra_everything_else_works() -> None:
+    script = (
+        "import sys; sys.modules['mcp'] = None\n"
+        "from roboco.adapters.mcp.servers import McpServers\n"
+        "from roboco.domain.mcp_server import McpServer\n"
+        "McpServers(('x',)).tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "roboco.errors.UsageError: MCP servers need the extra 'roboco[mcp]'" in done.stderr

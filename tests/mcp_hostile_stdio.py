@@ -1,0 +1,108 @@
+"""MCP servers that misbehave, over stdio: `KIND [FILE]`; as long as there is no such file, they are silent."""
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+HUGE = "x" * 1_000_000
+
+
+def say(message: object) -> None:
+    """One line."""
+    print(message if isinstance(message, str) else json.dumps(message), flush=True)
+
+
+def tool(name: str, description: str = "", schema: object = None) -> dict[str, Any]:
+    """A tool as a list has it."""
+    return {"name": name, "description": description, "inputSchema": schema or {"type": "object"}}
+
+
+TOOLS: dict[str, list[dict[str, Any]]] = {
+    "huge": [tool("one", HUGE), tool("two", "", {"type": "object", "description": HUGE})],
+    "many": [tool(f"tool{number}") for number in range(10_000)],
+    "bad-schema": [
+        tool("one", "", {"type": "object", "properties": {"a": {"type": "strong"}}}),
+        tool("three", "fine", {"type": "object", "properties": {"a": {"type": "string"}}}),
+    ],
+    "no-schema": [{"name": "one", "inputSchema": "nonsense"}],
+    "costly": [tool(f"tool{number}", "", {"type": "object", "allOf": [{}] * 16_000}) for number in range(50)],
+}
+
+
+def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a request."""
+    match request["method"]:
+        case "initialize":
+            return {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "hostile", "version": "1"},
+            }
+        case "server/discover":
+            return {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}},
+                "resultType": "complete",
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
+        case "tools/list" if kind == "endless":
+            return {"tools": [], "nextCursor": "more"}
+        case "tools/list":
+            listed = {"tools": TOOLS.get(kind, [tool("one")])}
+            return (
+                listed | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if kind == "modern" else listed
+            )
+        case "tools/call" if kind == "nan":
+            return {"content": [], "structuredContent": {"value": float("nan")}}
+        case "tools/call" if kind == "wrong-result":
+            return {"content": "no list"}
+        case "ping":
+            return {}
+        case _:
+            return {
+                "content": [{"type": "text", "text": f"called {request['params']['name']}"}],
+                "resultType": "complete",
+            }
+
+
+def answer(kind: str, request: dict[str, Any]) -> None:
+    """Answer, as the kind has it."""
+    method = request["method"]
+    if kind in ("mute", "deaf") and method == "tools/call":
+        if kind == "deaf":
+            time.sleep(600)
+        return
+    if kind == "modern" and method == "initialize":
+        error = {"code": -32022, "message": "no such version", "data": {"supported": ["2026-07-28"], "requested": "x"}}
+        say({"jsonrpc": "2.0", "id": request["id"], "error": error})
+        return
+    if kind == "garbage":
+        say("\n".join(f"debug: this is no message {number}" for number in range(20)))
+        say({"jsonrpc": "2.0", "id": 999_999, "result": {}})
+        say({"hello": "world"})
+    while kind in ("flood", "long-line") and method == "tools/call":
+        sys.stdout.write("this is no message\n" if kind == "flood" else "x" * 65_536)
+    say({"jsonrpc": "2.0", "id": request["id"], "result": result_of(kind, request)})
+
+
+def main(kind: str, *files: str) -> None:
+    """Answer what comes in."""
+    if kind == "silent" or any(not os.path.exists(file) for file in files):
+        for _ in sys.stdin:
+            pass
+    if kind == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" in request and "method" in request:
+            answer(kind, request)
+    while kind == "stubborn":
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,110 @@
+"""A real MCP server for tests, over stdio, or over streamable HTTP with `--http PORT`.
+
+Its secrets come as the variable SHOP_TOKEN, or as the header Authorization, and leave it as a digest alone.
+"""
+
+import argparse
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+
+server = MCPServer("shop", log_level="CRITICAL")
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def search(query: str, limit: int = 3) -> dict[str, Any]:
+    """Find articles."""
+    return {"query": query, "found": [f"article {number}" for number in range(limit)]}
+
+
+@server.tool(annotations=ToolAnnotations(idempotent_hint=True), structured_output=False)
+def reserve(article: str) -> str:
+    """Reserve an article."""
+    return f"reserved {article}"
+
+
+@server.tool(structured_output=False)
+def buy(article: str, ctx: Context) -> str:
+    """Buy an article."""
+    meta = ctx.request_context.meta or {}
+    return f"bought {article} with key {meta.get('roboco/idempotency-key')}"
+
+
+@server.tool(structured_output=False)
+def fail(text: str) -> str:
+    """Fail."""
+    raise ToolError(text)
+
+
+@server.tool(structured_output=False)
+def leak(ctx: Context) -> str:
+    """Fail with the secret in the message."""
+    raise ToolError(f"refused {_secret(ctx)}")
+
+
+@server.tool(structured_output=False)
+def who(ctx: Context) -> str:
+    """A digest of the secret, and what else the environment holds."""
+    return f"{hashlib.sha256(_secret(ctx).encode()).hexdigest()} {' '.join(sorted(os.environ))}"
+
+
+@server.tool(structured_output=False)
+async def slow(seconds: float, begun: str = "") -> str:
+    """Take a while."""
+    if begun:
+        Path(begun).write_text(str(os.getpid()))
+    await anyio.sleep(seconds)
+    return "done"
+
+
+@server.tool(structured_output=False)
+def process() -> str:
+    """The server's process."""
+    return str(os.getpid())
+
+
+@server.tool(structured_output=False)
+def picture() -> list[Any]:
+    """A picture with a word."""
+    return ["a dot", Image(data=b"\x89PNG dot", format="png")]
+
+
+@server.tool(structured_output=False)
+def old() -> str:
+    """A tool that is to be retired."""
+    return "still here"
+
+
+@server.tool(structured_output=False)
+async def retire(name: str, ctx: Context, tell: bool = False) -> str:
+    """Take a tool away."""
+    server.remove_tool(name)
+    if tell:
+        await ctx.session.send_tool_list_changed()
+    return "retired"
+
+
+def _secret(ctx: Context) -> str:
+    headers = ctx.headers
+    return headers.get("authorization", "") if headers else os.environ.get("SHOP_TOKEN", "")
+
+
+def main() -> None:
+    """Serve until the input ends, or until killed."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--http", type=int)
+    chosen = arguments.parse_args()
+    if chosen.http is None:
+        server.run("stdio")
+    else:
+        server.run("streamable-http", port=chosen.http)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""A process that uses an MCP server as a worker does, and forks: `hold COMMAND...` or `fork COMMAND...`."""
+
+import os
+import shlex
+import sys
+import time
+
+from roboco.adapters.mcp.servers import McpServers
+from roboco.domain.mcp_server import McpServer
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+def hold(servers: McpServers, server: McpServer) -> None:
+    """Keep a conversation, and a child that inherited its files, until killed."""
+    servers.tools(server)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    time.sleep(60)
+
+
+def fork(servers: McpServers, server: McpServer) -> None:
+    """Say which processes answer the parent, a child, and the parent again."""
+    before = servers.call(server, "process", {}, "k", never)
+    child = os.fork()
+    if child == 0:
+        print("child", servers.call(server, "process", {}, "k", never), flush=True)
+        servers.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("parent", before, servers.call(server, "process", {}, "k", never), flush=True)
+    servers.close()
+
+
+if __name__ == "__main__":
+    command = sys.argv[2:]
+    named = McpServer.model_validate({"command": command, "tools": ["process", "one"]})
+    {"hold": hold, "fork": fork}[sys.argv[1]](McpServers((shlex.join(command),)), named)

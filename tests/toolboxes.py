@@ -1,0 +1,24 @@
+"""A real toolbox over any workspace, for tests."""
+
+from pathlib import Path
+
+from roboco.adapters.builtin_tools import BuiltinTools, text_of
+from roboco.adapters.functions import Functions
+from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.toolbox import FunctionToolbox
+from roboco.ports import Files, Histories
+
+
+def toolbox_of(
+    files: Files,
+    histories: Histories,
+    modules: tuple[str, ...],
+    folder: Path,
+    time_up: type[Exception] = TimeoutError,
+) -> FunctionToolbox:
+    """A toolbox that keeps its index in the folder, and may start no servers."""
+    index = MemoryIndex(histories, text_of(files), folder)
+    builtin = BuiltinTools(files, index, Sandbox())
+    return FunctionToolbox(files, builtin, McpServers(()), Functions(modules), time_up)

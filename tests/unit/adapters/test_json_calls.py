@@ -1,0 +1,263 @@
+"""JSON calls: what a model is told of its tools, in which form it is to answer, and its conversation without calls."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.adapters.json_schema import schema_mistake
+from roboco.adapters.model.json_calls import MOST_CALLS, asked_in_json, read_answer, response_format
+from roboco.adapters.model.plain_turns import plain_turns
+from roboco.adapters.model.strict_schema import ANYTHING, is_strict, strict_schema
+from roboco.adapters.model.tool_sheet import tool_sheet
+from roboco.domain.model_profile import ModelProfile
+from roboco.ports import Request
+
+TEXT = {"type": "string"}
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+KEYWORDS = {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum"}
+
+
+def obj(**properties: Any) -> dict[str, Any]:
+    """A closed object, all of whose properties are required."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def tool(schema: dict[str, Any] | None = None, name: str = "go", description: str = "goes") -> dict[str, Any]:
+    """A tool that takes this."""
+    function: dict[str, Any] = {"name": name, "description": description}
+    return {"type": "function", "function": function | ({} if schema is None else {"parameters": schema})}
+
+
+def request(*tools: dict[str, Any], **more: Any) -> Request:
+    """A request of a model that answers with JSON."""
+    return Request(ModelProfile(model="m", tool_calls="json"), ({"role": "user", "content": "go"},), tools, **more)
+
+
+NARROWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "limits go": (
+        obj(
+            a={"type": "string", "pattern": "a+", "format": "date", "maxLength": 5, "default": "a", "description": "x"}
+        ),
+        obj(a=TEXT),
+    ),
+    "objects are closed": (
+        {"properties": {"a": TEXT, "b": TEXT}, "required": ["b", "c"]},
+        obj(a=TEXT, b=TEXT) | {"required": ["b"]},
+    ),
+    "constants are enums": (obj(a={"const": "x"}, b={"const": 5}), obj(a=TEXT | {"enum": ["x"]}, b={"enum": [5]})),
+    "enums with null": (obj(a={"type": ["string", "null"], "enum": ["x", None]}), obj(a={"enum": ["x", None]})),
+    "lists of types": (obj(a={"type": ["string", "null"]}), obj(a={"anyOf": [TEXT, {"type": "null"}]})),
+    "alternatives": (obj(a={"oneOf": [TEXT, {"type": "integer"}]}), obj(a={"anyOf": [TEXT, {"type": "integer"}]})),
+    "references": (
+        obj(a={"$ref": "#/$defs/A~1B"}) | {"$defs": {"A/B": {"type": "array", "items": TEXT, "minItems": 3}}},
+        obj(a={"type": "array", "items": TEXT}),
+    ),
+    "a reference to nowhere": (obj(a={"$ref": "#/$defs/no"}, b={"$ref": "http://x/y"}), obj(a=ANYTHING, b=ANYTHING)),
+    "parts that all hold": (
+        {"allOf": [obj(a=TEXT), {"$ref": "#/$defs/B"}], "$defs": {"B": obj(b=TEXT)}},
+        obj(a=TEXT, b=TEXT),
+    ),
+    "whatever an object holds": ({"type": "object"}, {"type": "object"}),
+    "no schema": ({}, {"type": "object"}),
+    "no arguments": (obj(), obj()),
+    "anything": (
+        obj(a={}, b=True, c={"type": "array"}),
+        obj(a=ANYTHING, b=ANYTHING, c={"type": "array", "items": ANYTHING}),
+    ),
+    "unsound": (
+        obj(a={"type": 5, "enum": "x"}, b={"properties": [], "type": "object"}),
+        obj(a=ANYTHING, b={"type": "object"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NARROWED)
+def test_a_schema_is_narrowed(case: str) -> None:
+    schema, narrowed = NARROWED[case]
+    assert strict_schema(schema) == narrowed
+
+
+def test_properties_keep_their_order() -> None:
+    assert list(strict_schema(obj(z=TEXT, a=TEXT))["properties"]) == ["z", "a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (obj(a=TEXT, b={"type": "array", "items": TEXT}, c={"anyOf": [TEXT, obj()]}), True),
+        (obj(a=TEXT) | {"required": []}, False),
+        ({"type": "object"}, False),
+        (obj(a={"type": "array", "items": {"type": "object"}}), False),
+        (obj(a={"anyOf": [TEXT, ANYTHING]}), False),
+    ],
+)
+def test_a_schema_is_strict_where_all_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
+    assert is_strict(strict_schema(schema)) is strict
+    assert response_format(request(tool(schema)))["json_schema"]["strict"] is strict
+
+
+ENDLESS: dict[str, dict[str, Any]] = {
+    "itself": obj(a={"$ref": "#"}),
+    "a ring": obj(a={"$ref": "#/$defs/Node"}) | {"$defs": {"Node": NODE}},
+    "a fan": obj(a={"$ref": "#/$defs/F"})
+    | {"$defs": {"F": obj(**{f"p{n}": {"$ref": "#/$defs/F"} for n in range(50)})}},
+    "alternatives": {"anyOf": [{"$ref": "#"}] * 50},
+    "all of itself": {"allOf": [{"$ref": "#"}] * 50},
+    "deep": json.loads('{"items":' * 200 + "{}" + "}" * 200),
+    "wide": obj(**{f"p{n}": TEXT for n in range(5000)}),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_what_a_tool_brings_is_bounded(case: str) -> None:
+    """In size, and in the time for it."""
+    asking = request(tool(ENDLESS[case]))
+    start = time.process_time()
+    form, told = json.dumps(response_format(asking)), asked_in_json(asking).messages[0]["content"]
+    assert time.process_time() - start < 1
+    assert len(form) < 50_000
+    assert len(told) < 10_000
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from(
+        [TEXT, {}, True, {"type": ["integer", "null"]}, {"const": 1}, {"enum": ["a", 2]}, {"$ref": "#"}, 5]
+    ),
+    lambda inner: (
+        st.dictionaries(st.text(max_size=5), inner, max_size=3).map(
+            lambda found: {"type": "object", "properties": found}
+        )
+        | st.lists(inner, min_size=1, max_size=3).map(lambda found: {"anyOf": found})
+        | st.lists(inner, min_size=1, max_size=3).map(lambda found: {"allOf": found})
+        | inner.map(lambda found: {"type": "array", "items": found, "minItems": 2})
+    ),
+    max_leaves=12,
+)
+
+
+@given(schema=SCHEMAS)
+def test_every_form_is_a_sound_schema_of_few_words(schema: Any) -> None:
+    asking = request(tool({"type": "object", "properties": {"x": schema}}))
+    form = response_format(asking)["json_schema"]["schema"]
+    assert schema_mistake(form) == ""
+    assert "$ref" not in json.dumps(form)
+    assert set(_keywords(form)) <= KEYWORDS | {"minItems", "maxItems"}
+    assert asked_in_json(asking).messages[0]["role"] == "system"
+
+
+def _keywords(schema: dict[str, Any]) -> list[str]:
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    inner += [schema["items"]] if "items" in schema else []
+    return [*schema, *(word for one in inner for word in _keywords(one))]
+
+
+def test_tools_are_sketched_in_few_words() -> None:
+    schema = obj(
+        a={"type": "integer", "minimum": 1, "description": "how\n  many"},
+        b={"type": "array", "items": {"$ref": "#/$defs/P"}},
+        c={"enum": ["x", None]},
+        d={"anyOf": [TEXT, {"type": "null"}], "default": None},
+    ) | {"$defs": {"P": obj(ü=TEXT)}, "required": ["a", "b", "c"]}
+    assert tool_sheet((tool(schema, "find", "finds\n  things"), tool(None))).splitlines() == [
+        "- find: finds things",
+        '  args: {"a": integer (minimum 1; how many), "b": [{"ü": string}], "c": "x" | null,'
+        ' "d": string | null (optional; default null)}',
+        "- go: goes",
+        "  args: any",
+    ]
+
+
+def test_long_descriptions_are_cut() -> None:
+    assert len(tool_sheet((tool(obj(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
+
+
+def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+def test_turns_alternate_strictly() -> None:
+    """After one system message, beginning with the user."""
+    given = ("system", "system", "assistant", "assistant", "user", "system", "user", "assistant", "tool", "user")
+    messages = tuple(message(role, f"{n}", tool_call_id="none") for n, role in enumerate(given))
+    turns = [(turn["role"], turn["content"]) for turn in plain_turns(messages)]
+    assert turns == [
+        ("system", "0\n\n1"),
+        ("user", "Go on."),
+        ("assistant", "2\n\n3"),
+        ("user", "4\n\n5\n\n6"),
+        ("assistant", "7"),
+        ("user", "[a tool answered] 8\n\n9"),
+    ]
+
+
+@given(
+    roles=st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=12),
+    instruction=st.sampled_from(["", "do"]),
+)
+def test_all_conversations_become_plain(roles: list[str], instruction: str) -> None:
+    turns = plain_turns(tuple(message(role, "x", tool_call_id="none") for role in roles), instruction)
+    spoken = [turn["role"] for turn in turns if turn["role"] != "system"]
+    assert spoken == [("user", "assistant")[n % 2] for n in range(len(spoken))]
+    assert [turn["role"] for turn in turns[1:] if turn["role"] == "system"] == []
+    assert [turn for turn in turns if not turn["content"]] == []
+
+
+def test_pictures_stay() -> None:
+    """Also where their message is joined with another."""
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    parts = [{"type": "text", "text": "look"}, picture]
+    [turn] = plain_turns((message("user", "one"), message("user", parts)))
+    assert turn["content"] == [{"type": "text", "text": "one"}, *parts]
+    [turn] = plain_turns((message("user", parts),))
+    assert turn["content"] == parts
+
+
+def test_what_was_said_stands_as_it_is_asked_for() -> None:
+    """With the names of the tools that answered."""
+    calls = [
+        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for n, (name, arguments) in enumerate([("add", '{"a":"ü"}'), ("go", "")])
+    ]
+    messages = (
+        message("user", "x"),
+        message("assistant", "", tool_calls=calls),
+        message("tool", "1", tool_call_id="c0"),
+        message("tool", "2", tool_call_id="c1"),
+    )
+    _, _, said, results = plain_turns(messages, "do")
+    calls_made = [{"tool": "add", "args": {"a": "ü"}}, {"tool": "go", "args": {}}]
+    assert json.loads(said["content"]) == {"text": "", "calls": calls_made}
+    assert results["content"] == "[add answered] 1\n\n[go answered] 2"
+    assert [turn["content"] for turn in plain_turns(messages)] == [
+        'x\n\n[add with {"a":"ü"} answered] 1\n\n[go with {} answered] 2'
+    ]
+    again = read_answer(said["content"], request(tool({}, "add"), tool({})), cut_off=False)
+    assert [(call.name, json.loads(call.arguments)) for call in again.calls] == [("add", {"a": "ü"}), ("go", {})]
+
+
+@given(said=st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(json.dumps))
+def test_whatever_is_said_is_read_or_a_mistake(said: str) -> None:
+    answer = read_answer(said, request(tool()), cut_off=False)
+    assert answer.mistake or '"calls"' in said or '"text"' in said
+
+
+@pytest.mark.parametrize("said", ["{" * 1_000_000, '{"calls": [' * 90_000, '{"a":1}' * 140_000, '"{' * 500_000])
+def test_an_answer_is_read_in_bounded_time(said: str) -> None:
+    start = time.process_time()
+    assert read_answer(said, request(tool()), cut_off=False).mistake
+    assert time.process_time() - start < 5
+
+
+def test_halves_of_characters_are_mended() -> None:
+    answer = read_answer('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
+    assert answer.text.encode()
+
+
+def test_as_many_calls_as_are_offered_can_be_made() -> None:
+    calls = [{"tool": "go", "args": {"n": n}} for n in range(MOST_CALLS)]
+    answer = read_answer(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
+    assert len(answer.calls) == MOST_CALLS

@@ -1,0 +1,42 @@
+"""What is kept of an output."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.adapters.sandbox.output import Output
+
+
+@given(st.lists(st.text(max_size=20)), st.integers(2, 200))
+def test_an_output_within_its_cap_is_kept_as_it_is(pieces: list[str], cap: int) -> None:
+    data = "".join(pieces).encode()
+    output = Output(cap)
+    for at in range(0, len(data), 3):
+        output.feed(data[at : at + 3])
+    assert output.total == len(data)
+    if len(data) <= cap // 2 * 2:
+        assert output.text() == "".join(pieces)
+
+
+@given(st.binary(min_size=41, max_size=300))
+def test_beginning_and_end_are_kept_of_any_bytes(data: bytes) -> None:
+    output = Output(40)
+    output.feed(data)
+    assert len(output.text().encode()) < 40 * 3 + 60
+    assert "bytes of output left out here" in output.text()
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_a_cut_leaves_no_half_of_a_character(shift: int) -> None:
+    output = Output(64)
+    output.feed(b"x" * shift + "🐟".encode() * 100)
+    text = output.text()
+    assert "�" not in text
+    assert text.startswith("x" * shift + "🐟")
+    assert text.endswith("🐟")
+
+
+def test_the_cut_says_how_much_is_missing() -> None:
+    output = Output(10)
+    output.feed(b"12345" + b"-" * 90 + b"67890")
+    assert output.text() == "12345\n[... 90 bytes of output left out here ...]\n67890"

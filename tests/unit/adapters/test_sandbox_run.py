@@ -1,0 +1,218 @@
+"""Code that means no harm, and what is kept of the files it leaves, however they look."""
+
+import platform
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.sandbox import bubblewrap, programs, sandbox
+from roboco.adapters.sandbox.limits import MIB, SandboxLimits
+from roboco.adapters.sandbox.programs import Programs
+from roboco.adapters.sandbox.ran import Ran
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.adapters.sandbox.system_calls import system_call_filter
+from roboco.errors import UsageError
+
+
+@pytest.fixture
+def able() -> None:
+    """The sandbox can start on this machine."""
+    refusal = Sandbox().refusal()
+    if refusal:
+        pytest.skip(refusal)
+
+
+def ran(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits | None = None) -> Ran:
+    """What came of the code; its files can no longer be read."""
+    with Sandbox(limits or SandboxLimits()).run(code, inputs or {}, lambda: False) as result:
+        return result
+
+
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("print(6 * 7)", "42\n"),
+        ("", ""),
+        ("import sys\nprint('a'); print('b', file=sys.stderr); print('c', end='')", "a\nb\nc"),
+        ("print('Grüße, 世界 🐟')", "Grüße, 世界 🐟\n"),
+        ("import json, csv, sqlite3, decimal, datetime, statistics\nprint(statistics.mean([1, 2, 3]))", "2\n"),
+        ("import asyncio\nasync def f(): return 7\nprint(asyncio.run(f()))", "7\n"),
+        ("from multiprocessing import Pool\nif __name__ == '__main__': print(Pool(2).map(abs, [-1, 2]))", "[1, 2]\n"),
+        ("import subprocess\nprint(subprocess.run(['echo', 'hi'], capture_output=True, text=True).stdout)", "hi\n\n"),
+        ("import os\nprint(os.getuid(), os.getcwd(), sorted(os.environ))",
+         "65534 /tmp/box ['HOME', 'LANG', 'PATH', 'PWD']\n"),
+        ("import sys\nprint(repr(sys.stdin.read()), sys.argv, __name__)", "'' ['/tmp/code.py'] __main__\n"),
+        ("# " + "x" * 900_000 + "\nprint('long')", "long\n"),
+        ("import tempfile\nprint(len(tempfile.TemporaryFile().read()))", "0\n"),
+    ],
+)  # fmt: skip
+def test_code_runs(code: str, output: str) -> None:
+    assert ran(code) == Ran(output=output, exit_code=0, ended="", files=(), skipped=())
+
+
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize(
+    ("code", "exit_code", "told"),
+    [
+        ("1 / 0", 1, 'File "/tmp/code.py", line 1, in <module>'),
+        ("raise SystemExit(7)", 7, ""),
+        ("import sys; sys.exit('enough')", 1, "enough"),
+        ("if True print()", 1, "SyntaxError"),
+        ("print('\ud800')", 1, "SyntaxError"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137, ""),
+        ("import ctypes; ctypes.string_at(0)", 139, ""),
+        ("(" * 100_000, 1, "SyntaxError"),
+    ],
+)
+def test_code_that_fails_says_how(code: str, exit_code: int, told: str) -> None:
+    result = ran(code)
+    assert (result.exit_code, result.ended) == (exit_code, "")
+    assert told in result.output
+
+
+@pytest.mark.usefixtures("able")
+def test_files_that_are_new_or_changed_come_back(tmp_path: Path) -> None:
+    inputs = {name: tmp_path / name for name in ("same.txt", "touched.txt", "changed.txt", "longer.txt", "gone.txt")}
+    for path in inputs.values():
+        path.write_text("abc")
+    code = """
+import os
+open('touched.txt', 'w').write('abc'); open('changed.txt', 'w').write('abd'); open('longer.txt', 'a').write('d')
+os.remove('gone.txt'); open('new.bin', 'wb').write(bytes(range(256)) * 4096); open('empty', 'w').close()
+print(open('same.txt').read()); os.chmod('new.bin', 0); os.chmod('.', 0)
+"""
+    with Sandbox().run(code, inputs, lambda: False) as result:
+        kept = {file.name: file.path.read_bytes() for file in result.files}
+        sizes = {file.name: file.size for file in result.files}
+    assert kept == {"changed.txt": b"abd", "longer.txt": b"abcd", "new.bin": bytes(range(256)) * 4096, "empty": b""}
+    assert sizes == {name: len(data) for name, data in kept.items()}
+    assert (result.output, result.skipped) == ("abc\n", ())
+
+
+HOSTILE = r"""
+import os, socket
+open('kept.txt', 'w').write('x')
+for name in (b'line\nbreak', b'\xff\xfe', b'..x', b'.hidden', 'ü'.encode(), b'a' * 255, b'a b', b'-rf', b'\x1b[31m'):
+    open(name, 'w').write('x')
+os.mkdir('below'); open('below/deep.txt', 'w').write('x')
+os.symlink('/etc/passwd', 'link'); os.symlink('kept.txt', 'link2'); os.mkfifo('pipe')
+socket.socket(socket.AF_UNIX).bind('socket'); os.link('kept.txt', 'twice.txt')
+"""
+
+
+@pytest.mark.usefixtures("able")
+def test_a_nul_is_refused_and_not_cut_at() -> None:
+    with pytest.raises(UsageError, match="NUL character at position 8"):
+        ran("print(1)\0print(2)")
+
+
+@pytest.mark.usefixtures("able")
+def test_what_is_not_kept_is_told_in_one_line_each() -> None:
+    result = ran(HOSTILE)
+    assert [file.name for file in result.files] == ["kept.txt", "twice.txt"]
+    assert len(result.skipped) == 14
+    assert "'below' is a folder: write files directly into the working folder" in result.skipped
+    assert all(line.isprintable() and len(line) < 300 for line in result.skipped)
+
+
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize(
+    ("code", "files", "told"),
+    [
+        ("for n in range(200): open(f'f{n:03}', 'w').write('x')", 32, "and 148 more that are not kept"),
+        ("for n in range(40): open(f'f{n:03}', 'w').truncate(1 << 20)", 8, "with which the files exceed"),
+        ("import os\nopen('f', 'wb').write(bytes(3 << 20))\nfor n in range(40): os.link('f', f'f{n}')", 2, "exceed"),
+        ("for n in range(3): print(open(f'f{n}', 'wb').truncate(1 << 40))", 1, ""),
+        ("import os\nfor n in range(400): os.mkdir('d'); os.chdir('d')", 0, "is a folder"),
+    ],
+)
+def test_files_are_kept_up_to_the_limits(code: str, files: int, told: str) -> None:
+    result = ran(code, limits=SandboxLimits(disk=8 * MIB))
+    assert len(result.files) == files
+    assert told in "\n".join(result.skipped)
+
+
+@pytest.mark.usefixtures("able")
+def test_an_input_left_as_it_is_is_not_told_of_however_large(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(3 * MIB))
+    inputs = {f"in{number}": tmp_path / "large" for number in range(5)}
+    result = ran("print(sum(1 for _ in open('in4', 'rb').read()))", inputs, SandboxLimits(disk=2 * MIB, files=2))
+    assert (result.output, result.files, result.skipped) == (f"{3 * MIB}\n", (), ())
+
+
+@pytest.mark.usefixtures("able")
+def test_a_run_cancelled_while_it_starts_is_over() -> None:
+    with Sandbox().run("print(1)", {}, lambda: True) as result:
+        assert (result.ended, result.exit_code, result.files) == ("cancelled", None, ())
+
+
+@pytest.mark.usefixtures("able")
+def test_runs_of_many_threads_do_not_meet(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("0")
+    seen: dict[int, tuple[str, str]] = {}
+
+    def one(number: int) -> None:
+        code = f"print({number}); open('in', 'w').write('{number}')"
+        with Sandbox().run(code, {"in": tmp_path / "in"}, lambda: False) as result:
+            seen[number] = (result.output, result.files[0].path.read_text() if result.files else "")
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {number: (f"{number}\n", str(number)) for number in range(1, 7)}
+    assert (tmp_path / "in").read_text() == "0"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        None,
+        Programs("/nowhere/bwrap", "/usr/bin/python3"),
+        Programs("/bin/false", "/usr/bin/python3"),
+        Programs("/bin/true", "/usr/bin/python3"),
+    ],
+)
+def test_without_a_sandbox_nothing_runs(broken: Programs | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_probe", sandbox._Probe())
+    monkeypatch.setattr(sandbox, "found_programs", lambda: iter([broken] if broken else []))
+    refusal = Sandbox().refusal()
+    assert "cannot start on this worker" in refusal
+    assert "to allow it" in refusal
+    with pytest.raises(UsageError) as raised, Sandbox().run("print(1)", {}, lambda: False):
+        pytest.fail("it ran")
+    assert str(raised.value) == refusal
+
+
+def test_elsewhere_than_on_linux_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "needs Linux" in Sandbox().refusal()
+
+
+def test_an_unknown_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "'riscv64'" in Sandbox().refusal()
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_filter_is_a_program_of_whole_steps(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    steps, rest = divmod(len(system_call_filter()), 8)
+    assert 100 < steps < 4096
+    assert not rest
+
+
+def test_an_interpreter_elsewhere_is_mounted_by_its_own_folders_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "base_prefix", "/opt/python")
+    found = list(programs._interpreters())
+    assert found[0][1] == "/opt/python"
+    given = bubblewrap.Descriptors(3, 4, 5, {})
+    line = bubblewrap.command(Programs("bwrap", *found[0]), SandboxLimits(), given, 1)
+    assert "/opt/python/lib" in line
+    assert "/opt/python" not in line
+    monkeypatch.setattr(sys, "base_prefix", "/")
+    assert all(prefix == "" for _, prefix in programs._interpreters())

@@ -1,0 +1,208 @@
+"""EmbeddingRank: meaning beside words, from a server that speaks the embeddings protocol; words alone without it."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.search.embedding_rank import BATCH, EmbeddingRank
+from roboco.adapters.search.hit import Filters, Found
+from roboco.adapters.search.memory_index import NEWEST, MemoryIndex
+from roboco.adapters.search.vector import unit
+from roboco.errors import TransientError
+from tests.memory.workspace import MemoryHistories
+from tests.unit.domain.steps import steps_of
+
+TASK, SECRET = "t1", "sk-very-secret"
+MEANINGS = ("sea", "money", "other")
+WORDS = {"ocean": "sea", "waves": "sea", "sailing": "sea", "invoice": "money", "payment": "money"}
+LINES = ("Ocean waves at dawn", "The invoice of May", "Lunch was fine", "A payment for the ocean liner")
+
+
+def meaning(text: str) -> list[float]:
+    """How often the text means each of the meanings."""
+    meant = [WORDS.get(word, "other") for word in text.lower().split()]
+    return [float(meant.count(one)) for one in MEANINGS]
+
+
+class Endpoint(ThreadingHTTPServer):
+    """A server of embeddings; `answer` makes status and body of the texts of a request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.answer: Callable[[list[str]], tuple[int, Any]] = embedded
+        self.held = threading.Event()
+        self.held.set()
+
+    @property
+    def url(self) -> str:
+        """What a client is told."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append({"path": self.path, **body})
+        self.server.keys.append(self.headers["authorization"])
+        self.server.held.wait(30)
+        status, answer = self.server.answer(body["input"])
+        data = json.dumps(answer).encode()
+        try:
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:
+            self.close_connection = True
+
+    def log_message(self, *args: object) -> None:
+        """Nothing."""
+
+
+def embedded(texts: list[str]) -> tuple[int, Any]:
+    """A proper answer, not in order."""
+    data = [{"object": "embedding", "index": index, "embedding": meaning(text)} for index, text in enumerate(texts)]
+    return 200, {"object": "list", "model": "m", "data": data[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setenv("EMBEDDINGS_KEY", SECRET)
+    with Endpoint() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.held.set()
+        server.shutdown()
+        thread.join()
+
+
+def rank_of(endpoint: Endpoint, **options: Any) -> EmbeddingRank:
+    return EmbeddingRank("m", endpoint.url, "EMBEDDINGS_KEY", **options)
+
+
+def index_of(folder: Path, rank: EmbeddingRank | None, *lines: str) -> MemoryIndex:
+    histories = MemoryHistories()
+    for step in steps_of(*(("one", line) for line in lines or LINES)):
+        histories.append(TASK, step)
+    return MemoryIndex(histories, lambda *_: None, folder, rank)
+
+
+def seqs(found: Found) -> list[int]:
+    return [hit.seq for hit in found.hits]
+
+
+def test_a_query_without_common_words_finds_what_means_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
+    assert seqs(index_of(tmp_path, None).search(TASK, "sailing", 2)) == []
+    found = index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 2)
+    assert (seqs(found)[0], found.note) == (0, "")
+    assert endpoint.requests[0]["path"] == "/v1/embeddings"
+    assert endpoint.requests[0]["model"] == "m"
+    assert set(endpoint.keys) == {f"Bearer {SECRET}"}
+
+
+def test_words_and_meaning_count_together(endpoint: Endpoint, tmp_path: Path) -> None:
+    find = index_of(tmp_path, rank_of(endpoint)).search
+    assert seqs(find(TASK, "payment invoice", 4))[:2] in ([1, 3], [3, 1])
+    assert seqs(find(TASK, "waves sailing", 4))[0] == 0
+
+
+def test_filters_hold_for_what_only_means_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
+    assert not index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 5, Filters(agent="two")).hits
+
+
+def test_a_query_without_words_asks_nobody(endpoint: Endpoint, tmp_path: Path) -> None:
+    assert index_of(tmp_path, rank_of(endpoint)).search(TASK, "?!", 5) == Found()
+    assert not endpoint.requests
+
+
+def test_a_vector_is_asked_for_once(endpoint: Endpoint, tmp_path: Path) -> None:
+    index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 2)
+    index_of(tmp_path, rank_of(endpoint), *LINES, "one more").search(TASK, "waves", 2)
+    assert [len(request["input"]) for request in endpoint.requests] == [1 + len(LINES), 1 + 1]
+    other = EmbeddingRank("other", endpoint.url, "EMBEDDINGS_KEY")
+    index_of(tmp_path, other, *LINES, "one more").search(TASK, "waves", 2)
+    assert len(endpoint.requests[-1]["input"]) == 1 + len(LINES) + 1
+
+
+def test_many_texts_are_asked_for_in_batches(endpoint: Endpoint, tmp_path: Path) -> None:
+    lines = [f"ocean {number}" for number in range(100)]
+    assert index_of(tmp_path, rank_of(endpoint), *lines).search(TASK, "ocean", 5).hits
+    assert max(len(request["input"]) for request in endpoint.requests) == BATCH
+    assert sum(len(request["input"]) for request in endpoint.requests) <= 1 + 60 + NEWEST
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda _: (401, {"error": {"message": f"bad key {SECRET}"}}), "refused: status 401"),
+        (lambda _: (500, {}), "refused: status 500"),
+        (lambda _: (200, {"object": "list", "data": []}), "sent no vector for each text|failed"),
+        (lambda _: (200, {"data": [{"index": 0, "embedding": ["x"]}]}), "sent no vector for each text"),
+        (lambda _: (200, {"data": "x"}), "sent no vector for each text"),
+        (lambda _: (200, []), "sent no vector for each text|failed"),
+        (
+            lambda texts: (200, {"data": [{"index": i, "embedding": [0.0]} for i in range(len(texts))]}),
+            "sent no vector",
+        ),
+    ],
+)
+def test_an_endpoint_that_fails_leaves_the_order_of_words(
+    endpoint: Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Any, told: str
+) -> None:
+    endpoint.answer = answer
+    caplog.set_level(logging.DEBUG)
+    found = index_of(tmp_path, rank_of(endpoint)).search(TASK, "ocean payment", 4)
+    assert seqs(found) == seqs(index_of(tmp_path / "words", None).search(TASK, "ocean payment", 4)) != []
+    assert found.note.startswith("ranked by words alone: embeddings model 'm' ")
+    assert any(part in found.note for part in told.split("|"))
+    assert SECRET not in found.note + caplog.text
+
+
+def test_an_endpoint_that_is_slow_leaves_the_order_of_words(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.held.clear()
+    found = index_of(tmp_path, rank_of(endpoint, timeout=0.1)).search(TASK, "ocean", 4)
+    assert sorted(seqs(found)) == [0, 3]
+    assert found.note == "ranked by words alone: embeddings model 'm' did not answer within 0.1 s"
+
+
+def test_an_endpoint_that_failed_rests(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answer = lambda _: (500, {})
+    rank = rank_of(endpoint)
+    for _ in range(3):
+        assert index_of(tmp_path, rank).search(TASK, "ocean", 4).note
+    assert len(endpoint.requests) == 1
+    eager = rank_of(endpoint, rest=0.0)
+    assert index_of(tmp_path, eager).search(TASK, "ocean", 4).note
+    endpoint.answer = embedded
+    assert index_of(tmp_path, eager).search(TASK, "ocean", 4).note == ""
+
+
+def test_an_endpoint_that_is_not_there_leaves_the_order_of_words(tmp_path: Path) -> None:
+    found = index_of(tmp_path, EmbeddingRank("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
+    assert found.hits
+    assert found.note == "ranked by words alone: embeddings model 'm' failed: APIConnectionError"
+
+
+def test_a_key_that_cannot_be_sent_is_not_told(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDINGS_KEY", "schlüssel\n")
+    with pytest.raises(TransientError, match="the key in EMBEDDINGS_KEY holds characters that cannot be sent"):
+        rank_of(endpoint).vectors(["x"])
+
+
+def test_a_vector_without_direction_is_none() -> None:
+    assert list(unit([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
+    for numbers in ([], [0.0], [float("nan")], [float("inf")]):
+        with pytest.raises(ValueError, match="without a direction"):
+            unit(numbers)

@@ -1,0 +1,118 @@
+"""McpServer: what a team file may say of an MCP server."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from roboco.domain.mcp_server import MOST_TOOLS, McpServer, url_mistake
+
+COMMAND: dict[str, Any] = {"command": ["python", "-m", "shop.files_server"], "tools": ["search", "read"]}
+WEB: dict[str, Any] = {"url": "https://mcp.example.com/mcp", "tools": {"search": {"effect": "pure"}, "buy": {}}}
+
+
+def mistake(data: dict[str, Any]) -> str:
+    with pytest.raises(ValidationError) as raised:
+        McpServer.model_validate(data)
+    return str(raised.value)
+
+
+def test_the_two_ways() -> None:
+    files = McpServer.model_validate(COMMAND | {"env": ["SHOP_TOKEN"], "prefix": "files_", "timeout": 30})
+    assert files.names("ignored_") == {"files_search": "search", "files_read": "read"}
+    assert files.place == "python -m shop.files_server"
+    web = McpServer.model_validate(WEB | {"headers": {"Authorization": "WEB_AUTH_HEADER"}})
+    assert web.names("web_") == {"web_search": "search", "web_buy": "buy"}
+    assert (web.tools["search"].effect, web.tools["buy"].effect, web.tools["buy"].approval) == ("pure", None, "never")
+    assert (web.timeout, web.connect_timeout, web.prefix) == (60.0, 10.0, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"tools": ["a"]}, "needs either a command or a url"),
+        (COMMAND | WEB, "needs either a command or a url"),
+        ({"command": [], "tools": ["a"]}, "at least 1 item"),
+        ({"command": [""], "tools": ["a"]}, "must begin with a program"),
+        ({"command": ["a\0b"], "tools": ["a"]}, "zero bytes"),
+        (COMMAND | {"tools": []}, "at least 1 item"),
+        (COMMAND | {"tools": ["a", "a"]}, "'a' is named twice"),
+        (COMMAND | {"tools": ["a.b"]}, "should match pattern"),
+        (COMMAND | {"tools": ["a\n"]}, "should match pattern"),
+        (COMMAND | {"tools": [f"t{number}" for number in range(MOST_TOOLS + 1)]}, "at most 200 items"),
+        (COMMAND | {"tools": {"a": {"effect": "harmless"}}}, "'pure', 'idempotent' or 'irreversible'"),
+        (COMMAND | {"tools": {"a": {"efect": "pure"}}}, "Extra inputs"),
+        (COMMAND | {"headers": {"A": "B"}}, "headers are for a url"),
+        (WEB | {"env": ["A"]}, "env is for a command"),
+        (COMMAND | {"env": ["A=B"]}, "should match pattern"),
+        (WEB | {"headers": {"Authorization": "Bearer abc"}}, "should match pattern"),
+        (WEB | {"headers": {"A": "B", "a": "C"}}, "named twice"),
+        (WEB | {"headers": {"Host": "B"}}, "belongs to the protocol"),
+        (WEB | {"headers": {"Mcp-Session-Id": "B"}}, "belongs to the protocol"),
+        (WEB | {"headers": {"A: b\r\nC": "B"}}, "should match pattern"),
+        (COMMAND | {"prefix": "p" * 60}, "must be a letter and up to 63 letters"),
+        (COMMAND | {"prefix": "", "tools": ["1st"]}, "must be a letter and up to 63 letters"),
+        (COMMAND | {"timeout": 0}, "greater than 0"),
+        (COMMAND | {"connect_timeout": 301}, "less than or equal to 300"),
+    ],
+)
+def test_mistakes(data: dict[str, Any], told: str) -> None:
+    assert told in mistake(data)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://mcp.example.com/",
+        "mcp.example.com",
+        "https://",
+        "https:///mcp",
+        "https://user@mcp.example.com/",
+        "https://mcp.example.com@evil/",
+        "https://mcp.example.com\\@evil/",
+        "https://mcp.example.com /",
+        "https://mcp.example.com/\n",
+        "https://mcp.example.com/#part",
+        "https://mcp.example.com/a/../b",
+        "https://mcp.example.com/a/%2e%2E/b",
+        "https://mcp.example.com/a%2fb",
+        "https://mcp.example.com/a/%252e%252e/b",
+        "https://mcp.example.com/a\\..\\b",
+        "https://mcp.example.com:99999/",
+        "https://mcp.exämple.com/",
+        "https://mcp.example.com:/\t",
+    ],
+)
+def test_addresses_that_programs_read_differently(url: str) -> None:
+    assert url_mistake(url) != ""
+    assert "url" in mistake(WEB | {"url": url})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "https://[::1]:8000/mcp?tenant=a%20b", "https://mcp"])
+def test_addresses(url: str) -> None:
+    assert McpServer.model_validate(WEB | {"url": url}).url == url
+
+
+@given(st.text(max_size=40))
+def test_an_address_is_read_or_refused(text: str) -> None:
+    url_mistake(text)
+    url_mistake(f"https://mcp.example.com/{text}")
+    url_mistake(f"https://{text}")
+
+
+def test_a_key_stands_for_the_declaration() -> None:
+    keys = {
+        McpServer.model_validate(data).key
+        for data in (COMMAND, WEB, COMMAND | {"timeout": 5}, COMMAND | {"tools": ["search"]}, COMMAND | {"env": ["A"]})
+    }
+    assert len(keys) == 5
+    listed = McpServer.model_validate(COMMAND)
+    assert listed.key == McpServer.model_validate(COMMAND | {"tools": {"search": {}, "read": {}}}).key
+    assert listed.key == McpServer.model_validate_json(listed.model_dump_json()).key
+
+
+def test_a_place_is_short_and_has_no_query() -> None:
+    assert McpServer.model_validate(WEB | {"url": "https://mcp.example.com/mcp?key=1"}).place == WEB["url"]
+    assert len(McpServer.model_validate(COMMAND | {"command": ["a", "b" * 1000]}).place) < 130
