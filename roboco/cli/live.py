@@ -7,6 +7,7 @@ from typing import Any
 from roboco.cli.printable import one_line
 from roboco.cli.receipts import how_it_closed
 from roboco.cli.screen import Screen
+from roboco.cli.spending import cost, spending
 from roboco.domain.decide import STOPPED
 from roboco.domain.event import (
     AgentHandedOff,
@@ -204,11 +205,14 @@ class LiveView:
         colour = "green" if event.status is TaskStatus.COMPLETED else "red"
         self._title(event.status, event.reason, colour)
         self._note(self._usage(event))
+        if len(event.agents) > 1:
+            for name, spent in event.agents.items():
+                self._note(f"{name}: {spending(spent)}")
 
     def _usage(self, event: TaskEnded) -> str:
         used = event.usage
         tokens = f"{used.get('tokens_in', 0)} tokens in, {used.get('tokens_out', 0)} out"
-        facts = [f"{used.get('steps', 0)} steps", tokens]
+        facts = [f"{used.get('steps', 0)} steps", f"{tokens}{cost(used.get('cost', 0.0))}"]
         if self._began is not None:
             facts.append(f"{(event.timestamp - self._began).total_seconds():.1f} s")
         return " · ".join(facts)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from roboco.cli.answers import answer, approve, deny, resolve
+from roboco.cli.context import context
 from roboco.cli.control import interrupt, pause, resume, step, stop
 from roboco.cli.dead import dead, requeue
 from roboco.cli.demo import demo
@@ -15,6 +16,8 @@ from roboco.cli.doctor import doctor
 from roboco.cli.failure import interrupted, report, report_usage
 from roboco.cli.fork import fork
 from roboco.cli.models import models
+from roboco.cli.raise_limits import raise_limits
+from roboco.cli.replay import replay_task
 from roboco.cli.run import run
 from roboco.cli.schema import schema
 from roboco.cli.session import delta, session
@@ -22,9 +25,11 @@ from roboco.cli.show import show
 from roboco.cli.signals import interruptible
 from roboco.cli.submit import send, submit
 from roboco.cli.tasks import tasks
+from roboco.cli.to_test import to_test
 from roboco.cli.validate import validate
 from roboco.cli.verify import verify
 from roboco.cli.watch import watch
+from roboco.cli.why import why
 from roboco.errors import RobocoError
 
 
@@ -58,6 +63,11 @@ for _command in (
     show,
     session,
     delta,
+    context,
+    why,
+    replay_task,
+    to_test,
+    raise_limits,
     models,
     dead,
     requeue,

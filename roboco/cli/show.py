@@ -10,9 +10,10 @@ from roboco.cli import options
 from roboco.cli.live import LiveView
 from roboco.cli.overview import Overview
 from roboco.cli.screen import Screen
+from roboco.cli.spending import cost, spending
 from roboco.cli.tasks import STALE, colour
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.paths import artifacts_path
+from roboco.domain.part import Artifact
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
 from roboco.settings import read_settings
@@ -30,12 +31,12 @@ def show(task_id: str, as_json: bool) -> None:
         overview = Overview(orchestrator)
         summary = overview.of(task_id)
         steps = list(orchestrator.engine.histories.read(task_id))
-        artifacts = orchestrator.engine.files.names(artifacts_path(task_id))
+        artifacts = orchestrator.task(task_id).artifacts()
     if as_json:
         record = {
             "summary": summary.model_dump(mode="json"),
             "steps": [step.model_dump(mode="json") for step in steps],
-            "artifacts": artifacts,
+            "artifacts": [artifact.model_dump(mode="json") for artifact in artifacts],
         }
         click.echo(json.dumps(record, indent=2))
     else:
@@ -44,7 +45,7 @@ def show(task_id: str, as_json: bool) -> None:
         click.echo(STALE, err=True)
 
 
-def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifacts: list[str]) -> None:
+def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifacts: list[Artifact]) -> None:
     screen.line(("task ", "dim"), summary.task_id, (f" · team {summary.team}", "dim"))
     view = LiveView(screen)
     for step in steps:
@@ -53,8 +54,12 @@ def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifact
     style = colour(summary.status)
     reason = f" · {summary.reason}" if summary.reason else ""
     screen.line(("── ", style), (summary.status, f"bold {style}"), (reason, "dim"))
-    used = f"{summary.steps} steps · {summary.tokens_in} tokens in, {summary.tokens_out} out"
+    used = f"{summary.steps} steps · {summary.tokens_in} tokens in, {summary.tokens_out} out{cost(summary.cost)}"
     seconds = (summary.updated_at - summary.created_at).total_seconds()
     screen.line((f"   {used} · {seconds:.1f} s", "dim"))
-    if artifacts:
-        screen.line((f"   files: {', '.join(artifacts)}", "dim"))
+    for name, spent in summary.agents.items():
+        screen.line((f"   {name}: {spending(spent)}", "dim"))
+    for name, spent in summary.tools.items():
+        screen.line((f"   {name}: {spent.calls} calls · {spent.seconds:.1f} s", "dim"))
+    for artifact in artifacts:
+        screen.line((f"   file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes", "dim"))

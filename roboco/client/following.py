@@ -84,7 +84,12 @@ class Following:
 
 
 def _end_of(summary: TaskSummary) -> TaskEnded:
-    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "steps": summary.steps}
+    usage = {
+        "tokens_in": summary.tokens_in,
+        "tokens_out": summary.tokens_out,
+        "steps": summary.steps,
+        "cost": summary.cost,
+    }
     return TaskEnded(
         task_id=summary.task_id,
         timestamp=summary.updated_at,

@@ -83,9 +83,11 @@ class Session:
         except (Stale, UsageError):
             raise
         except Exception as error:
+            late = ""
             if isinstance(error, TimeoutError):
+                late = f" ({self._server.timeout:g} s)"
                 self._loop.submit(self._doubt(session))
-            raise self._failure(f"did not complete the call of {name!r}", error, effect=True) from None
+            raise self._failure(f"did not complete the call of {name!r}", error, late, effect=True) from None
 
     def close(self) -> None:
         """Begin to end the conversation; `wait_closed` waits for it."""

@@ -33,75 +33,12 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _GROUPED = re.compile(r"(\d{1,3}(?:([.,])\d{3})(?:\2\d{3})*)(?:[.,]\d+)?")
 
 _UMLAUT = re.compile("[äöüß]")
-_ENGLISH = frozenset(
-    [
-        "the",
-        "of",
-        "and",
-        "to",
-        "is",
-        "that",
-        "for",
-        "with",
-        "on",
-        "this",
-        "are",
-        "be",
-        "it",
-        "by",
-        "not",
-        "from",
-        "or",
-        "which",
-        "have",
-        "has",
-        "its",
-        "will",
-        "as",
-        "at",
-        "we",
-        "you",
-        "can",
-    ]
+_ENGLISH = "the of and to is that for with on this are be it by not from or which have has its will as at we you can"
+_GERMAN = (
+    "der und das den von zu mit dem des ist nicht ein eine auf für im sich auch als es bei oder wird sind nach wie "
+    "aus zur zum über wir einer einen dass"
 )
-_GERMAN = frozenset(
-    [
-        "der",
-        "und",
-        "das",
-        "den",
-        "von",
-        "zu",
-        "mit",
-        "dem",
-        "des",
-        "ist",
-        "nicht",
-        "ein",
-        "eine",
-        "auf",
-        "für",
-        "im",
-        "sich",
-        "auch",
-        "als",
-        "es",
-        "bei",
-        "oder",
-        "wird",
-        "sind",
-        "nach",
-        "wie",
-        "aus",
-        "zur",
-        "zum",
-        "über",
-        "wir",
-        "einer",
-        "einen",
-        "dass",
-    ]
-)
+_IN_ENGLISH, _IN_GERMAN = frozenset(_ENGLISH.split()), frozenset(_GERMAN.split())
 _PROOF = 3
 """How many different function words tell a language, and how many times those of the other one they must be."""
 
@@ -188,7 +125,7 @@ def _in_german(word: str) -> str:
 def _language(found: list[str]) -> str:
     """The language that the function words among these words tell; "" if they do not."""
     distinct = set(found)
-    english, german = len(_ENGLISH & distinct), len(_GERMAN & distinct)
+    english, german = len(_IN_ENGLISH & distinct), len(_IN_GERMAN & distinct)
     if english >= _PROOF and english > _PROOF * german:
         return "english"
     if german >= _PROOF and german > _PROOF * english:

@@ -1,0 +1,15 @@
+"""What was used, as people read it."""
+
+from roboco.domain.spent import Spent
+
+
+def cost(amount: float) -> str:
+    """The cost behind other facts; empty where nothing has a price."""
+    return f" · cost {amount:.4g}" if amount else ""
+
+
+def spending(spent: Spent) -> str:
+    """What an agent has used."""
+    calls = f" · {spent.calls} calls" if spent.calls else ""
+    tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
+    return f"{spent.steps} turns · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"

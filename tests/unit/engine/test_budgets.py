@@ -1,0 +1,213 @@
+"""Budgets: what is left is reserved before it is spent, and what becomes of a task at its limit."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.limits import RaisedLimits
+from roboco.domain.status import TaskStatus
+from roboco.domain.team import Team
+from roboco.engine.raise_limits import raise_limits
+from roboco.errors import UsageError
+from tests.memory.journeys import assert_whole
+from tests.memory.model import Said, said
+from tests.memory.world import TASK, World, given, team_of
+
+
+def team(limits: dict[str, Any], **fields: Any) -> Team:
+    """One agent that speaks again and again."""
+    return team_of(
+        **{
+            "agents": [{"name": "one", "prompt": "hi"}],
+            "collaboration_model": {"type": "sequential", "rounds": 50},
+            "limits": limits,
+        }
+        | fields
+    )
+
+
+def run(limits: dict[str, Any], said: Any = None, **fields: Any) -> World:
+    world = World(given(said or (lambda request: Said(("text",), tokens=(10, 5)))))
+    world.submit(team(limits, **fields))
+    world.settle()
+    assert_whole(world, "")
+    return world
+
+
+def allow(world: World, item_id: str = "raise1", **limits: Any) -> None:
+    raise_limits(world.engine, TASK, RaisedLimits.model_validate(limits), item_id)
+    world.settle()
+
+
+def test_a_turn_may_say_no_more_than_is_left() -> None:
+    world = run({"max_tokens_out": 12})
+    assert [request.max_tokens for request in world.given.model.requests] == [12, 7, 2]
+    assert world.summary().reason == "the task has used 15 tokens out, max_tokens_out is 12"
+
+
+def test_a_turn_that_does_not_fit_is_not_made() -> None:
+    world = run({"max_tokens": 100})
+    assert world.summary().tokens_in + world.summary().tokens_out <= 100
+    assert "and the next turn sends about" in world.summary().reason
+    assert world.history()[-1].agent_name == "orchestrator"
+
+
+@pytest.mark.parametrize(
+    ("limits", "turns", "told"),
+    [
+        ({"max_cost": 0.05}, 2, "the task has cost 0.04, max_cost is 0.05, and the next turn sends about"),
+        ({"max_cost": 0.02}, 1, "the task has cost 0.02, max_cost is 0.02"),
+        ({"agents": {"one": {"max_steps": 2}}}, 2, "agent one has 2 steps, max_steps is 2"),
+        ({"agents": {"one": {"max_tokens_in": 25}}}, 1, "agent one has used 10 tokens in, max_tokens_in is 25"),
+        ({"agents": {"one": {"max_cost": 0.041}}}, 1, "agent one has cost 0.02, max_cost is 0.041, and the next turn"),
+    ],
+)
+def test_each_limit_ends_the_task(limits: dict[str, Any], turns: int, told: str) -> None:
+    models = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
+    world = run(limits, models=models)
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.summary().reason.startswith(told)
+    assert len([step for step in world.history() if step.by_agent]) == turns
+    assert world.summary().cost == pytest.approx(0.02 * turns)
+    assert world.events()[-1]["usage"]["cost"] == world.summary().cost
+    assert world.events()[-1]["agents"]["one"]["steps"] == turns
+
+
+def test_a_limit_that_is_raised_lets_a_paused_task_go_on() -> None:
+    world = run({"max_steps": 3, "at_limit": "pause"})
+    assert world.status() is TaskStatus.PAUSED
+    assert world.server.held.tasks[TASK].reason == "the task has 3 steps, max_steps is 3; raise the limit to go on"
+    world.send("more")
+    world.settle()
+    assert world.untaken() == ["item1"]
+    allow(world, max_steps=7)
+    assert world.status() is TaskStatus.PAUSED
+    assert [step.agent_name for step in world.history()] == [
+        *("user", "one", "one", "orchestrator", "orchestrator", "user", "one", "orchestrator")
+    ]
+    allow(world, "raise2", max_steps=9)
+    allow(world, "raise2", max_steps=9)
+    assert [step.agent_name for step in world.history()[8:]] == ["orchestrator", "orchestrator"]
+
+
+def test_a_raise_counts_at_once_and_after_a_loss_of_redis() -> None:
+    world = run({"max_steps": 3, "at_limit": "pause"})
+    world.server.wipe()
+    world.settle_for(3)
+    allow(world, agents={"one": {"max_steps": 4}}, max_steps=50)
+    assert world.server.held.tasks[TASK].reason.startswith("agent one has 4 steps, max_steps is 4")
+    assert len([step for step in world.history() if step.by_agent]) == 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({}, "name at least one"),
+        ({"agents": {"nobody": {"max_steps": 1}}}, "no agent 'nobody'"),
+        ({"tools": {"hammer": {"max_calls": 1}}}, "no tool 'hammer'"),
+    ],
+)
+def test_limits_that_cannot_be_raised(limits: dict[str, Any], told: str) -> None:
+    world = run({"max_steps": 3, "at_limit": "pause"})
+    with pytest.raises(UsageError, match=told):
+        allow(world, **limits)
+
+
+def test_an_ended_task_takes_no_limits() -> None:
+    world = run({"max_steps": 3})
+    with pytest.raises(UsageError, match="has ended"):
+        allow(world, max_steps=9)
+
+
+def test_a_team_that_wraps_up_says_what_has_come_of_it() -> None:
+    def script(request: Any) -> Said:
+        last = request.messages[-1]["content"]
+        return said("so far") if "This is the last turn" in last else said("", ("look", {}))
+
+    tools = [{"name": "look", "function": "shop.a:look", "effect": "pure"}]
+    world = World(given(script, {"look": lambda args, context: "seen"}))
+    agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
+    world.submit(team({"max_steps": 5, "at_limit": "wrap_up"}, agents=agents, tools=tools))
+    world.settle()
+    assert_whole(world, "")
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.summary().reason == "wrapped up, since the task has 5 steps, max_steps is 5"
+    assert [step.agent_name for step in world.history()[-2:]] == ["orchestrator", "one"]
+    assert world.history()[-1].text == "so far"
+    assert world.given.model.requests[-1].tools == ()
+
+
+def test_a_last_turn_calls_no_tools_whatever_the_model_says() -> None:
+    tools = [{"name": "look", "function": "shop.a:look", "effect": "pure"}]
+    world = World(given(lambda request: said("", ("look", {})), {"look": lambda args, context: "seen"}))
+    agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
+    world.submit(team({"max_steps": 3, "at_limit": "wrap_up"}, agents=agents, tools=tools))
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert "not run, since this is the last turn" in str(world.history()[-1].results[0].error)
+    assert len(world.given.toolbox.runs) == 1
+
+
+def calling(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, list[str]]:
+    """A world in which an agent makes so many calls at once, then speaks; and how each of them ended."""
+
+    def script(request: Any) -> Said:
+        asked = request.messages[-1]["role"] != "tool"
+        return said("", *[("look", {"n": n}) for n in range(calls)]) if asked else said("done")
+
+    tools = [{"name": "look", "function": "shop.a:look", "effect": "pure", "timeout": 10} | spec]
+    world = World(given(script, {"look": lambda args, context: args["n"]}))
+    world.submit(team(limits, agents=[{"name": "one", "prompt": "hi", "tools": ["look"]}], tools=tools))
+    world.settle()
+    assert_whole(world, "")
+    return world, [str(result.error or result.result) for result in world.history()[2].results]
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"tools": {"look": {"max_calls": 2}}}, "not run: look was called 2 times in this task, max_calls is 2"),
+        ({"tools": {"look": {"max_seconds": 20}}}, "not run: the calls of look have used, or may yet use, 20 seconds"),
+        ({"max_calls": 2}, "not run: the task has used 2 tool calls, max_calls is 2"),
+        ({"agents": {"one": {"max_calls": 2}}}, "not run: agent one has used 2 tool calls, max_calls is 2"),
+    ],
+)
+def test_calls_of_one_step_do_not_go_beyond_a_limit_together(limits: dict[str, Any], told: str) -> None:
+    world, ended = calling({"max_steps": 4} | limits, 4)
+    assert ended[:2] == ["0", "1"]
+    assert all(one.startswith(told) for one in ended[2:])
+    assert len(world.given.toolbox.runs) == 2
+    assert world.history()[2].metadata["tools"] == {"look": {"calls": 2, "seconds": 0.0}}
+
+
+def test_the_same_call_with_the_same_result_is_a_loop() -> None:
+    tools = [{"name": "look", "function": "shop.a:look", "effect": "pure"}]
+    counted: list[int] = []
+
+    def look(args: dict[str, Any], context: Any) -> str:
+        counted.append(1)
+        return "changes" if len(counted) < 4 and len(counted) % 2 else "same"
+
+    world = World(given(lambda request: said("", ("look", {"at": 1})), {"look": look}))
+    agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
+    world.submit(team({"max_repeats": 3}, agents=agents, tools=tools))
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.summary().reason == (
+        "look was called 3 times with the same arguments and had the same result each time, max_repeats is 3"
+    )
+    assert len(counted) == 5
+
+
+def test_hand_offs_with_nothing_done_are_a_loop() -> None:
+    def script(request: Any) -> Said:
+        me = "two" if request.messages[0]["content"] == "I am two" else "one"
+        return said("", ("handoff", {"destination_agent": "one" if me == "two" else "two", "reason": "yours"}))
+
+    agents = [{"name": n, "prompt": f"I am {n}", "handoffs": [o]} for n, o in (("one", "two"), ("two", "one"))]
+    world = World(given(script))
+    world.submit(team({"max_handoffs": 4, "max_repeats": 0}, agents=agents))
+    world.settle()
+    assert world.summary().reason == (
+        "one and two handed off 4 times in a row with nothing done in between, max_handoffs is 4"
+    )

@@ -1,0 +1,116 @@
+"""Rates of providers: turns that would go beyond them wait, hold no worker, and fail never."""
+
+from typing import Any
+
+from roboco.domain.status import TaskStatus
+from roboco.errors import ModelError
+from tests.memory.model import Said
+from tests.memory.world import SWEEP, World, given, team_of
+
+LIMIT = 600
+
+
+class Provider:
+    """A model server that notes when it was asked, and for how many tokens."""
+
+    def __init__(self) -> None:
+        self.world: World
+        self.asked: list[tuple[float, int]] = []
+        self.refuse: list[float | None] = []
+
+    def __call__(self, request: Any) -> Said:
+        if self.refuse:
+            return Said(error=ModelError("rate_limit", "at its limit", True, self.refuse.pop(0)))
+        self.asked.append((self.world.clock.now(), 80))
+        return Said(("text",), tokens=(60, 20))
+
+    def most_in_a_minute(self) -> int:
+        times = [time for time, _ in self.asked]
+        return max(sum(tokens for at, tokens in self.asked if start <= at < start + 60) for start in times)
+
+
+def begun(tasks: int, **profile: Any) -> tuple[World, Provider]:
+    provider = Provider()
+    world = provider.world = World(given(provider))
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi"}],
+        models={"m": {"model": "m", "max_tokens": 40} | profile},
+    )
+    for number in range(tasks):
+        world.submit(team, task_id=f"t{number}")
+    return world, provider
+
+
+def settle(world: World, tasks: int) -> None:
+    for _ in range(600):
+        world.drain()
+        if all(world.settled(f"t{number}") for number in range(tasks)):
+            break
+        world.clock.move(SWEEP)
+        world.sweep()
+    for number in range(tasks):
+        assert world.summary(f"t{number}").status is TaskStatus.COMPLETED
+        assert world.summary(f"t{number}").steps == 2
+
+
+def test_twenty_turns_stay_within_the_tokens_of_every_minute() -> None:
+    world, provider = begun(20, tokens_per_minute=LIMIT)
+    settle(world, 20)
+    assert len(provider.asked) == 20
+    one_request = 80
+    assert LIMIT - one_request <= provider.most_in_a_minute() <= LIMIT + one_request
+
+
+def test_requests_a_minute_are_kept() -> None:
+    world, provider = begun(7, requests_per_minute=3)
+    settle(world, 7)
+    times = [time for time, _ in provider.asked]
+    assert all(sum(1 for time in times if start <= time < start + 60) <= 3 for start in times)
+
+
+def test_a_turn_that_waits_says_so_and_holds_nothing() -> None:
+    world, _ = begun(2, requests_per_minute=1)
+    world.drain()
+    waiting = next(task for task in world.server.held.tasks.values() if task.due[0] == task.epoch)
+    assert waiting.owner == ""
+    assert waiting.reason == "one waits 60 s for the rate limit of model m"
+    settle(world, 2)
+
+
+def test_what_the_provider_says_holds_for_everybody() -> None:
+    world, provider = begun(3)
+    provider.refuse = [45.0]
+    settle(world, 3)
+    times = sorted(time for time, _ in provider.asked)
+    assert times[0] - 1_800_000_000 >= 45
+
+
+def test_refusals_without_a_time_are_tried_again_ever_later() -> None:
+    world, provider = begun(1)
+    provider.refuse = [None] * 4
+    began = world.clock.now()
+    settle(world, 1)
+    assert provider.asked[0][0] - began >= 1 + 2 + 4 + 8
+
+
+def test_a_provider_that_refuses_for_ever_ends_the_task() -> None:
+    world, provider = begun(1)
+    provider.refuse = [1.0] * 100
+    for _ in range(100):
+        world.drain()
+        if world.settled("t0"):
+            break
+        world.clock.move(2)
+        world.sweep()
+    assert world.summary("t0").status is TaskStatus.FAILED
+    assert "at its limit" in world.summary("t0").reason
+
+
+def test_a_turn_that_waits_can_be_stopped() -> None:
+    world, provider = begun(2, requests_per_minute=1)
+    world.drain()
+    waiting = next(name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch)
+    world.stop(task_id=waiting)
+    world.drain()
+    assert world.summary(waiting).status is TaskStatus.CANCELLED
+    assert len(provider.asked) == 1
