@@ -26,6 +26,7 @@ class Settings(BaseModel):
     teams: Path | None = None
     tools: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
+    mcp_env: tuple[str, ...] = ()
     cache: Path | None = None
     embeddings_model: str | None = None
     embeddings_base_url: str | None = None
@@ -54,7 +55,7 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset({"TOOLS", "MCP"})
+_LISTS = frozenset({"TOOLS", "MCP", "MCP_ENV"})
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 

@@ -34,7 +34,8 @@ def declared(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
 @contextmanager
 def using(server: McpServer, **options: Any) -> Iterator[McpServers]:
     """The adapter, with this one server allowed; everything is ended at the end."""
-    servers = McpServers((shlex.join(server.command) if server.command else server.url or "",), **options)
+    allowed = shlex.join(server.command) if server.command else server.url or ""
+    servers = McpServers((allowed,), (*server.env, *server.headers.values()), **options)
     try:
         yield servers
     finally:

@@ -64,7 +64,7 @@ class BuiltinTools:
         written = Written(name, mime_type, context.step_id)
         artifact = write_artifact(self._files, context.task_id, written, content.encode())
         self._made[context.call_id] = (artifact,)
-        return artifact.model_dump()
+        return artifact.model_dump(include={"uri", "mime_type", "size", "version"})
 
     def _artifact_read(
         self,
@@ -98,20 +98,20 @@ class BuiltinTools:
         before: Annotated[datetime | None, Field(description="only before this time")] = None,
     ) -> Any:
         """Search everything that was said and done in this task, and its text files; best matches first."""
-        found = self._index.search(context.task_id, query, limit, Filters(agent, part, after, before))
-        hits = [hit.record() for hit in found.hits]
+        found = self._index.search(context.task_id, query, limit + 1, Filters(agent, part, after, before))
+        hits = [hit.record() for hit in found.hits if hit.step_id != context.step_id][:limit]  # not this very call
         return hits if not found.note else {"hits": hits, "note": found.note}
 
     def _python(
         self,
         code: Annotated[str, Field(min_length=1, description="a Python 3 program; what it prints is the result")],
         context: CallContext,
-        files: Annotated[
-            list[str], Field(max_length=64, description="files of this task that it reads from its folder, by name")
-        ] = [],  # noqa: B006 - pydantic copies it
     ) -> dict[str, Any]:
-        """Run a program in a sandbox without network. Files that it writes into its folder become this task's."""
-        result, made = run_code(self._files, self._sandbox, code, files, context)
+        """Run a program in a sandbox without network. The files of this task stand in its folder.
+
+        Files that it writes there become files of this task.
+        """
+        result, made = run_code(self._files, self._sandbox, code, context)
         self._made[context.call_id] = made
         return result
 

@@ -4,7 +4,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from roboco.adapters.artifacts import Written, find_artifact, pieces_of, store_artifact
+from roboco.adapters.artifacts import Written, list_artifacts, pieces_of, store_artifact
+from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.ran import Ran
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.domain.part import Artifact
@@ -22,36 +23,42 @@ _WHY = {
 
 
 def run_code(
-    files: Files, sandbox: Sandbox, code: str, names: list[str], context: CallContext
+    files: Files, sandbox: Sandbox, code: str, context: CallContext
 ) -> tuple[dict[str, Any], tuple[Artifact, ...]]:
     """What the code printed and how it ended, and the artifacts of the files that it wrote.
 
-    UsageError if the sandbox cannot start here, or if a file is not there or too large.
+    The task's artifacts are copied for it, as many of them as the sandbox takes. UsageError if it cannot start here.
     """
     if refusal := sandbox.refusal():
         raise UsageError(f"tool 'python' is not possible here: {refusal}")
     with tempfile.TemporaryDirectory(prefix="roboco-inputs-") as folder:
-        inputs = _inputs(files, sandbox, names, context.task_id, Path(folder))
+        given, too_much = _chosen(list_artifacts(files, context.task_id), sandbox.limits)
+        inputs = {artifact.name: _copied(files, context.task_id, artifact, Path(folder)) for artifact in given}
         with sandbox.run(code, inputs, lambda: context.cancelled) as ran:
             made = tuple(_kept(files, context, ran))
-    return _told(ran, made), made
+    return _told(ran, made, too_much), made
 
 
-def _inputs(files: Files, sandbox: Sandbox, names: list[str], task_id: str, folder: Path) -> dict[str, Path]:
-    inputs: dict[str, Path] = {}
-    left = sandbox.limits.inputs
-    for one in names:
-        artifact = find_artifact(files, task_id, one)
-        left -= artifact.size
-        if left < 0:
-            raise UsageError(
-                f"files: are larger than {sandbox.limits.inputs} bytes together; read parts of them instead"
-            )
-        inputs[artifact.name] = folder / artifact.name
-        with inputs[artifact.name].open("wb") as file:
-            for piece in pieces_of(files, task_id, artifact):
-                file.write(piece)
-    return inputs
+def _chosen(artifacts: list[Artifact], limits: SandboxLimits) -> tuple[list[Artifact], list[str]]:
+    """As many artifacts as the sandbox takes, the smallest first, and the names of the others."""
+    given: list[Artifact] = []
+    too_much: list[str] = []
+    left = limits.inputs
+    for artifact in sorted(artifacts, key=lambda one: (one.size, one.name)):
+        if artifact.size <= left and len(given) < limits.input_files:
+            given.append(artifact)
+            left -= artifact.size
+        else:
+            too_much.append(artifact.name)
+    return given, too_much
+
+
+def _copied(files: Files, task_id: str, artifact: Artifact, folder: Path) -> Path:
+    path = folder / artifact.name
+    with path.open("wb") as file:
+        for piece in pieces_of(files, task_id, artifact):
+            file.write(piece)
+    return path
 
 
 def _kept(files: Files, context: CallContext, ran: Ran) -> list[Artifact]:
@@ -62,7 +69,7 @@ def _kept(files: Files, context: CallContext, ran: Ran) -> list[Artifact]:
     return kept
 
 
-def _told(ran: Ran, made: tuple[Artifact, ...]) -> dict[str, Any]:
+def _told(ran: Ran, made: tuple[Artifact, ...], too_much: list[str]) -> dict[str, Any]:
     told: dict[str, Any] = {"output": ran.output, "exit_code": ran.exit_code}
     if ran.ended:
         told["ended"] = _WHY[ran.ended]
@@ -70,4 +77,6 @@ def _told(ran: Ran, made: tuple[Artifact, ...]) -> dict[str, Any]:
         told["files"] = [artifact.uri for artifact in made]
     if ran.skipped:
         told["not_kept"] = list(ran.skipped)
+    if too_much:
+        told["not_there"] = f"too many or too large to be copied: {', '.join(too_much)}"
     return told

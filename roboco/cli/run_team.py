@@ -33,7 +33,7 @@ _CLOSING = 10.0
 
 @dataclass(frozen=True)
 class Wish:
-    """What the command line asks for."""
+    """What the command line asks for; `allowed` are MCP servers that a worker of our own may start."""
 
     prompt: str
     context: dict[str, str] = field(default_factory=dict)
@@ -43,11 +43,13 @@ class Wish:
     task_id: str | None = None
     as_json: bool = False
     worker: bool = False
+    allowed: tuple[str, ...] = ()
 
 
 def run_team(team: Team, wish: Wish) -> int:
     """Run the team and show it live: the exit code. Nothing that was started is left behind."""
     settings = read_settings()
+    settings = settings.model_copy(update={"mcp": (*settings.mcp, *wish.allowed)})
     screen = Screen(sys.stdout)
     tell = partial(_tell, Screen(sys.stderr) if wish.as_json else screen)
     with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:

@@ -10,7 +10,7 @@ from roboco.cli import options
 from roboco.cli.live import LiveView
 from roboco.cli.overview import Overview
 from roboco.cli.screen import Screen
-from roboco.cli.spending import cost, spending
+from roboco.cli.spending import cost, counted, spending
 from roboco.cli.tasks import STALE, colour
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.part import Artifact
@@ -60,6 +60,6 @@ def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifact
     for name, spent in summary.agents.items():
         screen.line((f"   {name}: {spending(spent)}", "dim"))
     for name, spent in summary.tools.items():
-        screen.line((f"   {name}: {spent.calls} calls · {spent.seconds:.1f} s", "dim"))
+        screen.line((f"   {name}: {counted(spent.calls)} · {spent.seconds:.1f} s", "dim"))
     for artifact in artifacts:
         screen.line((f"   file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes", "dim"))

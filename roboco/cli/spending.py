@@ -8,8 +8,13 @@ def cost(amount: float) -> str:
     return f" · cost {amount:.4g}" if amount else ""
 
 
+def counted(calls: int) -> str:
+    """How many tool calls."""
+    return "1 call" if calls == 1 else f"{calls} calls"
+
+
 def spending(spent: Spent) -> str:
     """What an agent has used."""
-    calls = f" · {spent.calls} calls" if spent.calls else ""
+    calls = f" · {counted(spent.calls)}" if spent.calls else ""
     tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
     return f"{spent.steps} turns · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"

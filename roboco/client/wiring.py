@@ -79,7 +79,9 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception])
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
     builtin = BuiltinTools(workspace.files, index, Sandbox())
-    return FunctionToolbox(workspace.files, builtin, McpServers(settings.mcp), Functions(settings.tools), time_up)
+    return FunctionToolbox(
+        workspace.files, builtin, McpServers(settings.mcp, settings.mcp_env), Functions(settings.tools), time_up
+    )
 
 
 def dispatcher_of(app: Celery) -> Dispatcher:

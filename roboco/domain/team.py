@@ -23,7 +23,8 @@ class Agent(Declared):
     """A member of a team; `prompt` is a Jinja template, `model` names a profile.
 
     `handoffs` are the agents that it may hand over to, `delegates` the teams that it may give work to. `tool_choice`
-    "required": each time that it is its turn, it has to call a tool before it answers.
+    "required": each time that it is its turn, it has to call a tool before it answers; "first": so too, and then it
+    answers without tools.
     """
 
     name: Name
@@ -33,7 +34,7 @@ class Agent(Declared):
     tools: tuple[str, ...] = ()
     handoffs: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ()
-    tool_choice: Literal["auto", "required"] = "auto"
+    tool_choice: Literal["auto", "required", "first"] = "auto"
     context: ContextPolicy = RecentContext()
 
     @field_validator("context", mode="before")

@@ -7,6 +7,7 @@ from roboco.domain.artifact_limits import MAX_IMAGE, MAX_IMAGES
 from roboco.domain.budget import reserve
 from roboco.domain.chat import Message
 from roboco.domain.context_policy import BudgetContext
+from roboco.domain.history import RESULTS_ARE_IN
 from roboco.domain.history_summary import HistorySummary
 from roboco.domain.memory import Seen, WorkingMemory, compile_memory
 from roboco.domain.offered import offered
@@ -14,7 +15,7 @@ from roboco.domain.part import artifact_name
 from roboco.domain.paths import artifact_path
 from roboco.domain.spent import Spent
 from roboco.domain.state import WRAPS_UP
-from roboco.domain.team import Agent, Team
+from roboco.domain.team import Team
 from roboco.domain.tokens import ESTIMATE
 from roboco.engine.engine import Engine
 from roboco.engine.prompt import render_prompt
@@ -56,7 +57,9 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
     task = claim.task
     agent, state = team.agent(task.agent), task.state
     last_turn = task.routing.get("rule") == WRAPS_UP
-    tools = () if last_turn else (*engine.toolbox.describe(team, agent), *offered(team, agent, state))
+    begins = _begins(claim)
+    without = last_turn or (agent.tool_choice == "first" and not begins)
+    tools = () if without else (*engine.toolbox.describe(team, agent), *offered(team, agent, state))
     profile = team.profile(agent)
     seen = Seen(
         first=task.first,
@@ -72,7 +75,7 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
     memory = compile_memory(agent, prompt, seen)
     limits = team.limits.raised(state.raised)
     reserved = reserve(limits, state, agent.name, profile, memory.tokens)
-    required = agent.tool_choice == "required" and bool(tools) and _begins(claim, agent)
+    required = agent.tool_choice != "auto" and bool(tools) and begins
     request = Request(
         profile,
         memory.messages,
@@ -83,9 +86,9 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
     return Composed(memory, request, "" if last_turn else reserved.refused, minutes.spent)
 
 
-def _begins(claim: TurnClaim, agent: Agent) -> bool:
+def _begins(claim: TurnClaim) -> bool:
     """Whether the agent has not called a tool yet since somebody else spoke."""
-    return claim.task.routing.get("rule") != "results"
+    return claim.task.routing.get("rule") != RESULTS_ARE_IN
 
 
 def with_images(engine: Engine, task_id: str, request: Request) -> Request:

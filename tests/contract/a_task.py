@@ -20,6 +20,7 @@ from roboco.ports import (
     Inbox,
     Logs,
     Phase,
+    Rates,
     Snapshot,
     TurnClaim,
     TurnOrder,
@@ -29,6 +30,8 @@ from tests.contract.samples import TASK, chain, step_after
 
 LONG = 60.0
 """Seconds of a lease that outlives every test."""
+WINDOW = 0.5
+"""Seconds for which what was asked of a model counts, where a test waits for their end."""
 SHORT = 0.03
 """Seconds of a lease whose end a test waits for."""
 
@@ -46,6 +49,7 @@ class ATask(ABC):
     logs: Logs
     attempts: Attempts
     dead: DeadLetters
+    rates: Rates
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []

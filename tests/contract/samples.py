@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
+from roboco.domain.event import StatusChanged, StreamChunk
 from roboco.domain.ids import step_id_at
 from roboco.domain.part import TextPart
 from roboco.domain.status import TaskStatus
@@ -34,7 +34,7 @@ def chain(count: int) -> list[TaskStep]:
     return steps
 
 
-def told(what: str) -> AnyEvent:
+def told(what: str) -> StatusChanged:
     """An event that is known by its reason."""
     return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=what)
 

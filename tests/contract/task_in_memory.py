@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from tests.contract.a_task import LONG, SHORT, ATask
+from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.leases import MemoryCalls, MemoryTurns
+from tests.memory.rates import MemoryRates
 from tests.memory.server import MemoryServer
 
 
@@ -28,6 +29,7 @@ class TaskInMemory(ATask):
         self.logs = MemoryLogs(server)
         self.attempts = MemoryAttempts(server, clock, SHORT)
         self.dead = MemoryDeadLetters(server)
+        self.rates = MemoryRates(server, clock, WINDOW)
 
     def outlive(self, seconds: float) -> None:
         """Move the clock."""

@@ -11,8 +11,9 @@ from roboco.adapters.redis.board import RedisBoard
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
+from roboco.adapters.redis.rates import RedisRates
 from roboco.adapters.redis.scripts import Scripts
-from tests.contract.a_task import LONG, SHORT, ATask
+from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.stack import until
 
@@ -35,6 +36,7 @@ class TaskOnRedis(ATask):
         self.logs: RedisLogs = RedisLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, SHORT)
         self.dead = RedisDeadLetters(lambda: client, keys)
+        self.rates = RedisRates(scripts, keys, WINDOW)
 
     def outlive(self, seconds: float) -> None:
         """Wait for so long, and a little longer."""

@@ -1,6 +1,9 @@
 """Files of the workspace: in a folder and in S3."""
 
+import io
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -63,6 +66,42 @@ def test_names_are_those_directly_below(files: Files) -> None:
     assert files.names("t1/a/") == ["deep"]
     assert files.names("t/") == []
     assert files.names("nowhere/") == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 70_000, 20 * 1024 * 1024], ids=["empty", "a byte", "some", "several parts"])
+def test_files_of_any_size_are_stored_and_read_by_range(files: Files, size: int) -> None:
+    data = (bytes(range(256)) * (size // 256 + 1))[:size]
+    files.put_from("t/artifacts/a", io.BytesIO(data))
+    assert files.size("t/artifacts/a") == size
+    assert files.get("t/artifacts/a") == data
+    for start, length in ((0, 10), (max(0, size - 3), 10), (size // 2, 4096), (size, 5), (size + 9, 5)):
+        assert files.read("t/artifacts/a", start, length) == data[start : start + length]
+    files.copy("t/artifacts/a", "u/artifacts/b")
+    assert files.get("u/artifacts/b") == data
+    files.put_from("t/artifacts/a", io.BytesIO(b"other"))
+    assert files.get("t/artifacts/a") == b"other"
+
+
+def test_what_is_not_there_has_no_size(files: Files) -> None:
+    assert files.size("t/nothing") is None
+    assert files.read("t/nothing", 0, 5) is None
+    files.copy("t/nothing", "t/copied")
+    assert files.get("t/copied") is None
+
+
+@pytest.mark.s3
+def test_a_link_is_read_by_anybody_for_a_while(objects: S3Objects) -> None:
+    S3Files(objects).put("t/artifacts/a", b"hello")
+    link = S3Files(objects).link("t/artifacts/a", 60)
+    assert link is not None
+    with urllib.request.urlopen(link) as answer:
+        assert answer.read() == b"hello"
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(link.partition("?")[0])
+
+
+def test_a_folder_has_no_links(tmp_path: Path) -> None:
+    assert FolderFiles(tmp_path).link("a", 60) is None
 
 
 def test_a_folder_is_no_file(files: Files) -> None:

@@ -50,7 +50,7 @@ def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIMode
     assert list(free["schema"]["properties"]) == ["text", "calls"]
     assert list(bound["schema"]["properties"]) == ["calls"]
     calls = [one["schema"]["properties"]["calls"] for one in (free, bound)]
-    assert [(one["minItems"], one["maxItems"]) for one in calls] == [(0, 8), (1, 8)]
+    assert [(one["minItems"], one["maxItems"]) for one in calls] == [(0, 8), (1, 1)]
     named = [one["properties"]["tool"]["enum"] for one in calls[0]["items"]["anyOf"]]
     assert named == [["add"], ["note"]]
     assert "maximum" not in json.dumps(free)

@@ -61,7 +61,8 @@ class MemoryTurns:
         with self._server as held:
             task = held.tasks.get(claim.order.task_id)
             if task is None or (task.epoch, task.owner) != (claim.order.epoch, claim.token):
-                return False
+                return task is not None and (task.epoch, task.given_back) == (claim.order.epoch, claim.token)
+            task.given_back = claim.token
             task.owner, task.lease_until, task.reason = "", 0.0, event.reason
             task.due = (task.epoch, now + seconds)
             if refused:

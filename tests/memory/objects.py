@@ -48,6 +48,11 @@ class MemoryObjects(S3Objects):
         data = self.held.get(path)
         return None if data is None else data[start : start + length]
 
+    def end(self, path: str, length: int) -> bytes | None:
+        """At most so many of the object's last bytes; None if there is none."""
+        data = self.held.get(path)
+        return None if data is None else data[-length:]
+
     def size(self, path: str) -> int | None:
         """How many bytes the object has; None if there is none."""
         data = self.held.get(path)

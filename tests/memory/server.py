@@ -56,6 +56,7 @@ class StoredTask:
     cut: tuple[int, float, int] = (0, 0.0, 0)
     due: tuple[int, float] = (0, 0.0)
     refusals: tuple[int, int] = (0, 0)
+    given_back: str = ""
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)

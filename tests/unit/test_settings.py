@@ -30,6 +30,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_KEEP": "60",
         "ROBOCO_AGENTS_CONCURRENCY": "20",
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
+        "ROBOCO_MCP_ENV": "WEB_KEY",
         "ROBOCO_CACHE": "/cache",
         "ROBOCO_EMBEDDINGS_MODEL": "small",
         "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",

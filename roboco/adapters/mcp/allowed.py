@@ -9,8 +9,16 @@ from roboco.errors import UsageError
 _PORTS = {"http": 80, "https": 443}
 
 
-def check_allowed(server: McpServer, allowed: tuple[str, ...]) -> None:
-    """UsageError unless an entry is the server's whole command line, or leads to its address."""
+def check_allowed(server: McpServer, allowed: tuple[str, ...], variables: tuple[str, ...]) -> None:
+    """UsageError unless an entry is the server's whole command line, or leads to its address.
+
+    The `variables` are those of the worker that servers may get.
+    """
+    if kept := sorted({*server.env, *server.headers.values()} - set(variables)):
+        raise UsageError(
+            f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in ROBOCO_MCP_ENV "
+            "to allow it"
+        )
     if server.command is not None:
         permitted = shlex.join(server.command) in allowed
     else:

@@ -52,13 +52,20 @@ class McpServers:
     """Safe for threads. A process that was forked begins anew; nothing is started before it is asked for.
 
     `allowed`: command lines as `shlex.join` has them, and addresses, each of which allows what lies below it too.
-    `lifetime`: seconds for which a list of tools is taken as it was.
+    `variables`: those of this process that servers may get. `lifetime`: seconds for which a list of tools is taken as it was.
     """
 
     def __init__(
-        self, allowed: tuple[str, ...], lifetime: float = 300.0, *, pause: float = PAUSE, idle: float = IDLE
+        self,
+        allowed: tuple[str, ...],
+        variables: tuple[str, ...] = (),
+        *,
+        lifetime: float = 300.0,
+        pause: float = PAUSE,
+        idle: float = IDLE,
     ) -> None:
         self._allowed = allowed
+        self._variables = variables
         self._lifetime = lifetime
         self._pause = pause
         self._idle = idle
@@ -122,7 +129,7 @@ class McpServers:
             session.wait_closed(until)
 
     def _check(self, server: McpServer) -> None:
-        check_allowed(server, self._allowed)
+        check_allowed(server, self._allowed, self._variables)
         if _MISSING:
             raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({_MISSING})")
 

@@ -63,6 +63,11 @@ def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Requ
     return replace(asked, messages=(*asked.messages, *turns))
 
 
+def most_calls(request: Request) -> int:
+    """How many calls the answer may hold: one where it must hold one, or a small model goes on with them for ever."""
+    return 1 if request.tool_choice == "required" else MOST_CALLS
+
+
 def response_format(request: Request) -> dict[str, Any]:
     """The schema of the answer, as the chat completions protocol takes it.
 
@@ -73,7 +78,7 @@ def response_format(request: Request) -> dict[str, Any]:
         "type": "array",
         "items": {"anyOf": [_call(tool["function"]) for tool in request.tools]},
         "minItems": int(request.tool_choice == "required"),
-        "maxItems": MOST_CALLS,
+        "maxItems": most_calls(request),
     }
     schema = _closed(
         {"calls": calls} if request.tool_choice == "required" else {"text": {"type": "string"}, "calls": calls}
@@ -135,8 +140,8 @@ def _mistakes(calls: list[Any], request: Request) -> Iterator[str]:
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in request.tools}
     if not calls and request.tool_choice == "required":
         yield f"it calls no tool, but must call one of {', '.join(schemas)}"
-    if len(calls) > MOST_CALLS:
-        yield f"it has {len(calls)} calls, at most {MOST_CALLS} are possible"
+    if len(calls) > (most := most_calls(request)):
+        yield f"it has {len(calls)} calls, at most {most} are possible"
     for call in calls:
         if not isinstance(call, dict) or not isinstance(call.get("tool"), str):
             yield f"a call is no object with 'tool' and 'args' (found {_short(call)})"

@@ -114,6 +114,18 @@ class S3Objects:
                 raise
         return data
 
+    def end(self, path: str, length: int) -> bytes | None:
+        """At most so many of the object's last bytes; None if there is none."""
+        with _answering(self._bucket):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=f"bytes=-{length}")
+                data: bytes = answer["Body"].read()
+            except ClientError as error:
+                if _code(error) == "NoSuchKey":
+                    return None
+                raise
+        return data
+
     def size(self, path: str) -> int | None:
         """How many bytes the object has; None if there is none."""
         with _answering(self._bucket):

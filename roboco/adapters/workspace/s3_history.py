@@ -16,6 +16,8 @@ from roboco.errors import CorruptHistory, TransientError
 
 _STEPS = "steps"
 _TRIES = 10
+_END = 256 * 1024
+"""How many of the last bytes of a history are fetched first, for its newest steps."""
 _ABREAST = 16
 """How many requests run at the same time; the client has 50 connections."""
 
@@ -92,7 +94,7 @@ class S3Histories:
             names = self._objects.names(segments_path(task_id))
             lines: list[bytes] = []
             if self._folded(task_id) > start:
-                lines = _split(self._objects.get(history_path(task_id)))[start:]
+                lines = self._folded_from(task_id, start)
             wanted = [name for name in names if _seq(name) >= start + len(lines)]
             if [_seq(name) for name in wanted] != _following(start + len(lines), wanted):
                 continue
@@ -103,6 +105,21 @@ class S3Histories:
             f"task {task_id!r} lacks a step at or after {start}: an object below {segments_path(task_id)} is missing; "
             "restore it, or remove the task's open marker to give the task up"
         )
+
+    def _folded_from(self, task_id: str, start: int) -> list[bytes]:
+        """The lines of `history.jsonl` from a position on; of a long one no more than its end is fetched if that does."""
+        length = _END
+        while start > 0:
+            data = self._objects.end(history_path(task_id), length) or b""
+            lines = data.split(b"\n")[:-1]
+            lines = lines if len(data) < length else lines[1:]  # the first one may be cut
+            first = read_step(lines[0]).seq if lines else 0
+            if first <= start and lines:
+                return lines[start - first :]
+            if len(data) < length:
+                return []
+            length *= 8
+        return _split(self._objects.get(history_path(task_id)))
 
     def _segments(self, task_id: str, names: list[str]) -> list[bytes]:
         """What the segments hold, up to the first one that is gone."""

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
-from roboco import TeamError, UsageError, team_from
+from roboco import TeamError, UsageError
 from roboco.cli.check_machine import check_model
-from roboco.cli.demo import TEAM
+from roboco.cli.demo import shipped_team
 from roboco.cli.main import commands
 from roboco.cli.schema import team_file_schema
 from roboco.domain.part import TextPart
@@ -47,7 +46,7 @@ def test_help() -> None:
 
 
 def test_demo_always_ends() -> None:
-    team = team_from(yaml.safe_load(TEAM.read_text()), "demo.yaml")
+    team = shipped_team("demo")
     assert [agent.name for agent in team.agents] == ["writer", "critic"]
     assert sum(len(agent.prompt) for agent in team.agents) < 4 * 500
 

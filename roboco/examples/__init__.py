@@ -1,0 +1,1 @@
+"""Teams that `roboco demo` offers, with what they need beside a model."""
