@@ -61,6 +61,7 @@ class Stack:
             "ring_pause": 1.5,
             "sweep_interval": 0.2,
             "agents_concurrency": 20,
+            "cache": self.folder / "cache",
         }
         self.settings = Settings.model_validate(own | self._changes)
         self._exits.callback(self._stop_workers)

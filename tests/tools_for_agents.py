@@ -133,3 +133,10 @@ def wait_until_cancelled(seconds: float, context: CallContext) -> str:
 def tell_scope(context: CallContext) -> dict[str, Any] | None:
     """Return what the user wants tools to look at."""
     return context.scope
+
+
+@tool
+def read_source(title: str) -> str:
+    """Read a long source, in whose middle stands what matters."""
+    line = "The sea was calm, and nothing was noted in the logbook of that day.\n"
+    return f"{line * 500}The name of the lighthouse keeper was Annegret.\n{line * 500}"
