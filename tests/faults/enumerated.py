@@ -13,6 +13,7 @@ from typing import Any
 from roboco.errors import TransientError
 from tests.memory.controlled import CONTROLLED, CUT_OFF, assert_cut_off
 from tests.memory.journeys import JOURNEYS, assert_same
+from tests.memory.limited import LIMITED
 from tests.memory.watch import Call, Crash, make
 from tests.memory.world import POLICY, World
 
@@ -20,7 +21,7 @@ IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
 """Calls that no network repeats."""
 
 
-ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF}
+ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
 """Every journey by its name."""
 
 

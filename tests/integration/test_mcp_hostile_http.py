@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 
 import pytest
 
@@ -148,5 +149,5 @@ def test_a_farewell_does_not_take_long() -> None:
             (known,) = servers._known.values()
             servers.close()
             assert known.session is not None
-            assert known.session._running.ended.is_set()
+            assert cast(Any, known.session)._running.ended.is_set()
         assert time.monotonic() - begun < 4

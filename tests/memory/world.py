@@ -120,7 +120,7 @@ class World:
     def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, **wishes: Any) -> None:
         """Submit the task; who sends it again after a crash sends the same."""
         submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
-        self._until_answered(lambda: submit(self.engine, submission, team))
+        self.until_answered(lambda: submit(self.engine, submission, team))
 
     def send(
         self,
@@ -133,28 +133,28 @@ class World:
     ) -> None:
         """Send a message of the user."""
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, brought=dict(brought))
-        self._until_answered(lambda: message.send(self.engine, task_id, item, while_working))
+        self.until_answered(lambda: message.send(self.engine, task_id, item, while_working))
 
     def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
         """Send a message that interrupts."""
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
-        self._until_answered(lambda: message.send(self.engine, task_id, item, "interrupt"))
+        self.until_answered(lambda: message.send(self.engine, task_id, item, "interrupt"))
 
     def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
         """Send a pause."""
-        self._until_answered(lambda: hold.pause(self.engine, task_id, item_id))
+        self.until_answered(lambda: hold.pause(self.engine, task_id, item_id))
 
     def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
         """Let the task make one step."""
-        self._until_answered(lambda: hold.step(self.engine, task_id, item_id))
+        self.until_answered(lambda: hold.step(self.engine, task_id, item_id))
 
     def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
         """Have a paused task go on."""
-        self._until_answered(lambda: hold.resume(self.engine, task_id, item_id))
+        self.until_answered(lambda: hold.resume(self.engine, task_id, item_id))
 
     def answer(self, outcome: Outcome, task_id: str = TASK) -> None:
         """Submit what came of a client's call."""
-        self._until_answered(lambda: answer.answer(self.engine, task_id, outcome))
+        self.until_answered(lambda: answer.answer(self.engine, task_id, outcome))
 
     def judge(
         self,
@@ -165,12 +165,12 @@ class World:
         task_id: str = TASK,
     ) -> None:
         """Approve or deny a call."""
-        self._until_answered(lambda: answer.judge(self.engine, task_id, call_id, approved, reason, args))
+        self.until_answered(lambda: answer.judge(self.engine, task_id, call_id, approved, reason, args))
 
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""
         item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
-        self._until_answered(lambda: receive(self.engine, task_id, item))
+        self.until_answered(lambda: receive(self.engine, task_id, item))
 
     def deliver(self, letter: Message) -> None:
         """Have a worker take the message; one that dies loses it, and a new process takes its place."""
@@ -273,7 +273,8 @@ class World:
             case Tool():
                 tool(self.engine, letter.order)
 
-    def _until_answered(self, call: Any) -> None:
+    def until_answered(self, call: Any) -> None:
+        """Do what a caller does, again if it is not answered or its process dies, three times at most."""
         for _ in range(3):
             try:
                 call()

@@ -13,10 +13,6 @@ _SHORTEST_SECRET = 4
 _LOST = ("Connection closed", "SSE stream")
 
 
-class Stale(Exception):
-    """The conversation had ended before the request reached the server, so it may be sent in a new one."""
-
-
 def reason(error: BaseException) -> str:
     """What went wrong, in a line."""
     match first_of(error):

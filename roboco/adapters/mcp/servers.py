@@ -9,18 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.conversation import Conversation, Stale, check_installed, converse
 from roboco.adapters.mcp.tool import McpTool, as_team_says, unreachable
 from roboco.adapters.model.loop import LoopThread
 from roboco.domain.mcp_server import McpServer
 from roboco.errors import UsageError
-
-try:
-    from roboco.adapters.mcp.reason import Stale
-    from roboco.adapters.mcp.session import Session
-except ImportError as error:
-    _MISSING = str(error)
-else:
-    _MISSING = ""
 
 PAUSE = 5.0
 """Seconds for which a failed discovery is remembered."""
@@ -35,7 +28,7 @@ class _Known:
     """What this process knows of one server."""
 
     discovering: threading.Lock = field(default_factory=threading.Lock)
-    session: "Session | None" = None
+    session: Conversation | None = None
     tools: dict[str, McpTool] | None = None
     listed: float = _NEVER
     failed: float = _NEVER
@@ -52,7 +45,8 @@ class McpServers:
     """Safe for threads. A process that was forked begins anew; nothing is started before it is asked for.
 
     `allowed`: command lines as `shlex.join` has them, and addresses, each of which allows what lies below it too.
-    `variables`: those of this process that servers may get. `lifetime`: seconds for which a list of tools is taken as it was.
+    `variables`: those of this process that servers may get. `lifetime`: seconds for which a list of tools is taken
+    as it was.
     """
 
     def __init__(
@@ -130,8 +124,7 @@ class McpServers:
 
     def _check(self, server: McpServer) -> None:
         check_allowed(server, self._allowed, self._variables)
-        if _MISSING:
-            raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({_MISSING})")
+        check_installed()
 
     def _known_of(self, server: McpServer) -> _Known:
         with self._lock:
@@ -164,11 +157,11 @@ class McpServers:
         except Stale:
             raise UsageError(f"MCP server {server.place!r} ended the conversation") from None
 
-    def _session(self, server: McpServer, known: _Known) -> "Session":
+    def _session(self, server: McpServer, known: _Known) -> Conversation:
         """The kept conversation, or a new one."""
         with self._lock:
             if known.session is None or known.session.ended:
-                known.session = Session(server, self._loop, self._idle, known.change)
+                known.session = converse(server, self._loop, self._idle, known.change)
             return known.session
 
 

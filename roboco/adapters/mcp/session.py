@@ -15,9 +15,10 @@ from mcp import ClientSession, MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import TypeAdapter
 
+from roboco.adapters.mcp.conversation import Stale
 from roboco.adapters.mcp.http import Answered, answered
 from roboco.adapters.mcp.reach import Reach
-from roboco.adapters.mcp.reason import Stale, is_lost, means_unknown, reason, without
+from roboco.adapters.mcp.reason import is_lost, means_unknown, reason, without
 from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
 from roboco.adapters.mcp.tool import Hints, McpTool, described
 from roboco.adapters.mcp.work import Work, awaited, never

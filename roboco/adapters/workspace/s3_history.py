@@ -107,7 +107,7 @@ class S3Histories:
         )
 
     def _folded_from(self, task_id: str, start: int) -> list[bytes]:
-        """The lines of `history.jsonl` from a position on; of a long one no more than its end is fetched if that does."""
+        """The lines of `history.jsonl` from a position on; of a long one only its end is fetched, if that will do."""
         length = _END
         while start > 0:
             data = self._objects.end(history_path(task_id), length) or b""

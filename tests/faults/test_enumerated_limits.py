@@ -1,0 +1,14 @@
+"""The same at limits: tasks that pause until somebody raises one, that wrap up, and that wait for a provider."""
+
+import pytest
+
+from tests.faults.enumerated import failure, singles
+from tests.memory.limited import LIMITED
+
+
+@pytest.mark.parametrize("journey", sorted(LIMITED))
+def test_one_fault(journey: str) -> None:
+    cases = list(singles(journey))
+    failures = [told for case in cases if (told := failure(case))]
+    assert len(cases) > 300
+    assert not failures, "\n".join(failures)
