@@ -18,9 +18,10 @@ from roboco.errors import UsageError
 @click.option("--step", "seq", type=int, help="The position of an agent's step; without it, the newest one.")
 @options.as_json
 def context(task_id: str, seq: int | None, as_json: bool) -> None:
-    """Show what an agent was given for a step: which steps of the history, which not and why, and how many tokens.
+    """Show what an agent was given for a step, and what not.
 
-    It is compared with the step before of the same agent.
+    That is which steps of the history, which not and why, and how many tokens; and what has changed since the step
+    before of the same agent.
     """
     with opened(task_id) as task:
         steps = [step for step in task.history() if step.by_agent and "context" in step.metadata]

@@ -21,9 +21,9 @@ from roboco.errors import UsageError
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write the test.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 def to_test(task_id: str, team: Path | None, output: Path | None, force: bool) -> None:
-    """Print a pytest file that replays a task's recorded answers and results.
+    """Print a pytest file that replays a task.
 
-    It needs no server, and fails once the team would have other agents act, other tools called or another end. The team
+    It replays its recorded answers and results, needs no server, and fails once the team would have other agents act, other tools called or another end. The team
     stands in the test; with --team it is read from that file whenever the test runs, so that later changes are noticed.
     The file is named from where the test is written, or, without -o, from where pytest runs.
     """

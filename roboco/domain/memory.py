@@ -53,7 +53,10 @@ def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
     head, rest = groups[0], [group for group in groups[1:] if not _left_aside(group)]
     after = _beside(seen)
     system: Message = {"role": "system", "content": prompt}
-    fixed = {"prompt": _tokens(seen, [system]), "tools": seen.tokens.count(canonical(list(seen.tools)))}
+    fixed = {
+        "prompt": _tokens(seen, [system]),
+        "tools": seen.tokens.count(canonical(list(seen.tools))) if seen.tools else 0,
+    }
     opening = messages_of(agent.name, head, seen.images)
     told = _summary(seen)
     closing: list[Message] = [{"role": USER, "content": text} for text in after]

@@ -181,7 +181,7 @@ class _Names:
                 taken.add(name)
 
     def _of_limits(self) -> Iterator[str]:
-        for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE, HANDOFF])):
+        for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):
             named = self.limits.get(where)
             for name in named if isinstance(named, dict) else ():
                 if name not in possible:

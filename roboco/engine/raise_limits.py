@@ -1,5 +1,6 @@
 """raise_limits: let a task spend more, or less, than its team says."""
 
+from roboco.domain.builtin import DELEGATE
 from roboco.domain.inbox import Raise
 from roboco.domain.limits import RaisedLimits
 from roboco.engine.engine import Engine
@@ -25,7 +26,9 @@ def _check(engine: Engine, task_id: str, limits: RaisedLimits) -> None:
     team = engine.teams.get(task_id)
     for name in limits.agents:
         team.check_agent(name)
-    tools = {tool for agent in team.agents for tool in team.tools_of(agent)}
+    tools = {
+        tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.delegates else []))
+    }
     if unknown := sorted(set(limits.tools) - tools):
         possible = ", ".join(sorted(tools)) or "none: the team has no tools"
         raise UsageError(f"limits.tools: no tool {unknown[0]!r} in team {team.name!r}, possible are {possible}")

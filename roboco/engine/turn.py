@@ -118,7 +118,8 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
     finally:
         stream.close()
     if reply is not None:
-        engine.rates.settle(composed.request.profile, making.ticket, reply.tokens_in + reply.tokens_out)
+        if composed.request.profile.tokens_per_minute is not None:
+            engine.rates.settle(composed.request.profile, making.ticket, reply.tokens_in + reply.tokens_out)
         whole = said(engine, making.team, claim, "".join(texts), reply)
         _commit(engine, claim, whole, _metadata(composed, reply) | {"chunks": len(texts)})
     elif ending.asked:
