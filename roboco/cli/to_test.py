@@ -23,8 +23,9 @@ from roboco.errors import UsageError
 def to_test(task_id: str, team: Path | None, output: Path | None, force: bool) -> None:
     """Print a pytest file that replays a task.
 
-    It replays its recorded answers and results, needs no server, and fails once the team would have other agents act, other tools called or another end. The team
-    stands in the test; with --team it is read from that file whenever the test runs, so that later changes are noticed.
+    It replays the task's recorded answers and results, needs no server, and fails once the team would have other agents
+    act, other tools called or another end. The team stands in the test; with --team it is read from that file whenever
+    the test runs, so that later changes are noticed.
     The file is named from where the test is written, or, without -o, from where pytest runs.
     """
     if output is not None and output.exists() and not force:
