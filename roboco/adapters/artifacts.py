@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from roboco.adapters.mime import HEAD, mime_of
+from roboco.adapters.mime import HEAD, is_text, mime_of
 from roboco.domain.part import MAX_NAME, Artifact, artifact_name, artifact_uri
 from roboco.domain.paths import artifact_info_path, artifact_path, artifacts_path
 from roboco.errors import UsageError
 from roboco.ports import Files
 
 MAX_VERSIONS = 10_000
+LOOKED_AT = 8
+"""How many of the newest versions of a name are looked at for the same bytes, as a call leaves that is made again."""
 _PIECE = 1024 * 1024
+_TOLD = 50
+"""How many names an error tells."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Written:
 def write_artifact(files: Files, task_id: str, written: Written, data: bytes) -> Artifact:
     """Store the data under the name, or, where other data has it, under the next free version of it.
 
-    The same data under the same name is the same artifact. UsageError for a name that could leave the workspace.
+    The same data under the same name, lately, is the same artifact. UsageError for a name that could leave the
+    workspace.
     """
     return store_artifact(files, task_id, written, io.BytesIO(data))
 
@@ -45,8 +50,8 @@ def store_artifact(files: Files, task_id: str, written: Written, source: BinaryI
     """Store all that the source holds, of any size, as `write_artifact` does; it is read twice, from its beginning."""
     base = checked_name(written.name)
     digest, size, head = _looked_through(source)
-    mime_type = written.mime_type or mime_of(base, head)
-    for version in range(1, MAX_VERSIONS):
+    mime_type = _type_of(base, head, written.mime_type)
+    for version in _versions(files, task_id, base):
         name = _version(base, version)
         artifact = Artifact(
             artifact_id=name,
@@ -72,8 +77,9 @@ def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
     name = checked_name(uri_or_name)
     size = files.size(artifact_path(task_id, name))
     if size is None:
-        there = ", ".join(files.names(artifacts_path(task_id))) or "none"
-        raise UsageError(f"no artifact {name!r} in this task; there are: {there}")
+        there = files.names(artifacts_path(task_id))
+        told = ", ".join(there[:_TOLD]) + (f" and {len(there) - _TOLD} more" if len(there) > _TOLD else "")
+        raise UsageError(f"no artifact {name!r} in this task; there are: {told or 'none'}")
     info = files.get(artifact_info_path(task_id, name))
     if info is not None:
         return Artifact.model_validate_json(info)
@@ -111,6 +117,8 @@ def checked_name(uri_or_name: str) -> str:
 def _claimed(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
     """The artifact of this version, if it is ours or holds the same bytes; None if it holds others."""
     path = artifact_info_path(task_id, artifact.name)
+    if files.get(path) is None and files.size(artifact_path(task_id, artifact.name)) is not None:
+        return None  # somebody else's, of whom nothing is known
     if files.create(path, artifact.model_dump_json().encode()):
         return artifact
     stored = Artifact.model_validate_json(files.get(path) or b"{}")
@@ -126,6 +134,28 @@ def _looked_through(source: BinaryIO) -> tuple[str, int, bytes]:
         digest.update(piece)
         size += len(piece)
     return digest.hexdigest(), size, head
+
+
+def _type_of(name: str, head: bytes, told: str) -> str:
+    """The type that is found out; who writes a text may say which kind of text it is."""
+    found = mime_of(name, head)
+    return told if told and is_text(told) and is_text(found) else found
+
+
+def _versions(files: Files, task_id: str, base: str) -> Iterator[int]:
+    """The versions that the name may get: those of the newest few, which may hold the same bytes, and the next ones.
+
+    However many there are, no more than one listing and LOOKED_AT of them are read.
+    """
+    yield 1
+    names = set(files.names(artifact_info_path(task_id)))
+    last = 1
+    while f"{_version(base, 2 * last)}.json" in names:
+        last *= 2
+    step = last
+    while step := step // 2:
+        last += step if f"{_version(base, last + step)}.json" in names else 0
+    yield from range(max(2, last - LOOKED_AT), MAX_VERSIONS)
 
 
 def _version(name: str, version: int) -> str:

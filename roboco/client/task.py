@@ -190,6 +190,7 @@ class Task:
     def raise_limits(self, item_id: str | None = None, **limits: Unpack[Raised]) -> Receipt:
         """Put these limits in the place of the task's (see `Limits`); a task that paused at a limit goes on.
 
+        They count from the next step on: calls that are being made, or waited for, are answered before that.
         `agents` and `tools` hold limits by their names. UsageError if the task has ended, or has no such agent or tool.
         """
         return self._take(names.RAISE_LIMITS, item_id, {"limits": limits})

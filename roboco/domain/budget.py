@@ -34,7 +34,7 @@ def used_up(limits: Limits, state: TaskState, agent: str, seconds: float) -> str
 def _over(who: str, limits: Spending, spent: Spent) -> str | None:
     for name, field, told in _FIELDS:
         limit, used = getattr(limits, name), getattr(spent, field)
-        if limit is not None and used >= limit:
+        if limit is not None and used >= limit and name != "max_calls":  # of calls the next one is refused
             return f"{who} {told.format(used)}, {name} is {limit:g}"
     return None
 
@@ -88,7 +88,7 @@ def refused_calls(
 ) -> dict[str, str]:
     """Which of the agent's calls are not run, by id, and why.
 
-    Those before it have reserved one call each, and the seconds of their time-outs.
+    Each call that is run reserves one call, and the seconds of its time-out, before the next one is looked at.
     """
     refused: dict[str, str] = {}
     counted = {call.tool_name: state.of_tool(call.tool_name) for call in calls}
@@ -109,15 +109,6 @@ def refused_calls(
     return refused
 
 
-def _part(name: str, left: float, parts: int) -> float:
-    """What one of so many sub-tasks gets: steps, calls and seconds of one are none of another's."""
-    if name == "max_seconds":
-        return max(0.001, left)
-    if name == "max_cost":
-        return max(1e-9, left / parts)
-    return max(1, int(left) // (parts if "tokens" in name else 1))
-
-
 def _full(who: str, limit: int | None, used: int) -> str:
     if limit is None or used < limit:
         return ""
@@ -135,19 +126,25 @@ def _full_tool(name: str, limits: ToolSpending, used: Spent) -> str:
     return ""
 
 
-def share(limits: Limits, of_parent: Limits, state: TaskState, seconds: float, parts: int) -> Limits:
+def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limits:
     """The limits of a sub-task that is one of so many: an equal part of what its parent has left, if that is less.
 
-    What one of them does not use is its parent's again when it has ended.
+    The tokens and the cost that one of them does not use are its parent's again when it has ended. Its steps and calls
+    are its own: they count for none but itself.
     """
-    spent = state.spent.model_copy(update={"seconds": seconds})
     given: dict[str, float | int] = {}
     for name, field, _ in _FIELDS:
-        limit = getattr(of_parent, name)
-        own = getattr(limits, name)
-        if limit is None:
-            continue
-        left = limit - getattr(spent, field)
-        part = _part(name, left, parts)
-        given[name] = part if own is None else min(own, part)
+        limit, own = getattr(of_parent, name), getattr(limits, name)
+        if limit is not None:
+            part = _part(name, limit - getattr(spent, field), parts)
+            given[name] = part if own is None else min(own, part)
     return limits.model_copy(update=given)
+
+
+def _part(name: str, left: float, parts: int) -> float:
+    """What one of so many sub-tasks gets of what is left."""
+    if name == "max_seconds":
+        return max(0.001, left)
+    if name == "max_cost":
+        return max(1e-9, left / parts)
+    return max(1, int(left) // (parts if "tokens" in name else 1))

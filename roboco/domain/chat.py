@@ -66,6 +66,17 @@ def is_image(artifact: Artifact) -> bool:
     return artifact.mime_type in ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
+def image_kind(data: bytes) -> str | None:
+    """The MIME type of an image that models take, by its first bytes; None for anything else."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+
+
 def _own(step: TaskStep) -> Message:
     message: Message = {"role": "assistant", "content": told(step, with_calls=False)}
     if step.calls:

@@ -29,6 +29,10 @@ LOOP = "loop"
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
     """The one thing to do now."""
     limits = team.limits.raised(history.state.raised)
+    if (
+        situation.sub_task and limits.at_limit == "pause"
+    ):  # nobody raises the limits of a task that nobody has submitted
+        limits = limits.model_copy(update={"at_limit": "end"})
     if (ended := _ended(limits, history.last)) is not None:
         return ended
     if open_calls(history):
@@ -85,8 +89,8 @@ def _take(team: Team, history: History, message: Message, router: Router) -> App
         metadata["agent"] = message.agent
     if message.interrupts:
         metadata["interrupts"] = True
-    last = history.last
-    if last.by_agent and not last.interrupted and (chosen := router(team, history)).to == TO_USER:
+    past = without_notices(history)
+    if past.last.by_agent and not past.last.interrupted and (chosen := router(team, past)).to == TO_USER:
         metadata["routing"] = chosen.record()
     files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
     return AppendStep(USER, (TextPart(text=message.text), *files), metadata, (message.item_id,))
@@ -127,6 +131,8 @@ def without_notices(history: History) -> History:
 def _wrap_up(team: Team, history: History) -> Action:
     """At a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
+    if state.wrapped_up and state.open_goals:
+        return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
     if state.wrapped_up:
         return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
     agent = state.limited_agent if team.has(state.limited_agent) else team.initial_agent

@@ -11,14 +11,10 @@ _LONGEST = 4000
 
 
 class HistorySummary(Recorded):
-    """A summary of the steps before position `until`; `digest` is that of the last of them.
-
-    `profile` has made it, and `spent` is what that has used.
-    """
+    """A summary of the steps before position `until`; `profile` has made it, and `spent` is what that has used."""
 
     until: int
     text: str
-    digest: str
     profile: str
     spent: Spent = Spent()
 

@@ -26,14 +26,17 @@ class Spending(Declared):
 
 
 class ToolSpending(Declared):
-    """What a tool may spend in a task: calls, and seconds that they take together. A call beyond that is refused."""
+    """What a tool may spend in a task: calls, and seconds that they take together. A call beyond that is refused.
+
+    A call that is begun may take its time-out, whatever is left of the seconds.
+    """
 
     max_calls: Count | None = None
     max_seconds: Amount | None = None
 
 
 class RaisedLimits(Spending):
-    """Limits that take the place of a task's, as far as they are named."""
+    """Limits that take the place of a task's, as far as they are named; None lifts one."""
 
     agents: dict[Name, Spending] = {}
     tools: dict[ToolName, ToolSpending] = {}
@@ -65,8 +68,11 @@ class Limits(RaisedLimits):
         return self.agents.get(name, Spending())
 
     def raised(self, named: dict[str, Any]) -> "Limits":
-        """The limits with those that are named in the place of their own."""
-        return Limits.model_validate(merged(self.model_dump(mode="json"), named)) if named else self
+        """The limits with those that are named in the place of their own; `max_steps` cannot be lifted altogether."""
+        both = merged(self.model_dump(mode="json"), named)
+        return (
+            Limits.model_validate({name: value for name, value in both.items() if value is not None}) if named else self
+        )
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """LoopGuard: whether agents go round in circles: the same call with the same result, or hand-offs with nothing done."""
 
+from roboco.domain.builtin import CLIENT
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.limits import Limits
 from roboco.domain.part import Recorded
@@ -7,6 +8,8 @@ from roboco.domain.step import TOOL_EXECUTOR, USER, TaskStep
 
 KEPT = 64
 """How many different calls are counted, newest first."""
+WORK = 200
+"""From how many characters on what an agent says beside a hand-off counts as work."""
 HANDED_OFF = "handoff"
 """The rule by which an agent acts to which the work was handed off."""
 
@@ -32,12 +35,14 @@ class LoopGuard(Recorded):
         if not step.by_agent:
             return self
         asked = {call.id: (call.tool_name, sha256(canonical([call.tool_name, call.args]))[:16]) for call in step.calls}
+        others = [call for call in step.calls if call.tool_name != HANDED_OFF]
+        idle = not others and len(step.text) < WORK
         handed = (step.metadata.get("routing") or {}).get("rule") == HANDED_OFF
         return LoopGuard(
             open=asked,
             repeats=self.repeats,
-            handoffs=self.handoffs + 1 if handed else 0,
-            between=tuple(dict.fromkeys((step.agent_name, *self.between)))[:4] if handed else (),
+            handoffs=self.handoffs + 1 if handed and idle else 0,
+            between=tuple(dict.fromkeys((step.agent_name, *self.between)))[:4] if handed and idle else (),
         )
 
     def caught(self, limits: Limits) -> str | None:
@@ -59,10 +64,12 @@ class LoopGuard(Recorded):
 
     def _repeats(self, step: TaskStep) -> dict[str, tuple[str, int]]:
         repeats = dict(self.repeats)
+        judged = step.metadata.get("approvals") or {}
         for result in step.results:
-            if result.tool_call_id not in self.open:
+            name, asked = self.open.get(result.tool_call_id, (CLIENT, ""))
+            denied = (judged.get(result.tool_call_id) or {}).get("approved") is False
+            if name.startswith(CLIENT) or denied:  # somebody outside has said it each time
                 continue
-            name, asked = self.open[result.tool_call_id]
             same = sha256(canonical([asked, result.is_error, result.error, result.result]))[:16]
             _, times = repeats.pop(same, (name, 0))
             repeats[same] = (name, times + 1)

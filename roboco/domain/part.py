@@ -1,6 +1,7 @@
 """Parts: what a step is made of."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -101,6 +102,16 @@ class ErrorPart(Recorded):
 
 
 Part = Annotated[TextPart | ToolCallPart | ToolResultPart | ArtifactPart | ErrorPart, Field(discriminator="type")]
+
+
+def brought_by(parts: Sequence[Part], step_id: str) -> tuple[Part, ...]:
+    """The parts of a message's step, whose files it has brought."""
+    return tuple(
+        part.model_copy(update={"artifact": part.artifact.model_copy(update={"step_id": step_id})})
+        if isinstance(part, ArtifactPart) and not part.artifact.step_id
+        else part
+        for part in parts
+    )
 
 
 def artifact_name(uri_or_name: str) -> str:

@@ -26,9 +26,14 @@ def segments_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/history/"
 
 
+def history_summaries_path(task_id: str) -> str:
+    """The folder of summaries, whose names begin with the eight digits of the position before which they end."""
+    return f"{check_task_id(task_id)}/summaries/"
+
+
 def history_summary_path(task_id: str, until: int, key: str) -> str:
     """A summary of the steps before a position, made in the way that the key stands for."""
-    return f"{check_task_id(task_id)}/summaries/{until:08d}-{key}.json"
+    return f"{history_summaries_path(task_id)}{until:08d}-{key}.json"
 
 
 def lineage_path(task_id: str) -> str:

@@ -89,12 +89,14 @@ def _about_results(team: Team, history: History, situation: Situation, outcomes:
     }
     usage = _usage(outcomes)
     told = {call_id: str(one["item_id"]) for call_id, one in judged.items()} | told
+    denied = {call_id for call_id, one in judged.items() if not one["approved"]}
+    run = ({*situation.outcomes} | {*told_outside(step, situation.inbox, situation.outcomes)}) - denied
     about = {
         "resolved": told,
         "approvals": judged,
         ACHIEVED: achieved,
         "usage": usage,
-        "tools": _tools(team, history, outcomes),
+        "tools": _tools(step, outcomes, run),
     }
     return {name: value for name, value in about.items() if value}
 
@@ -106,12 +108,11 @@ def _usage(outcomes: list[Outcome]) -> dict[str, int | float]:
     return {name: round(sum(one.get(name, 0) for one in used), 9) for name in names}
 
 
-def _tools(team: Team, history: History, outcomes: list[Outcome]) -> dict[str, Any]:
-    """How many calls of each tool were run, and how many seconds they took."""
-    here = answered_here(team, history.state, history.last)
+def _tools(step: TaskStep, outcomes: list[Outcome], run: set[str]) -> dict[str, Any]:
+    """How many calls of each tool were run, of those with these ids, and how many seconds they took."""
     used: dict[str, Any] = {}
-    for call, outcome in zip(history.last.calls, outcomes, strict=True):
-        if call.id not in here:
+    for call, outcome in zip(step.calls, outcomes, strict=True):
+        if call.id in run:
             one = used.setdefault(call.tool_name, {"calls": 0, "seconds": 0.0})
             one["calls"] += 1
             one["seconds"] = round(one["seconds"] + outcome.result.runtime_ms / 1000, 3)

@@ -31,8 +31,9 @@ class TaskState(Recorded):
     `goals` are those of the newest message that declared some, `corrections` how often agents were reminded since then;
     `client_tools` are those of the newest message that declared some, by name; `scope` is what tools are to look at.
     `agents` and `tools` say what each of them has used, `cost` and `calls` what all of them have. `raised` are limits
-    that take the place of the team's. `limit` says which limit was reached and is not raised yet, at the turn of
-    `limited_agent`; `wrapped_up` whether the last turn was made.
+    that take the place of the team's. `limit` says which limit was reached, at the turn of `limited_agent`, until it is
+    raised or the user speaks; `wrapped_up` whether the last turn was made. Summaries
+    of the steps before `summarised_until` are paid for.
     """
 
     steps: int = 0
@@ -56,6 +57,7 @@ class TaskState(Recorded):
     limit: str | None = None
     limited_agent: str = ""
     wrapped_up: bool = False
+    summarised_until: int = 0
     loop: LoopGuard = LoopGuard()
 
     @property
@@ -77,6 +79,17 @@ class TaskState(Recorded):
     def of_tool(self, name: str) -> Spent:
         """What the tool has used: calls that were run, and their seconds."""
         return self.tools.get(name, Spent())
+
+    def having_spent(self, agent: str, more: Spent) -> "TaskState":
+        """The state as it is when the agent has used so much more, which is in no step yet."""
+        return self.model_copy(
+            update={
+                "tokens_in": self.tokens_in + more.tokens_in,
+                "tokens_out": self.tokens_out + more.tokens_out,
+                "cost": self.cost + more.cost,
+                "agents": self.agents | {agent: self.of_agent(agent).plus(more.model_copy(update={"steps": 0}))},
+            }
+        )
 
     def after(self, step: TaskStep) -> "TaskState":
         """The state with one more step."""
@@ -101,6 +114,7 @@ class TaskState(Recorded):
             client_tools=tools or self.client_tools,
             scope=told.get("scope", self.scope),
             cost=round(self.cost + spent.cost, 9),
+            summarised_until=max(self.summarised_until, int(number(step.metadata.get("summarised_until")))),
             loop=self.loop.after(step),
             **self._used(step, spent),
             **self._limited(step),
@@ -135,6 +149,8 @@ class TaskState(Recorded):
             "limited_agent": self.limited_agent,
             "wrapped_up": self.wrapped_up or last_turn,
         }
+        if step.agent_name == USER:  # whether the limit still holds is looked at anew, and whoever speaks is answered
+            return {"raised": self.raised}
         if step.agent_name != ORCHESTRATOR:
             return now
         if isinstance(raised := step.metadata.get(RAISED), dict):

@@ -18,6 +18,7 @@ from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item, is_urgent
 from roboco.domain.lineage import parent_of
+from roboco.domain.part import brought_by
 from roboco.domain.paths import open_path
 from roboco.domain.router import route
 from roboco.domain.situation import Situation
@@ -171,15 +172,19 @@ def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action:
 
 
 def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) -> None:
+    metadata = dict(action.metadata)
     for call in action.given_up:
         delegate.stop(engine, task_id, call, "the task for which it worked has no use for it any more")
+        used = delegate.used_so_far(engine, task_id, call)
+        told = metadata.get("usage") or {}
+        metadata["usage"] = {name: told.get(name, 0) + used.get(name, 0) for name in {*told, *used}}
     step = TaskStep(
         step_id=step_id_at(task_id, task.seq),
         seq=task.seq,
         agent_name=action.agent_name,
-        parts=action.parts,
+        parts=brought_by(action.parts, step_id_at(task_id, task.seq)),
         created_at=engine.now(),
-        metadata=action.metadata,
+        metadata=metadata,
     ).sealed(task.state.last_digest)
     stored = engine.histories.append(task_id, step)
     if stored.digest != step.digest:

@@ -4,20 +4,20 @@ import base64
 from dataclasses import dataclass, field, replace
 
 from roboco.domain.artifact_limits import MAX_IMAGE, MAX_IMAGES
-from roboco.domain.budget import reserve
-from roboco.domain.chat import Message
+from roboco.domain.budget import reserve, used_up
+from roboco.domain.chat import Message, image_kind
 from roboco.domain.context_policy import BudgetContext
 from roboco.domain.history import RESULTS_ARE_IN
-from roboco.domain.history_summary import HistorySummary
+from roboco.domain.limits import Limits
 from roboco.domain.memory import Seen, WorkingMemory, compile_memory
 from roboco.domain.offered import offered
 from roboco.domain.part import artifact_name
 from roboco.domain.paths import artifact_path
-from roboco.domain.spent import Spent
 from roboco.domain.state import WRAPS_UP
 from roboco.domain.team import Team
 from roboco.domain.tokens import ESTIMATE
 from roboco.engine.engine import Engine
+from roboco.engine.minutes import Minutes
 from roboco.engine.prompt import render_prompt
 from roboco.ports import Request, TurnClaim
 
@@ -27,29 +27,17 @@ USUAL_REPLY = 500
 
 @dataclass(frozen=True)
 class Composed:
-    """A request, and the memory that it sends. `refused` says which limit forbids it; `reply` tokens are expected."""
+    """A request, and the memory that it sends. `refused` says which limit forbids it, `minutes` holds the summary."""
 
     memory: WorkingMemory
     request: Request
     refused: str = ""
-    before: Spent = field(default_factory=Spent)
+    minutes: Minutes = field(default_factory=Minutes)
 
     @property
     def tokens(self) -> int:
         """How many tokens the turn is expected to use, in and out."""
         return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
-
-
-@dataclass(frozen=True)
-class Minutes:
-    """The summary of the older steps for a turn, if there is one; `why_not` says why it could not be made.
-
-    `spent` is what was used to make it, for this turn.
-    """
-
-    summary: HistorySummary | None = None
-    why_not: str = ""
-    spent: Spent = field(default_factory=Spent)
 
 
 def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> Composed:
@@ -74,7 +62,8 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
     prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
     memory = compile_memory(agent, prompt, seen)
     limits = team.limits.raised(state.raised)
-    reserved = reserve(limits, state, agent.name, profile, memory.tokens)
+    reserved = reserve(limits, state.having_spent(agent.name, minutes.spent), agent.name, profile, memory.tokens)
+    refused = reserved.refused or _too_late(engine, claim, limits) or ""
     required = agent.tool_choice != "auto" and bool(tools) and begins
     request = Request(
         profile,
@@ -83,7 +72,17 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
         tool_choice="required" if required else "auto",
         max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
     )
-    return Composed(memory, request, "" if last_turn else reserved.refused, minutes.spent)
+    return Composed(memory, request, "" if last_turn else refused, minutes)
+
+
+def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
+    """Which limit was reached while the turn waited, if one was: of the time, as nothing else has changed."""
+    if limits.max_seconds is None:
+        return None
+    task_id, task = claim.order.task_id, claim.task
+    began = engine.teams.began(task_id, task.state)
+    seconds = engine.clock.now() - began.timestamp() if began is not None else 0.0
+    return used_up(limits, task.state, task.agent, seconds)
 
 
 def _begins(claim: TurnClaim) -> bool:
@@ -112,17 +111,16 @@ def _image(engine: Engine, task_id: str, uri: str, left: int) -> Message:
     name = artifact_name(uri)
     path = artifact_path(task_id, name)
     size = engine.files.size(path) if left else None
-    if size is None or size > MAX_IMAGE:
-        why = "older than the newest images" if not left else "not there" if size is None else f"has {size} bytes"
-        return {"type": "text", "text": f"(image {uri} is not shown: {why})"}
-    data = engine.files.get(path) or b""
-    kind = (
-        "jpeg"
-        if data[:2] == b"\xff\xd8"
-        else "gif"
-        if data[:3] == b"GIF"
-        else "webp"
-        if data[8:12] == b"WEBP"
-        else "png"
-    )
-    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{base64.b64encode(data).decode()}"}}
+    data = engine.files.get(path) if size is not None and size <= MAX_IMAGE else None
+    kind = image_kind(data or b"")
+    if data is None or kind is None:
+        return {"type": "text", "text": f"(image {uri} is not shown: {_why_not(left, size)})"}
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def _why_not(left: int, size: int | None) -> str:
+    if not left:
+        return "it is older than the newest images"
+    if size is None:
+        return "it is not there"
+    return f"it has {size} bytes" if size > MAX_IMAGE else "it is no image that models take"

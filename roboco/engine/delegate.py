@@ -49,7 +49,9 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     given = team.teams[name]
     spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
     parts = sum(1 for other in step.calls if other.tool_name == DELEGATE)
-    limits = share(given.limits, team.limits.raised(task.state.raised), task.state, max(0.0, spent), parts)
+    own = team.limits.raised(task.state.raised)
+    limits = share(given.limits, own, task.state.spent.model_copy(update={"seconds": max(0.0, spent)}), parts)
+    limits = share(limits, own.of_agent(step.agent_name), task.state.of_agent(step.agent_name), parts)
     submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = _summary(engine, child)
     if summary is not None and summary.status.ended:
@@ -70,6 +72,21 @@ def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
     receive(engine, sub_task_id(task_id, call.id), item)
 
 
+def used_so_far(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:
+    """What the task to which the call gave its work has used by now; nothing if it is not there."""
+    child = sub_task_id(task_id, call.id)
+    task = engine.board.load(child, 1)
+    if task is not None:
+        state = task.state
+        return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
+    summary = _summary(engine, child)
+    return {} if summary is None else _usage_of(summary)
+
+
+def _usage_of(summary: TaskSummary) -> dict[str, int | float]:
+    return {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "cost": summary.cost}
+
+
 def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:
     outcome = _outcome(parent, summary, text)
     context = CallContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
@@ -88,14 +105,13 @@ def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> 
 
 
 def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
-    usage = {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "cost": summary.cost}
     call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
     took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
     if summary.status is TaskStatus.COMPLETED:
         outcome = success(call, {"task_id": summary.task_id, "text": text}, took)
     else:
         outcome = failure(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
-    return outcome.model_copy(update={"usage": usage})
+    return outcome.model_copy(update={"usage": _usage_of(summary)})
 
 
 def _summary(engine: Engine, task_id: str) -> TaskSummary | None:

@@ -14,9 +14,11 @@ from roboco.domain.canonical import canonical, sha256
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Message
 from roboco.domain.lineage import Fork, kept
+from roboco.domain.part import Artifact
 from roboco.domain.paths import (
     artifact_info_path,
     artifact_path,
+    history_summaries_path,
     item_path,
     lineage_path,
     open_path,
@@ -92,6 +94,7 @@ def _store(engine: Engine, order: ForkOrder, team: Team, steps: list[TaskStep]) 
         raise _taken(order)
     for artifact in (artifact for step in steps for artifact in step.artifacts):
         _copy(engine, order, artifact.name)
+    _copy_summaries(engine, order, len(steps))
     if order.message is not None:
         _store_message(engine, order.task_id, order.message)
 
@@ -120,8 +123,25 @@ def _taken(order: ForkOrder) -> UsageError:
 
 
 def _copy(engine: Engine, order: ForkOrder, name: str) -> None:
-    for path_of in (artifact_info_path, artifact_path):
-        engine.files.copy(path_of(order.source, name), path_of(order.task_id, name))
+    """Copy a file and what is known of it; nothing if that was done. UsageError if another one was uploaded."""
+    info = engine.files.get(artifact_info_path(order.source, name))
+    if info is not None and not engine.files.create(artifact_info_path(order.task_id, name), info):
+        known = Artifact.model_validate_json(engine.files.get(artifact_info_path(order.task_id, name)) or b"")
+        if known.sha256 != Artifact.model_validate_json(info).sha256:
+            raise UsageError(
+                f"task {order.task_id!r} was given another file {name!r} than its source has; upload it by another name"
+            )
+    source, target = (artifact_path(task_id, name) for task_id in (order.source, order.task_id))
+    if engine.files.size(target) != engine.files.size(source):
+        engine.files.copy(source, target)
+
+
+def _copy_summaries(engine: Engine, order: ForkOrder, steps: int) -> None:
+    """Copy the summaries of steps that the fork has, so that none is made again."""
+    for name in engine.files.names(history_summaries_path(order.source)):
+        if int(name[:8]) <= steps:
+            folders = (history_summaries_path(order.source), history_summaries_path(order.task_id))
+            engine.files.copy(*(f"{folder}{name}" for folder in folders))
 
 
 def _summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> TaskSummary:

@@ -1,14 +1,16 @@
 """minutes: the summary of the older steps of a history, made once for each range and kept in the workspace.
 
-    the one before ─► model ─► summaries/UNTIL-KEY.json ─► this turn, and all later ones
-    (or none)                  (create: the first wins)
+    the one before ─► limits, rates ─► model ─► summaries/UNTIL-KEY.json ─► this turn, and all later ones
+    (or none)         (or the turn waits)       (create: the first wins)
 
 A death on the way costs one call of the model. A model that fails leaves the turn without a summary, and its receipt
-says so; the next turn tries again.
+says so; the next turn tries again. What a summary has used is charged to the first step that is committed after it.
 """
 
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from roboco.domain.budget import reserve
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.context_policy import SummaryContext
 from roboco.domain.history_summary import HistorySummary, summarised_until, summary_messages
@@ -16,11 +18,36 @@ from roboco.domain.model_profile import ModelProfile
 from roboco.domain.paths import history_summary_path
 from roboco.domain.spent import Spent
 from roboco.domain.team import Team
-from roboco.engine.compose import Minutes
+from roboco.domain.tokens import estimate_tokens
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, TurnClaim
+
+MOST_AT_ONCE = 4
+"""How many summaries one turn makes at most: a long history that has none gets them turn by turn."""
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """The summary of the older steps for a turn, if there is one; `why_not` says why a newer one could not be made.
+
+    `spent` is what summaries have used that no step was charged for. `refused` says which limit forbids the turn. Where
+    the `profile` that sums up is at its rate, `error` says so, or the turn has to `wait` for so many seconds.
+    """
+
+    summary: HistorySummary | None = None
+    why_not: str = ""
+    spent: Spent = field(default_factory=Spent)
+    refused: str = ""
+    wait: float = 0.0
+    error: ModelError | None = None
+    profile: ModelProfile | None = None
+
+    def charged(self) -> dict[str, object]:
+        """What the metadata of the step that is charged for them says."""
+        until = 0 if self.summary is None else self.summary.until
+        return {"summarised_until": until} if self.spent.steps else {}
 
 
 def minutes_for(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) -> Minutes:
@@ -31,65 +58,89 @@ def minutes_for(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) ->
     if not isinstance(policy, SummaryContext) or until == 0:
         return Minutes()
     name = policy.model or agent.model or team.default_profile or ""
-    maker = _Maker(engine, policy, name, team.models.get(name) or team.profile(agent), claim, ending)
-    return maker.minutes(until)
+    profile = team.models.get(name) or team.profile(agent)
+    return _Maker(engine, team, policy, name or profile.model, profile).minutes(claim, ending, until)
 
 
+@dataclass(frozen=True)
 class _Maker:
-    """Makes summaries for one turn."""
+    """Makes summaries with one profile."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        policy: SummaryContext,
-        name: str,
-        profile: ModelProfile,
-        claim: TurnClaim,
-        ending: Ending,
-    ) -> None:
-        self._engine = engine
-        self._policy = policy
-        self._name = name
-        self._profile = profile
-        self._task_id = claim.order.task_id
-        self._ending = ending
-        self._key = sha256(canonical([policy.steps, policy.tokens, name, profile.model]))[:8]
-        self._spent = Spent()
+    engine: Engine
+    team: Team
+    policy: SummaryContext
+    name: str
+    profile: ModelProfile
 
-    def minutes(self, until: int) -> Minutes:
+    def minutes(self, claim: TurnClaim, ending: Ending, until: int) -> Minutes:
         """The summary before this position, made of the newest one that there is."""
-        last, start = self._stored(until), until
-        while last is None and start > 0:
-            start -= self._policy.steps
-            last = self._stored(start) if start > 0 else None
-        try:
-            while start < until and not self._ending.asked:
-                start += self._policy.steps
-                last = self._made(last, start)
-        except ModelError as error:
-            return Minutes(why_not=f"the summary could not be made: {error}", spent=self._spent)
-        return Minutes(last, spent=self._spent)
+        last, start = self._newest(claim, until)
+        found = self._with_spent(claim, last)
+        for _ in range(MOST_AT_ONCE):
+            if start >= until or ending.asked:
+                break
+            start += self.policy.steps
+            found = self._after(claim, ending, found, start)
+            if found.why_not or found.refused or found.wait or found.error:
+                break
+        return found
 
-    def _made(self, before: HistorySummary | None, until: int) -> HistorySummary:
-        begin = 0 if before is None else before.until
-        steps = tuple(islice(self._engine.histories.read(self._task_id, begin), until - begin))
-        messages = summary_messages(self._policy, "" if before is None else before.text, steps)
-        text, reply = self._answer(Request(self._profile, messages, (), max_tokens=2 * self._policy.tokens))
+    def _newest(self, claim: TurnClaim, until: int) -> tuple[HistorySummary | None, int]:
+        """The newest summary up to this position, and its position; 0 if there is none."""
+        start = until
+        while start > 0:
+            if (stored := self._stored(claim, start)) is not None:
+                return stored, start
+            start -= self.policy.steps
+        return None, 0
+
+    def _with_spent(self, claim: TurnClaim, last: HistorySummary | None) -> Minutes:
+        """The summary with what it and those before it have used, as far as no step was charged for them."""
+        spent, until = Spent(), 0 if last is None else last.until
+        while until > claim.task.state.summarised_until:
+            stored = self._stored(claim, until)
+            spent = spent.plus(stored.spent) if stored is not None else spent
+            until -= self.policy.steps
+        return Minutes(last, spent=spent)
+
+    def _after(self, claim: TurnClaim, ending: Ending, before: Minutes, until: int) -> Minutes:
+        """The next summary after one; or that one, and why there is no next one."""
+        task_id, state = claim.order.task_id, claim.task.state
+        begin = 0 if before.summary is None else before.summary.until
+        steps = tuple(islice(self.engine.histories.read(task_id, begin), until - begin))
+        messages = summary_messages(self.policy, "" if before.summary is None else before.summary.text, steps)
+        tokens, most = estimate_tokens(canonical(list(messages))), 2 * self.policy.tokens
+        limits, so_far = self.team.limits.raised(state.raised), state.having_spent(claim.task.agent, before.spent)
+        reserved = reserve(limits, so_far, claim.task.agent, self.profile, tokens)
+        if reserved.refused:
+            return replace(before, refused=reserved.refused)
+        ticket = f"{task_id}/summary/{until}/{claim.order.attempt}/{claim.task.refusals}"
+        if (wait := self.engine.rates.reserve(self.profile, ticket, tokens + most)) > 0:
+            return replace(before, wait=wait, profile=self.profile)
+        request = Request(self.profile, messages, (), max_tokens=min(filter(None, (most, reserved.max_tokens))))
+        try:
+            text, reply = self._answer(request, ending)
+        except ModelError as error:
+            if error.code == "rate_limit":
+                return replace(before, error=error, profile=self.profile)
+            return replace(before, why_not=f"the summary could not be made: {error}")
+        return self._kept(claim, before, until, text, reply)
+
+    def _kept(self, claim: TurnClaim, before: Minutes, until: int, text: str, reply: Reply) -> Minutes:
         spent = Spent(
             steps=1,
             tokens_in=reply.tokens_in,
             tokens_out=reply.tokens_out,
             seconds=reply.duration_ms / 1000,
-            cost=self._profile.cost(reply.tokens_in, reply.tokens_out),
+            cost=self.profile.cost(reply.tokens_in, reply.tokens_out),
         )
-        self._spent = self._spent.plus(spent)
-        made = HistorySummary(until=until, text=text, digest=steps[-1].digest, profile=self._name, spent=spent)
-        self._engine.files.create(self._path(until), made.model_dump_json().encode())
-        return self._stored(until) or made
+        made = HistorySummary(until=until, text=text, profile=self.name, spent=spent)
+        self.engine.files.create(self._path(claim, until), made.model_dump_json().encode())
+        return Minutes(self._stored(claim, until) or made, spent=before.spent.plus(spent))
 
-    def _answer(self, request: Request) -> tuple[str, Reply]:
-        stream = self._engine.model.stream(request)
-        self._ending.of(stream)
+    def _answer(self, request: Request, ending: Ending) -> tuple[str, Reply]:
+        stream = self.engine.model.stream(request)
+        ending.of(stream)
         texts: list[str] = []
         try:
             for piece in stream:
@@ -102,9 +153,10 @@ class _Maker:
             stream.close()
         raise ModelError("ended", "it was ended before it was done", False)
 
-    def _stored(self, until: int) -> HistorySummary | None:
-        data = self._engine.files.get(self._path(until))
+    def _stored(self, claim: TurnClaim, until: int) -> HistorySummary | None:
+        data = self.engine.files.get(self._path(claim, until))
         return None if data is None else HistorySummary.model_validate_json(data)
 
-    def _path(self, until: int) -> str:
-        return history_summary_path(self._task_id, until, self._key)
+    def _path(self, claim: TurnClaim, until: int) -> str:
+        key = sha256(canonical([self.policy.steps, self.policy.tokens, self.name, self.profile.model]))[:8]
+        return history_summary_path(claim.order.task_id, until, key)

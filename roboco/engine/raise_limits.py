@@ -23,6 +23,8 @@ def _check(engine: Engine, task_id: str, limits: RaisedLimits) -> None:
     if not limits.named():
         possible = ", ".join(RaisedLimits.model_fields)
         raise UsageError(f"limits: name at least one, possible are {possible}")
+    if "max_steps" in limits.named() and limits.max_steps is None:
+        raise UsageError("limits.max_steps: cannot be lifted altogether, name a number")
     team = engine.teams.get(task_id)
     for name in limits.agents:
         team.check_agent(name)

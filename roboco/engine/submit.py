@@ -12,7 +12,7 @@ import logging
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.lineage import Parent
-from roboco.domain.part import Artifact, ArtifactPart, TextPart
+from roboco.domain.part import Artifact, ArtifactPart, TextPart, brought_by
 from roboco.domain.paths import open_path, summary_path, team_path
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
@@ -89,11 +89,12 @@ def _first_step(
         metadata["parent"] = parent.model_dump(mode="json")
     if submission.agent is not None:
         metadata["agent"] = submission.agent
+    files = (ArtifactPart(artifact=artifact) for artifact in artifacts)
     step = TaskStep(
         step_id=step_id_at(submission.task_id, 0),
         parent_id=None if parent is None else parent.step_id,
         agent_name=USER,
-        parts=(TextPart(text=submission.prompt), *(ArtifactPart(artifact=artifact) for artifact in artifacts)),
+        parts=brought_by((TextPart(text=submission.prompt), *files), step_id_at(submission.task_id, 0)),
         created_at=engine.now(),
         metadata=metadata,
     )

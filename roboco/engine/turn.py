@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from roboco.domain.decide import at_limit
 from roboco.domain.event import StatusChanged, StreamChunk
 from roboco.domain.ids import step_id_at
+from roboco.domain.model_profile import ModelProfile
 from roboco.domain.part import TextPart
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -25,7 +26,7 @@ from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
-from roboco.engine.minutes import minutes_for
+from roboco.engine.minutes import Minutes, minutes_for
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, joined, said
 from roboco.errors import ModelError, UsageError
@@ -35,6 +36,8 @@ REFUSALS = 20
 """How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
+LONGEST_TOLD = 900.0
+"""Seconds for which a turn is given back at most, whatever the server says."""
 
 
 def turn(engine: Engine, order: TurnOrder) -> None:
@@ -62,22 +65,27 @@ class _Making:
     def ticket(self) -> str:
         """By what name the turn's request counts for the rates of its provider."""
         order = self.claim.order
-        return f"{order.task_id}/{order.seq}/{order.attempt}"
+        return f"{order.task_id}/{order.seq}/{order.attempt}/{self.claim.task.refusals}"
 
 
 def _make(making: _Making) -> None:
     engine, claim = making.engine, making.claim
+    minutes = minutes_for(engine, making.team, claim, making.ending)
+    if minutes.profile is not None and not making.ending.asked:
+        _wait(making, minutes.profile, minutes.wait, minutes.error)
+        return
     try:
-        minutes = minutes_for(engine, making.team, claim, making.ending)
         composed = compose(engine, making.team, claim, minutes)
     except UsageError as error:
-        _commit(engine, claim, failed(claim, "team", str(error)), {})
+        _commit(engine, claim, failed(claim, "team", str(error)), _usage(minutes))
         return
-    if composed.refused:
-        _reach_limit(engine, claim, composed.refused)
+    if refused := minutes.refused or composed.refused:
+        step = at_limit(refused, claim.task.agent)  # what follows is for `decide` to say
+        _commit(engine, claim, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
         return
-    if (wait := engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)) > 0:
-        _give_back(making, composed, wait, refused=False)
+    wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
+    if wait > 0 and not making.ending.asked:
+        _wait(making, composed.request.profile, wait)
         return
     request = with_images(engine, claim.order.task_id, composed.request)
     stream = engine.model.stream(request)
@@ -85,24 +93,29 @@ def _make(making: _Making) -> None:
     _speak(making, composed, stream)
 
 
-def _reach_limit(engine: Engine, claim: TurnClaim, limit: str) -> None:
-    """Commit, in the place of the turn, that a limit is reached; what follows is for `decide` to say."""
-    step = at_limit(limit, claim.task.agent)
-    _commit(engine, claim, Said(step.parts), step.metadata, step.agent_name)
+def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> None:
+    """Hold no thread until the provider allows the turn: the sweeper announces it again then.
 
-
-def _give_back(making: _Making, composed: Composed, seconds: float, refused: bool) -> None:
-    """Hold no thread until the provider allows the turn: the sweeper announces it again then."""
+    Where its server has refused it, so that everybody waits. Whoever wants the turn to end does not.
+    """
     engine, claim = making.engine, making.claim
-    task_id, profile = claim.order.task_id, composed.request.profile
+    task_id = claim.order.task_id
+    if error is not None:
+        seconds = min(LONGEST, 2.0**claim.task.refusals) if error.retry_after is None else error.retry_after
+        seconds = max(0.05, min(LONGEST_TOLD, seconds))
+        engine.rates.pause(profile, seconds)
     event = StatusChanged(
         task_id=task_id,
         timestamp=engine.now(),
         status=TaskStatus.RUNNING,
         reason=f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}",
     )
-    if engine.turns.defer(claim, seconds, event, refused):
-        engine.agenda.put(task_id, engine.clock.now() + seconds)
+    if not engine.turns.defer(claim, seconds, event, error is not None):
+        return
+    engine.agenda.hasten(task_id, engine.clock.now() + seconds)
+    now = engine.board.load(task_id, 1)
+    if now is not None and now.cut_age is not None:  # somebody wanted it to end before it was given back
+        engine.dispatcher.advance(task_id)
 
 
 def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
@@ -119,7 +132,8 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
         stream.close()
     if reply is not None:
         if composed.request.profile.tokens_per_minute is not None:
-            engine.rates.settle(composed.request.profile, making.ticket, reply.tokens_in + reply.tokens_out)
+            used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
+            engine.rates.settle(composed.request.profile, making.ticket, used, ago)
         whole = said(engine, making.team, claim, "".join(texts), reply)
         _commit(engine, claim, whole, _metadata(composed, reply) | {"chunks": len(texts)})
     elif ending.asked:
@@ -145,11 +159,10 @@ def _relay(engine: Engine, claim: TurnClaim, stream: ModelStream, ending: Ending
 
 def _interrupted(composed: Composed, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
     """The metadata of a step that was interrupted; its usage is an estimate, since the model told none."""
-    tokens = composed.memory.tokens, estimate_tokens("".join(texts))
-    return {
+    used = composed.memory.tokens, estimate_tokens("".join(texts))
+    return _usage(composed.minutes, composed.request.profile, *used, estimated=True) | {
         "interrupted": True,
         "receipt": receipt,
-        "usage": _usage(composed, *tokens) | {"estimated": True},
         "context": composed.memory.receipt,
         "chunks": len(texts),
     }
@@ -162,16 +175,15 @@ def _break_off(making: _Making, composed: Composed, texts: list[str], error: Mod
     """
     engine, claim = making.engine, making.claim
     if error.code == "rate_limit" and not texts and claim.task.refusals < REFUSALS:
-        pause = error.retry_after
-        seconds = max(0.05, min(LONGEST, 2.0**claim.task.refusals) if pause is None else pause)
-        engine.rates.pause(composed.request.profile, seconds)
-        _give_back(making, composed, seconds, refused=True)
+        _wait(making, composed.request.profile, 0.0, error)
         return
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return
     parts = failed(claim, error.code, error.message, "".join(texts))
-    _commit(engine, claim, parts, {"context": composed.memory.receipt, "chunks": len(texts)})
+    tokens = (composed.memory.tokens, estimate_tokens("".join(texts))) if texts else (0, 0)
+    used = _usage(composed.minutes, composed.request.profile, *tokens)
+    _commit(engine, claim, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
 def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
@@ -186,22 +198,31 @@ def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
 
 
 def _metadata(composed: Composed, reply: Reply) -> dict[str, object]:
-    told: dict[str, object] = {
+    told = _usage(composed.minutes, composed.request.profile, reply.tokens_in, reply.tokens_out) | {
         "model": reply.model,
         "finish_reason": reply.finish_reason,
-        "usage": _usage(composed, reply.tokens_in, reply.tokens_out),
         "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
         "context": composed.memory.receipt,
     }
     return told | ({"reprompts": reply.reprompts} if reply.reprompts else {})
 
 
-def _usage(composed: Composed, tokens_in: int, tokens_out: int) -> dict[str, object]:
-    """What the turn has used, with the summary that was made for it; the cost only where there are prices."""
-    before = composed.before
-    usage: dict[str, object] = {"tokens_in": tokens_in + before.tokens_in, "tokens_out": tokens_out + before.tokens_out}
-    cost = composed.request.profile.cost(tokens_in, tokens_out) + before.cost
-    return usage | ({"cost": round(cost, 9)} if cost else {})
+def _usage(
+    minutes: Minutes,
+    profile: ModelProfile | None = None,
+    tokens_in: int = 0,
+    tokens_out: int = 0,
+    estimated: bool = False,
+) -> dict[str, object]:
+    """What the metadata says that the turn has used, with its summaries; the cost only where there are prices."""
+    made = minutes.spent
+    usage: dict[str, object] = {"tokens_in": tokens_in + made.tokens_in, "tokens_out": tokens_out + made.tokens_out}
+    if cost := made.cost + (0.0 if profile is None else profile.cost(tokens_in, tokens_out)):
+        usage["cost"] = round(cost, 9)
+    if estimated:
+        usage["estimated"] = True
+    used = profile is not None or made.steps
+    return {"usage": usage} | minutes.charged() if used else {}
 
 
 def _commit(

@@ -7,7 +7,7 @@ from roboco.domain.tokens import Tokens
 
 
 class Rates(Protocol):
-    """How many requests and tokens a minute a profile may have, in any sixty seconds."""
+    """How many requests and tokens a minute a profile may have, in any sixty seconds as its provider sees them."""
 
     def reserve(self, profile: ModelProfile, ticket: str, tokens: int) -> float:
         """Seconds until a request of so many tokens may be made: 0 if now, and then it counts from now on.
@@ -17,8 +17,8 @@ class Rates(Protocol):
         tokens waits until nothing else was asked for a minute.
         """
 
-    def settle(self, profile: ModelProfile, ticket: str, tokens: int) -> None:
-        """The request of this ticket has used so many tokens."""
+    def settle(self, profile: ModelProfile, ticket: str, tokens: int, ago: float = 0.0) -> None:
+        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Let nobody ask this profile's server for so many seconds: it said so. A longer pause stands."""

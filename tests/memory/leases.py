@@ -27,6 +27,7 @@ class MemoryTurns:
             if task.owner == "" and task.cut[0] == task.epoch:
                 return None
             task.owner = token
+            task.reason = "" if task.given_back else task.reason
             task.due = (0, 0.0)
             task.lease_until = now + self._lease
             return TurnClaim(order, token, snapshot(task, tail, now, ()))

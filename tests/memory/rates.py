@@ -44,11 +44,11 @@ class MemoryRates:
             requests[ticket] = StoredRequest(at, tokens, made=at <= now)
             return at - now
 
-    def settle(self, profile: ModelProfile, ticket: str, tokens: int) -> None:
-        """The request of this ticket has used so many tokens."""
+    def settle(self, profile: ModelProfile, ticket: str, tokens: int, ago: float = 0.0) -> None:
+        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
         with self._server as held:
             if (request := held.asked.get(profile.model, {}).get(ticket)) is not None:
-                request.tokens = tokens
+                request.tokens, request.at = tokens, max(request.at, self._clock.now() - ago)
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Let nobody ask this profile's server for so many seconds."""

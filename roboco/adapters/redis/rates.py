@@ -7,8 +7,8 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.model_profile import ModelProfile
 
-WINDOW = 60.0
-"""Seconds in which the limits hold."""
+WINDOW = 61.0
+"""Seconds in which the limits hold: a minute, and how late a request may reach its server."""
 
 
 class RedisRates:
@@ -24,13 +24,13 @@ class RedisRates:
         most = (profile.requests_per_minute or "", profile.tokens_per_minute or "")
         return float(self._scripts.run("reserve", self._names(profile), ticket, tokens, *most, self._window_ms)) / 1000
 
-    def settle(self, profile: ModelProfile, ticket: str, tokens: int) -> None:
-        """The request of this ticket has used so many tokens."""
-        self._scripts.run("settle", self._names(profile), ticket, tokens)
+    def settle(self, profile: ModelProfile, ticket: str, tokens: int, ago: float = 0.0) -> None:
+        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
+        self._scripts.run("settle", self._names(profile), ticket, tokens, int(ago * 1000))
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Let nobody ask this profile's server for so many seconds."""
-        self._scripts.run("hold_back", self._names(profile), math.ceil(seconds * 1000))
+        self._scripts.run("hold_back", self._names(profile)[2:], math.ceil(seconds * 1000))
 
     def _names(self, profile: ModelProfile) -> list[str]:
         server = sha256(canonical([profile.base_url, profile.api_key_env, profile.model]))[:16]

@@ -42,6 +42,16 @@ def connect_s3(endpoint_url: str | None, region: str | None = None, timeout: flo
     )
 
 
+class _Open:
+    """A caller's file, which is to stay open: boto3 closes those that fit into one part."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self.read, self.seek, self.tell = source.read, source.seek, source.tell
+
+    def close(self) -> None:
+        """Nothing: it is the caller's."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """An object's bytes and its entity tag."""
@@ -85,7 +95,7 @@ class S3Objects:
         """Store all that the source still holds, in parts where it is large."""
         with _answering(self._bucket):
             try:
-                self._client.upload_fileobj(source, self._bucket, self._key(path), Config=_TRANSFER)
+                self._client.upload_fileobj(_Open(source), self._bucket, self._key(path), Config=_TRANSFER)
             except S3UploadFailedError as error:
                 raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
 
@@ -123,6 +133,8 @@ class S3Objects:
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
                     return None
+                if _status(error) == _NOTHING_THERE:
+                    return b""
                 raise
         return data
 

@@ -58,6 +58,7 @@ def test_what_a_state_counts() -> None:
         "limit": None,
         "limited_agent": "",
         "wrapped_up": False,
+        "summarised_until": 0,
         "loop": {"open": {}, "repeats": {}, "handoffs": 0, "between": ()},
     }
     assert state.tokens == 12

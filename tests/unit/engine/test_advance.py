@@ -119,7 +119,7 @@ def test_advance_of_an_unknown_task_does_nothing() -> None:
     ("limits", "told"),
     [
         ({"max_steps": 3}, "the task has 3 steps, max_steps is 3"),
-        ({"max_tokens": 40}, "the task has used 15 tokens, max_tokens is 40, and the next turn sends about 31"),
+        ({"max_tokens": 40}, "the task has used 15 tokens, max_tokens is 40, and the next turn sends about 30"),
     ],
 )
 def test_a_limit_ends_the_task(limits: dict[str, Any], told: str) -> None:

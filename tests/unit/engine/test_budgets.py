@@ -211,3 +211,111 @@ def test_hand_offs_with_nothing_done_are_a_loop() -> None:
     assert world.summary().reason == (
         "one and two handed off 4 times in a row with nothing done in between, max_handoffs is 4"
     )
+
+
+def test_a_limit_cannot_be_lifted_where_there_must_be_one() -> None:
+    world = run({"max_steps": 3, "max_cost": 5, "at_limit": "pause"})
+    with pytest.raises(UsageError, match="cannot be lifted altogether"):
+        allow(world, max_steps=None)
+    allow(world, max_cost=None, max_steps=4)
+    assert world.server.held.tasks[TASK].reason.startswith("the task has 5 steps, max_steps is 4")
+
+
+def test_an_interruption_at_a_limit_is_heard_and_the_limit_still_holds() -> None:
+    world = run({"max_steps": 3, "at_limit": "pause"})
+    world.interrupt("hello?")
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert [step.agent_name for step in world.history()[3:]] == ["orchestrator", "user", "orchestrator"]
+
+
+def test_a_message_at_the_last_turn_gets_a_last_turn_of_its_own() -> None:
+    worlds: list[World] = []
+
+    def script(request: Any) -> Said:
+        last = "This is the last turn" in str(request.messages[-1]["content"])
+        if last and len(worlds[0].history()) < 5:
+            worlds[0].send("and this?")
+        return said("wrapped" if last else "on")
+
+    worlds.append(World(given(script)))
+    world = worlds[0]
+    world.submit(team({"max_steps": 3, "at_limit": "wrap_up"}))
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert [step.agent_name for step in world.history()[3:]] == [
+        *("orchestrator", "one", "user", "orchestrator", "one")
+    ]
+    assert any("and this?" in str(message) for message in world.given.model.requests[-1].messages)
+
+
+def test_open_goals_are_not_wrapped_up() -> None:
+    world = World(given(lambda request: said("on")))
+    goal = {"name": "answer", "description": "the number", "schema": {"type": "object"}}
+    world.submit(team({"max_steps": 3, "at_limit": "wrap_up", "goal_prompts": 9}), goals=[goal])
+    world.settle()
+    assert world.summary().status is TaskStatus.GOALS_FAILED
+
+
+def test_the_last_call_that_is_allowed_can_be_answered() -> None:
+    world, ended = calling({"max_calls": 1, "max_steps": 4}, 1)
+    assert ended == ["0"]
+    assert world.history()[3].text == "done"
+
+
+def delegating(limits: dict[str, Any], **lead: Any) -> World:
+    """A lead gives work to a team that would go on and on."""
+
+    def script(request: Any) -> Said:
+        if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
+            return Said(("word",), tokens=(100, 100))
+        return said("", ("delegate", {"team": "helpers", "prompt": "go"}))
+
+    helpers = {
+        "name": "helpers",
+        "agents": [{"name": "helper", "prompt": "helper"}],
+        "collaboration_model": {"type": "sequential", "rounds": 40},
+        "limits": {"at_limit": "pause"},
+    }
+    world = World(given(script))
+    world.submit(
+        team_of(
+            agents=[{"name": "lead", "prompt": "lead", "delegates": ["helpers"]} | lead],
+            teams={"helpers": helpers},
+            limits=limits,
+        )
+    )
+    return world
+
+
+def test_a_sub_task_keeps_within_what_its_agent_has_left_and_ends_where_it_would_pause() -> None:
+    world = delegating({"agents": {"lead": {"max_tokens": 2000}}})
+    world.settle()
+    assert world.summary().tokens_in + world.summary().tokens_out < 2200
+    assert "ended as failed" in str(world.history()[2].results[0].error)
+    assert world.summary().status is TaskStatus.FAILED
+
+
+def test_what_a_stopped_sub_task_has_used_is_counted() -> None:
+    world = delegating({})
+    for _ in range(12):
+        world.deliver(world.dispatcher.queue.popleft())
+    world.interrupt("enough")
+    world.settle()
+    assert world.summary().tokens_in > 200
+
+
+@pytest.mark.parametrize("limits", [{"max_tokens": 600}, {"max_cost": 0.3}, {"max_tokens_in": 250}])
+def test_summaries_are_within_the_limits(limits: dict[str, Any]) -> None:
+    def script(request: Any) -> Said:
+        minutes = "minutes" in request.messages[0]["content"]
+        return Said(("text",), tokens=(200, 20) if minutes else (10, 5))
+
+    models = {"m": {"model": "m", "price_in": 1000, "price_out": 1000}}
+    agents = [{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}]
+    world = run({"max_steps": 60} | limits, script, models=models, agents=agents)
+    assert world.summary().status is TaskStatus.FAILED
+    used = {"max_tokens": world.summary().tokens_in + world.summary().tokens_out, "max_cost": world.summary().cost}
+    used["max_tokens_in"] = world.summary().tokens_in
+    [(name, limit)] = limits.items()
+    assert used[name] <= limit + {"max_cost": 0.23}.get(name, 230)

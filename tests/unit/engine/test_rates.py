@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
 from tests.memory.model import Said
@@ -114,3 +116,53 @@ def test_a_turn_that_waits_can_be_stopped() -> None:
     world.drain()
     assert world.summary(waiting).status is TaskStatus.CANCELLED
     assert len(provider.asked) == 1
+
+
+@pytest.mark.parametrize("act", ["stop", "interrupt"])
+def test_who_wants_a_turn_to_end_while_it_is_given_back_does_not_wait(act: str) -> None:
+    world, _ = begun(1)
+    pause = ModelError("rate_limit", "at its limit", True, 500.0)
+
+    def meanwhile() -> None:
+        getattr(world, act)(*(["shorter"] if act == "interrupt" else []), task_id="t0")
+
+    asked: list[Any] = []
+
+    def script(request: Any) -> Said:
+        asked.append(request)
+        return Said(error=pause, meanwhile=meanwhile) if len(asked) == 1 else Said(("text",))
+
+    world.given.model.script = script
+    began = world.clock.now()
+    world.drain()
+    assert world.clock.now() - began < 5
+    task = world.server.held.tasks["t0"]
+    assert task.status is TaskStatus.CANCELLED if act == "stop" else task.seq >= 2
+
+
+def test_a_refused_request_counts_and_its_turn_obeys_the_pause_too() -> None:
+    world, provider = begun(1, requests_per_minute=2)
+    provider.refuse = [0.1, 0.1, 0.1]
+    settle(world, 1)
+    assert provider.asked[0][0] - 1_800_000_000 > 60
+
+
+def test_no_server_holds_everybody_back_for_ever() -> None:
+    world, provider = begun(1)
+    provider.refuse = [604_800.0]
+    began = world.clock.now()
+    world.drain()
+    task = world.server.held.tasks["t0"]
+    assert task.due[1] - began < 1000
+    settle(world, 1)
+
+
+def test_a_turn_that_has_waited_is_not_called_waiting_while_it_is_made() -> None:
+    world, provider = begun(2, requests_per_minute=1)
+    seen: list[str] = []
+    world.given.model.script = lambda request: Said(
+        ("text",), meanwhile=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner)
+    )
+    settle(world, 2)
+    assert seen == ["", ""]
+    assert provider.asked == []

@@ -8,6 +8,7 @@ local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'attempt', 'phase', 'ow
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3] or now[4] ~= 'turn' then return false end
 if now[5] ~= '' and now[5] ~= ARGV[4] then return false end
 if now[5] == '' and now[6] == ARGV[1] then return false end
+if redis.call('HGET', KEYS[1], 'given_back') then redis.call('HSET', KEYS[1], 'reason', '') end
 redis.call('HSET', KEYS[1], 'owner', ARGV[4], 'due', '')
 redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[5])
 return { redis.call('HGETALL', KEYS[1]), redis.call('LRANGE', KEYS[2], -tonumber(ARGV[6]), -1) }

@@ -1,0 +1,42 @@
+"""`python -m tests.bench.rates`: twenty turns at once against a profile of 600 tokens a minute, on real workers.
+
+Printed is the most that the model server was asked for in any sixty seconds, beside the limit, and how the tasks ended.
+It takes about three minutes: so many tokens are not allowed sooner.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from roboco import team_from
+from tests.servers.model_server import Reply
+from tests.stack import Stack
+
+WINDOW = 60.0
+USED = (60, 20)
+"""Tokens in and out that the server counts for each request."""
+
+
+def main() -> None:
+    """Run the turns, and print what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.rates")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=600, help="tokens a minute")
+    options = parser.parse_args()
+    profile = {"model": "scripted", "max_tokens": 60, "tokens_per_minute": options.tokens}
+    team = team_from({"name": "many", "models": {"m": profile}, "agents": [{"name": "one", "prompt": "hi"}]})
+    with tempfile.TemporaryDirectory(prefix="roboco-rates-") as folder, Stack(Path(folder), turn_lease=15.0) as stack:
+        stack.model.script(lambda request: Reply(text="x", usage=USED))
+        tasks = [stack.orchestrator.run(team, f"turn {number}") for number in range(options.turns)]
+        ended = Counter(str(task.result(900).status) for task in tasks)
+        times = sorted(record.time for record in stack.model.requests)
+    most = max(sum(sum(USED) for at in times if start <= at < start + WINDOW) for start in times)
+    print(f"{len(times)} requests of {sum(USED)} tokens in {times[-1] - times[0]:.0f} s: {dict(ended)}")
+    print(f"most in any {WINDOW:g} s: {most} tokens, the limit is {options.tokens}: ratio {most / options.tokens:.2f}")
+    sys.exit(0 if set(ended) == {"completed"} else 1)
+
+
+if __name__ == "__main__":
+    main()
