@@ -10,7 +10,7 @@ from roboco.cli import options
 from roboco.cli.live import LiveView
 from roboco.cli.overview import Overview
 from roboco.cli.screen import Screen
-from roboco.cli.spending import cost, counted, spending
+from roboco.cli.spending import cost, counted, of_step, spending
 from roboco.cli.tasks import STALE, colour
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.part import Artifact
@@ -50,6 +50,8 @@ def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifact
     view = LiveView(screen)
     for step in steps:
         view.step(step)
+        if used := of_step(step):
+            screen.line((f"   {used}", "dim"))
     screen.blank()
     style = colour(summary.status)
     reason = f" · {summary.reason}" if summary.reason else ""

@@ -1,11 +1,21 @@
 """What was used, as people read it."""
 
-from roboco.domain.spent import Spent
+from roboco.domain.spent import Spent, spent_by
+from roboco.domain.step import TaskStep
 
 
 def cost(amount: float) -> str:
     """The cost behind other facts; empty where nothing has a price."""
     return f" · cost {amount:.4g}" if amount else ""
+
+
+def of_step(step: TaskStep) -> str:
+    """What a step has used, by itself or by sub-tasks; empty if nothing."""
+    spent = spent_by(step.metadata)
+    if not spent.tokens and not spent.cost:
+        return ""
+    seconds = f" · {spent.seconds:.1f} s" if spent.seconds else ""
+    return f"{spent.tokens_in} tokens in, {spent.tokens_out} out{seconds}{cost(spent.cost)}"
 
 
 def counted(calls: int) -> str:

@@ -41,6 +41,10 @@ def answer(request: Request) -> Reply:
     """The writer adds and then writes; the critic judges; the host echoes. A prompt of "for ever" never ends."""
     if request.last_user == "for ever":
         return Reply(chunks=["on and "] * 5000, interval=0.02)
+    if "Pick the tools" in request.system:  # the demo's critic, whose model has no tool calls of its own
+        return Reply(text='{"calls": [{"tool": "memory_search", "args": {"query": "rain"}}]}')
+    if "three short sentences" in request.system or "kind teacher" in request.system:
+        return Reply(text="It rains. It drips. PERFECT")
     if "host" in request.system:
         return Reply(text=f"you said {request.last_user}")
     if "criticise" in request.system:

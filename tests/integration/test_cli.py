@@ -191,4 +191,5 @@ def test_demo(shell: Shell) -> None:
     output = shell.run("demo", "a walk in the rain")
     assert "Write a short paragraph about a walk in the rain." in output
     assert output.index("── writer") < output.index("── critic") < output.index("── completed")
+    assert output.index("→ memory_search") < output.index("← memory_search")
     assert_nothing_left(shell.folder)

