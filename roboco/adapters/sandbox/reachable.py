@@ -1,4 +1,4 @@
-"""Reachable: bubblewrap that the sandbox's user can start, also where a worker of root has it in a folder of its own."""
+"""Reachable: bubblewrap where the sandbox's user can start it, also if a worker of root has it in a closed folder."""
 
 import hashlib
 import os
