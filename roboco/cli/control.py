@@ -16,6 +16,7 @@ from roboco.cli.screen import Screen
 from roboco.cli.tasks import colour
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
+from roboco.domain.decide import RAISE_TO_GO_ON
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
@@ -75,10 +76,18 @@ def pause(task_id: str) -> None:
 @click.command()
 @click.argument("task_id")
 def resume(task_id: str) -> None:
-    """Let a paused task go on."""
+    """Let a paused task go on.
+
+    One that has paused at a limit goes on once that is raised.
+    """
     with opened(task_id) as task:
         task.resume()
-    click.echo(f"{task_id} goes on")
+        summary = task.summary()
+    at_limit = summary.status is TaskStatus.PAUSED and summary.reason.endswith(RAISE_TO_GO_ON)
+    told = (
+        f"{task_id} stays paused: {summary.reason}, with: roboco raise {task_id}" if at_limit else f"{task_id} goes on"
+    )
+    click.echo(told)
 
 
 @click.command()

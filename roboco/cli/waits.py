@@ -48,10 +48,18 @@ class Waits:
             case TaskStatus.CLIENT_TOOL_TURN:
                 call, more = _named(self.unanswered())
                 return f"roboco answer {task_id} {call} --result JSON{more}"
+            case TaskStatus.PAUSED if self._at_limit():
+                raised = f"roboco raise {task_id} with a higher limit, such as --max-steps"
+                return f"{raised}; then {again}" if alone else raised
             case TaskStatus.PAUSED:
                 return f"roboco resume {task_id}"
             case _:
                 return again if alone else f"roboco send {task_id} MESSAGE"
+
+    def _at_limit(self) -> bool:
+        """Whether a limit keeps the task from going on."""
+        task = self._engine.board.load(self._task_id, 1)
+        return task is not None and task.state.limit is not None
 
     def _open(self, kind: Callable[[ToolCall], bool], item_id: Callable[[str], str]) -> list[ToolCall]:
         calls = filter(kind, self._calls())

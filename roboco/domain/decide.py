@@ -24,6 +24,7 @@ from roboco.domain.team import Team
 STOPPED = "stopped"
 GOALS = "goals"
 LOOP = "loop"
+RAISE_TO_GO_ON = "raise the limit to go on"
 
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
@@ -97,7 +98,7 @@ def _take(team: Team, history: History, message: Message, router: Router) -> App
 
 
 def _paused_at_limit(team: Team, limit: str) -> Wait:
-    return wait(team, TaskStatus.PAUSED, LIMIT, f"{limit}; raise the limit to go on")
+    return wait(team, TaskStatus.PAUSED, LIMIT, f"{limit}; {RAISE_TO_GO_ON}")
 
 
 def _go_on(team: Team, limits: Limits, history: History, situation: Situation, router: Router) -> Action:

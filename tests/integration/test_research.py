@@ -222,6 +222,7 @@ def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: 
         "the task has 3 steps, max_steps is 3; raise the limit to go on",
     )
     shell = Shell(tmp_path, stack.environment)
+    assert f"stays paused: {paused.reason}, with: roboco raise" in shell.run("resume", task.task_id)
     with shell.start("raise", task.task_id, "--tool", "hammer", "--max-cost", "1") as wrong:
         assert wrong.end() == 2
         assert "it has --max-calls and --max-seconds" in wrong.errors
