@@ -24,6 +24,8 @@ from roboco.engine.engine import Engine
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, TurnClaim
 
+REFUSALS = 20
+"""How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
 MOST_AT_ONCE = 4
 """How many summaries one turn makes at most: a long history that has none gets them turn by turn."""
 
@@ -121,7 +123,7 @@ class _Maker:
         try:
             text, reply = self._answer(request, ending)
         except ModelError as error:
-            if error.code == "rate_limit":
+            if error.code == "rate_limit" and claim.task.refusals < REFUSALS:
                 return replace(before, error=error, profile=self.profile)
             return replace(before, why_not=f"the summary could not be made: {error}")
         return self._kept(claim, before, until, text, reply)

@@ -1,10 +1,10 @@
 """turn: one model call by one agent, which becomes one step.
 
-    claim ─► compile ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
-    (once    (pure)             (fenced; renews     (one       (fenced)
-    per attempt)                 the lease)          wins)
-                  ▲
-                  └── an interruption closes it; what was said until then is the step
+    claim ─► minutes ─► compile ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
+    (once    (older     (pure,       │               (fenced; renews     (one       (fenced)
+    per attempt) steps)  limits)     ▼                the lease)          wins)
+                              given back until      ▲
+                              its time comes        └── an interruption closes it; what was said until then is the step
 
 A refused claim or emit ends it: somebody else has the turn. A death leaves a lease that ends; then the
 turn is tried again, or its step, if it was stored, is taken over.
@@ -26,14 +26,12 @@ from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
-from roboco.engine.minutes import Minutes, minutes_for
+from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, joined, said
 from roboco.errors import ModelError, UsageError
 from roboco.ports import Grip, ModelStream, Reply, TurnClaim, TurnOrder
 
-REFUSALS = 20
-"""How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
 LONGEST_TOLD = 900.0
@@ -131,11 +129,11 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
     finally:
         stream.close()
     if reply is not None:
-        if composed.request.profile.tokens_per_minute is not None:
-            used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
-            engine.rates.settle(composed.request.profile, making.ticket, used, ago)
         whole = said(engine, making.team, claim, "".join(texts), reply)
         _commit(engine, claim, whole, _metadata(composed, reply) | {"chunks": len(texts)})
+        if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
+            used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
+            engine.rates.settle(composed.request.profile, making.ticket, used, ago)
     elif ending.asked:
         receipt = ending.receipt(claim, stream, len(texts))
         _commit(engine, claim, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
+from roboco.engine.minutes import REFUSALS
 from roboco.errors import ModelError
 from tests.memory.journeys import assert_whole
 from tests.memory.model import Said
@@ -83,3 +84,20 @@ def test_steps_are_left_out_only_for_a_reason() -> None:
         assert numbers == list(range(len(numbers)))
         assert context["tokens"]["total"] == sum(n for name, n in context["tokens"].items() if name != "total")
         assert context["tokenizer"].startswith("estimate")
+
+
+class Refusing(Speaker):
+    """A model that is at its rate limit whenever it is to sum up."""
+
+    def __call__(self, request: Any) -> Said:
+        if "minutes" in request.messages[0]["content"]:
+            self.asked.append("")
+            return Said(error=ModelError("rate_limit", "at its limit", True, 1.0))
+        return Said(("text",), tokens=(10, 5))
+
+
+def test_a_provider_that_never_sums_up_does_not_hold_the_task_for_ever() -> None:
+    speaker = Refusing()
+    world = run(speaker, 8)
+    assert len(speaker.asked) == REFUSALS + 1
+    assert contexts(world)[7]["no_summary"] == "the summary could not be made: at its limit"
