@@ -23,11 +23,11 @@ LIMITED = {
     "limited": Journey(
         team_of(
             agents=[member("one", context={"strategy": "summary", "steps": 2})],
-            collaboration_model={"type": "sequential", "rounds": 6},
+            collaboration_model={"type": "sequential", "rounds": 4},
             limits={"max_steps": 4, "at_limit": "pause"},
         ),
         _script,
-        acts=(partial(_raise, item_id="raise1", steps=7), partial(_raise, item_id="raise2", steps=20)),
+        acts=(partial(_raise, item_id="raise1", steps=20),),
     ),
     "wrapped": Journey(
         team_of(
