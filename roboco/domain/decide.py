@@ -29,11 +29,7 @@ RAISE_TO_GO_ON = "raise the limit to go on"
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
     """The one thing to do now."""
-    limits = team.limits.raised(history.state.raised)
-    if (
-        situation.sub_task and limits.at_limit == "pause"
-    ):  # nobody raises the limits of a task that nobody has submitted
-        limits = limits.model_copy(update={"at_limit": "end"})
+    limits = _limits(team, history, situation)
     if (ended := _ended(limits, history.last)) is not None:
         return ended
     if open_calls(history):
@@ -48,6 +44,13 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     if held:
         return paused(team) if history.state.limit is None else _paused_at_limit(team, history.state.limit)
     return _go_on(team, limits, history, situation, router)
+
+
+def _limits(team: Team, history: History, situation: Situation) -> Limits:
+    """The limits that hold now; nobody raises those of a sub-task, so it ends where it would pause."""
+    limits = team.limits.raised(history.state.raised)
+    ends = situation.sub_task and limits.at_limit == "pause"
+    return limits.model_copy(update={"at_limit": "end"}) if ends else limits
 
 
 def _without_asking(history: History, situation: Situation) -> AppendStep | None:

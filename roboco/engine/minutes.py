@@ -15,8 +15,9 @@ from roboco.domain.canonical import canonical, sha256
 from roboco.domain.context_policy import SummaryContext
 from roboco.domain.history_summary import HistorySummary, summarised_until, summary_messages
 from roboco.domain.model_profile import ModelProfile
-from roboco.domain.paths import history_summary_path
+from roboco.domain.paths import history_summaries_path, history_summary_path
 from roboco.domain.spent import Spent
+from roboco.domain.state import WRAPS_UP
 from roboco.domain.team import Team
 from roboco.domain.tokens import estimate_tokens
 from roboco.engine.ending import Ending
@@ -78,6 +79,8 @@ class _Maker:
         """The summary before this position, made of the newest one that there is."""
         last, start = self._newest(claim, until)
         found = self._with_spent(claim, last)
+        if claim.task.routing.get("rule") == WRAPS_UP:  # the last turn, at a limit: nothing more is spent for it
+            return found
         for _ in range(MOST_AT_ONCE):
             if start >= until or ending.asked:
                 break
@@ -89,12 +92,13 @@ class _Maker:
 
     def _newest(self, claim: TurnClaim, until: int) -> tuple[HistorySummary | None, int]:
         """The newest summary up to this position, and its position; 0 if there is none."""
-        start = until
-        while start > 0:
-            if (stored := self._stored(claim, start)) is not None:
+        for start in (until, until - self.policy.steps):
+            if start > 0 and (stored := self._stored(claim, start)) is not None:
                 return stored, start
-            start -= self.policy.steps
-        return None, 0
+        names = self.engine.files.names(history_summaries_path(claim.order.task_id))
+        there = [int(name[:8]) for name in names if name.endswith(f"-{self._key}.json") and int(name[:8]) <= until]
+        last = self._stored(claim, max(there)) if there else None
+        return last, 0 if last is None else last.until
 
     def _with_spent(self, claim: TurnClaim, last: HistorySummary | None) -> Minutes:
         """The summary with what it and those before it have used, as far as no step was charged for them."""
@@ -160,5 +164,9 @@ class _Maker:
         return None if data is None else HistorySummary.model_validate_json(data)
 
     def _path(self, claim: TurnClaim, until: int) -> str:
-        key = sha256(canonical([self.policy.steps, self.policy.tokens, self.name, self.profile.model]))[:8]
-        return history_summary_path(claim.order.task_id, until, key)
+        return history_summary_path(claim.order.task_id, until, self._key)
+
+    @property
+    def _key(self) -> str:
+        """What stands for the way in which these summaries are made."""
+        return sha256(canonical([self.policy.steps, self.policy.tokens, self.name, self.profile.model]))[:8]

@@ -101,3 +101,38 @@ def test_a_provider_that_never_sums_up_does_not_hold_the_task_for_ever() -> None
     world = run(speaker, 8)
     assert len(speaker.asked) == REFUSALS + 1
     assert contexts(world)[7]["no_summary"] == "the summary could not be made: at its limit"
+
+
+def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
+    speaker = Speaker()
+    world = World(given(speaker))
+    world.submit(
+        team_of(
+            agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
+            collaboration_model={"type": "sequential", "rounds": 40},
+            limits={"max_steps": 7, "at_limit": "wrap_up"},
+        )
+    )
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert [step.agent_name for step in world.history()[7:]] == ["orchestrator", "one"]
+    assert speaker.asked == []
+
+
+def test_a_summary_further_back_is_gone_on_from() -> None:
+    speaker = Speaker()
+    world = World(given(speaker))
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
+        collaboration_model={"type": "sequential", "rounds": 30},
+    )
+    world.submit(team)
+    for _ in range(40):
+        world.deliver(world.dispatcher.queue.popleft())
+    kept = sorted(path for path in world.files.held if "summaries/" in path)
+    for path in kept[1:]:
+        del world.files.held[path]
+    asked = len(speaker.asked)
+    world.settle()
+    assert "Summary so far:\nsummary 1" in speaker.asked[asked]
+    assert world.summary().status is TaskStatus.COMPLETED
