@@ -111,24 +111,16 @@ class S3Objects:
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
         """At most so many bytes of the object from a place on; None if there is none."""
-        span = f"bytes={start}-{start + length - 1}"
-        with _answering(self._bucket):
-            try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
-                data: bytes = answer["Body"].read(length)
-            except ClientError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
-                if _status(error) == _NOTHING_THERE:
-                    return b""
-                raise
-        return data
+        return self._part(path, f"bytes={start}-{start + length - 1}")
 
     def end(self, path: str, length: int) -> bytes | None:
         """At most so many of the object's last bytes; None if there is none."""
+        return self._part(path, f"bytes=-{length}")
+
+    def _part(self, path: str, span: str) -> bytes | None:
         with _answering(self._bucket):
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=f"bytes=-{length}")
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
                 data: bytes = answer["Body"].read()
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
