@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from roboco import Task, UsageError
 from roboco.cli.main import commands
+from roboco.domain.ids import step_id_at
+from roboco.domain.view import TextPartDelta
 from tests.integration.cli_shell import DESK, LINE, SHOW, Desk, said
 from tests.journeys import answer
 from tests.servers.model_server import Reply
@@ -26,9 +28,10 @@ def desk(folder_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
     folder_stack.model.script(answer)
 
 
-def speaking(task: Task) -> Task:
-    """The task, once an agent is speaking."""
-    next(item for item in task.stream() if item.type == "text_part_delta")
+def speaking(task: Task, seq: int = 1) -> Task:
+    """The task, once an agent is speaking what is to be this step."""
+    step_id = step_id_at(task.task_id, seq)
+    next(item for item in task.stream() if isinstance(item.item, TextPartDelta) and item.item.step_id == step_id)
     return task
 
 
@@ -53,7 +56,8 @@ def test_interrupt(desk: Desk) -> None:
     receipt = json.loads(desk.call("interrupt", task.task_id, "for ever", "--agent", "host", "--json"))
     assert receipt["seen_at"] is None or receipt["chunks_after"] is not None
     assert receipt["taken_at_seq"] >= 5
-    assert desk.call("stop", speaking(task).task_id).startswith(f"{task.task_id} has stopped: seen after ")
+    speaking(task, receipt["taken_at_seq"] + 1)
+    assert desk.call("stop", task.task_id).startswith(f"{task.task_id} has stopped: seen after ")
     waits(task, "cancelled")
     with pytest.raises(AssertionError, match="has ended"):
         desk.call("interrupt", task.task_id, "hello?")
