@@ -29,7 +29,7 @@ def _options(command: Any) -> Any:
 @click.command("raise")
 @click.argument("task_id")
 @click.option("--agent", help="The limits are this agent's, not the task's.")
-@click.option("--tool", help="The limits are this tool's: --max-calls and --max-seconds.")
+@click.option("--tool", help="The limits are this tool's: --max-calls, --max-seconds, --max-cost.")
 @_options
 def raise_limits(task_id: str, agent: str | None, tool: str | None, **limits: Any) -> None:
     """Let a task spend more than its team says.
@@ -49,9 +49,8 @@ def _of(agent: str | None, tool: str | None, named: dict[str, Any]) -> Any:
         raise UsageError("--agent and --tool: name one of them")
     possible = RaisedLimits if agent is tool is None else Spending if agent is not None else ToolSpending
     if wrong := [name for name in named if name not in possible.model_fields]:
-        raise UsageError(
-            f"--{wrong[0].replace('_', '-')}: a tool has no such limit, it has --max-calls and --max-seconds"
-        )
+        wrong_one, possible_ones = (name.replace("_", "-") for name in (wrong[0], ", --".join(possible.model_fields)))
+        raise UsageError(f"--{wrong_one}: a tool has no such limit, it has --{possible_ones}")
     if agent is not None:
         return {"agents": {agent: named}}
     return named if tool is None else {"tools": {tool: named}}

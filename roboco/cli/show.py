@@ -62,6 +62,6 @@ def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifact
     for name, spent in summary.agents.items():
         screen.line((f"   {name}: {spending(spent)}", "dim"))
     for name, spent in summary.tools.items():
-        screen.line((f"   {name}: {counted(spent.calls)} · {spent.seconds:.1f} s", "dim"))
+        screen.line((f"   {name}: {counted(spent.calls)} · {spent.seconds:.1f} s{cost(spent.cost)}", "dim"))
     for artifact in artifacts:
         screen.line((f"   file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes", "dim"))

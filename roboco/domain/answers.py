@@ -8,6 +8,7 @@ from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
 from roboco.domain.inbox import Answer, Item, Resolution, Verdict
 from roboco.domain.outcome import Outcome, failure, success, without_effect
 from roboco.domain.part import ToolCall
+from roboco.domain.spent import Spent
 from roboco.domain.state import TaskState
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Agent, Team
@@ -108,9 +109,21 @@ def _refused(team: Team, state: TaskState, step: TaskStep, calls: tuple[ToolCall
     """Which of the calls the limits do not let run, and why."""
     if state.limit is not None:
         return {call.id: f"not run, since this is the last turn: {state.limit}" for call in calls}
-    specs = {call.id: spec_of(team, step, call) for call in calls}
-    timeouts = {call_id: BUILTIN_TIMEOUT if spec is None else spec.timeout for call_id, spec in specs.items()}
-    return refused_calls(team.limits.raised(state.raised), state, step.agent_name, calls, timeouts)
+    needed = {call.id: _needed(spec_of(team, step, call)) for call in calls}
+    return refused_calls(team.limits.raised(state.raised), state, step.agent_name, calls, needed)
+
+
+def _needed(spec: AnyTool | None) -> Spent:
+    """What a call of the tool may use."""
+    if spec is None:
+        return Spent(calls=1, seconds=BUILTIN_TIMEOUT)
+    return Spent(calls=1, seconds=spec.timeout, cost=spec.price)
+
+
+def cost_of_calls(team: Team, state: TaskState, step: TaskStep) -> float:
+    """What the calls of the step that are run cost by the prices of their tools."""
+    answered = answered_here(team, state, step)
+    return sum(_needed(spec_of(team, step, call)).cost for call in step.calls if call.id not in answered)
 
 
 def spec_of(team: Team, step: TaskStep, call: ToolCall) -> AnyTool | None:

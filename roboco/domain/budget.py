@@ -5,7 +5,7 @@ are counted one after the other before the first of them runs, and sub-tasks sha
 that what runs at the same time cannot go beyond it together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roboco.domain.limits import Limits, Spending, ToolSpending
@@ -84,38 +84,44 @@ def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: 
 
 
 def refused_calls(
-    limits: Limits, state: TaskState, name: str, calls: tuple[ToolCall, ...], timeouts: Mapping[str, float]
+    limits: Limits, state: TaskState, name: str, calls: Sequence[ToolCall], needed: Mapping[str, Spent]
 ) -> dict[str, str]:
-    """Which of the agent's calls are not run, by id, and why.
+    """Which of the agent's calls are not run, by id, and why; `needed` says what each of them may use.
 
-    Each call that is run reserves one call, and the seconds of its time-out, before the next one is looked at.
+    Each call that is run reserves what it needs before the next one is looked at.
     """
     refused: dict[str, str] = {}
     counted = {call.tool_name: state.of_tool(call.tool_name) for call in calls}
-    total, agent = state.spent.calls, state.of_agent(name).calls
-    own = limits.of_agent(name)
+    reserved = Spent()
     for call in calls:
-        used = counted[call.tool_name]
+        more, used = needed[call.id], counted[call.tool_name]
         mistake = (
-            _full("the task", limits.max_calls, total)
-            or _full(f"agent {name}", own.max_calls, agent)
-            or _full_tool(call.tool_name, limits.tools.get(call.tool_name, ToolSpending()), used)
+            _full("the task", limits, state.spent.plus(reserved), more)
+            or _full(f"agent {name}", limits.of_agent(name), state.of_agent(name).plus(reserved), more)
+            or _full_tool(call.tool_name, limits.tools.get(call.tool_name, ToolSpending()), used, more)
         )
         if mistake:
             refused[call.id] = mistake
             continue
-        total, agent = total + 1, agent + 1
-        counted[call.tool_name] = used.plus(Spent(calls=1, seconds=timeouts.get(call.id, 0.0)))
+        reserved = reserved.plus(more)
+        counted[call.tool_name] = used.plus(more)
     return refused
 
 
-def _full(who: str, limit: int | None, used: int) -> str:
-    if limit is None or used < limit:
+def _full(who: str, limits: Spending, used: Spent, more: Spent) -> str:
+    if limits.max_calls is not None and used.calls >= limits.max_calls:
+        return f"not run: {who} has used {used.calls} tool calls, max_calls is {limits.max_calls}"
+    return _too_dear(who, limits.max_cost, used, more) if more.cost else ""
+
+
+def _too_dear(who: str, limit: float | None, used: Spent, more: Spent) -> str:
+    if limit is None or (used.cost < limit and used.plus(more).cost <= limit):
         return ""
-    return f"not run: {who} has used {used} tool calls, max_calls is {limit}"
+    needs = f", and the call costs {more.cost:g}" if more.cost else ""
+    return f"not run: {who} has cost, or may yet cost, {used.cost:g}, max_cost is {limit:g}{needs}"
 
 
-def _full_tool(name: str, limits: ToolSpending, used: Spent) -> str:
+def _full_tool(name: str, limits: ToolSpending, used: Spent, more: Spent) -> str:
     if limits.max_calls is not None and used.calls >= limits.max_calls:
         return f"not run: {name} was called {used.calls} times in this task, max_calls is {limits.max_calls}"
     if limits.max_seconds is not None and used.seconds >= limits.max_seconds:
@@ -123,7 +129,7 @@ def _full_tool(name: str, limits: ToolSpending, used: Spent) -> str:
             f"not run: the calls of {name} have used, or may yet use, {used.seconds:g} seconds, max_seconds is "
             f"{limits.max_seconds:g}"
         )
-    return ""
+    return _too_dear(name, limits.max_cost, used, more)
 
 
 def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limits:

@@ -26,13 +26,14 @@ class Spending(Declared):
 
 
 class ToolSpending(Declared):
-    """What a tool may spend in a task: calls, and seconds that they take together. A call beyond that is refused.
+    """What a tool may spend in a task: calls, seconds that they take together, and what they cost by its price.
 
-    A call that is begun may take its time-out, whatever is left of the seconds.
+    A call beyond that is refused. One that is begun may take its time-out, whatever is left of the seconds.
     """
 
     max_calls: Count | None = None
     max_seconds: Amount | None = None
+    max_cost: Amount | None = None
 
 
 class RaisedLimits(Spending):

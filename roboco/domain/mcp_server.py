@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from roboco.domain.canonical import canonical, sha256
-from roboco.domain.declared import Declared, Variable
+from roboco.domain.declared import Declared, Price, Variable
 
 MOST_TOOLS = 200
 """How many tools of one server a team may use."""
@@ -23,11 +23,15 @@ Effect = Literal["pure", "idempotent", "irreversible"]
 
 
 class McpToolSettings(Declared):
-    """What the team says of a server's tool; where `effect` or `description` is None, the server decides."""
+    """What the team says of a server's tool; where `effect` or `description` is None, the server decides.
+
+    `price` is what each call costs, in the currency of the profiles' prices.
+    """
 
     effect: Effect | None = None
     approval: Literal["never", "required"] = "never"
     description: Annotated[str, Field(max_length=4000)] | None = None
+    price: Price = 0.0
 
 
 class McpServer(Declared):

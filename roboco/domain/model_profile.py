@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roboco.domain.declared import Declared, Variable
-
-Price = Annotated[float, Field(ge=0)]
+from roboco.domain.declared import Declared, Price, Variable
 
 
 class ModelProfile(Declared):

@@ -87,35 +87,47 @@ def _about_results(team: Team, history: History, situation: Situation, outcomes:
         for call in step.calls
         if call.id in well and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
     }
-    usage = _usage(outcomes)
     told = {call_id: str(one["item_id"]) for call_id, one in judged.items()} | told
     denied = {call_id for call_id, one in judged.items() if not one["approved"]}
-    run = ({*situation.outcomes} | {*told_outside(step, situation.inbox, situation.outcomes)}) - denied
+    prices = _prices(
+        team, step, ({*situation.outcomes} | {*told_outside(step, situation.inbox, situation.outcomes)}) - denied
+    )
     about = {
         "resolved": told,
         "approvals": judged,
         ACHIEVED: achieved,
-        "usage": usage,
-        "tools": _tools(step, outcomes, run),
+        "usage": _usage(outcomes, prices),
+        "tools": _tools(step, outcomes, prices),
     }
     return {name: value for name, value in about.items() if value}
 
 
-def _usage(outcomes: list[Outcome]) -> dict[str, int | float]:
-    """What the sub-tasks of the calls have used."""
+def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
+    """What each call that was run costs by the price of its tool, by id."""
+    specs = {call.id: spec_of(team, step, call) for call in step.calls if call.id in run}
+    return {call_id: 0.0 if spec is None else spec.price for call_id, spec in specs.items()}
+
+
+def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int | float]:
+    """What the calls have used: what their sub-tasks have, and what their tools cost."""
     used = [outcome.usage for outcome in outcomes if outcome.usage]
+    if paid := sum(prices.values()):
+        used.append({"cost": paid})
     names = dict.fromkeys(name for one in used for name in one)
     return {name: round(sum(one.get(name, 0) for one in used), 9) for name in names}
 
 
-def _tools(step: TaskStep, outcomes: list[Outcome], run: set[str]) -> dict[str, Any]:
-    """How many calls of each tool were run, of those with these ids, and how many seconds they took."""
+def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, Any]:
+    """How many calls of each tool were run, how many seconds they took, and what they cost; `prices` by call."""
     used: dict[str, Any] = {}
     for call, outcome in zip(step.calls, outcomes, strict=True):
-        if call.id in run:
+        if call.id in prices:
+            cost = outcome.usage.get("cost", 0.0) + prices[call.id]
             one = used.setdefault(call.tool_name, {"calls": 0, "seconds": 0.0})
             one["calls"] += 1
             one["seconds"] = round(one["seconds"] + outcome.result.runtime_ms / 1000, 3)
+            if cost:
+                one["cost"] = round(one.get("cost", 0.0) + cost, 9)
     return used
 
 

@@ -77,7 +77,7 @@ class TaskState(Recorded):
         return self.agents.get(name, Spent())
 
     def of_tool(self, name: str) -> Spent:
-        """What the tool has used: calls that were run, and their seconds."""
+        """What the tool has used: calls that were run, their seconds, and what they cost."""
         return self.tools.get(name, Spent())
 
     def having_spent(self, agent: str, more: Spent) -> "TaskState":
@@ -194,7 +194,9 @@ def _tools_of(step: TaskStep) -> dict[str, Spent]:
     """What the tools of the calls that were run have used, as a step of results says."""
     told = step.metadata.get("tools") or {}
     return {
-        str(name): Spent(calls=int(number(one.get("calls"))), seconds=number(one.get("seconds")))
+        str(name): Spent(
+            calls=int(number(one.get("calls"))), seconds=number(one.get("seconds")), cost=number(one.get("cost"))
+        )
         for name, one in told.items()
     }
 

@@ -98,6 +98,7 @@ class Team(Declared):
                     effect=told.effect or "irreversible",
                     approval=told.approval,
                     timeout=server.timeout,
+                    price=told.price,
                     server=server_name,
                     remote=remote,
                 )

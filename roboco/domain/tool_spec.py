@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from roboco.domain.approval import ArgumentTest
-from roboco.domain.declared import FUNCTION, Declared, ToolName
+from roboco.domain.declared import FUNCTION, Declared, Price, ToolName
 
 Effect = Literal["pure", "idempotent", "irreversible"]
 """What a tool does to the world, and so what becomes of a call whose worker is lost."""
@@ -25,6 +25,8 @@ Approval = Annotated[
 class AnyTool(Declared):
     """What holds for a tool wherever it runs; `timeout` in seconds.
 
+    `price` is what each call costs, in the currency of the profiles' prices. A call counts once, however often it runs.
+
     `on_unknown`: where nobody knows whether an irreversible call had its effect, tell the agent, or ask a person.
     `approval`: whether a person must approve a call before it runs, or a test of the arguments of those that need it.
     """
@@ -35,6 +37,7 @@ class AnyTool(Declared):
     on_unknown: Literal["tell", "ask"] = "tell"
     approval: Approval = "never"
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    price: Price = 0.0
 
 
 class ToolSpec(AnyTool):

@@ -9,14 +9,17 @@ unless it is not there, or has ended and its result was lost.
 
 import logging
 
+from roboco.domain.answers import cost_of_calls
 from roboco.domain.budget import share
 from roboco.domain.builtin import DELEGATE
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox import Answer, Stop
+from roboco.domain.limits import Limits, Spending, ToolSpending
 from roboco.domain.lineage import Parent, parent_of
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import summary_path
+from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import last_said
 from roboco.domain.submission import read_submission
@@ -48,14 +51,23 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     given = team.teams[name]
     spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
-    parts = sum(1 for other in step.calls if other.tool_name == DELEGATE)
-    own = team.limits.raised(task.state.raised)
-    limits = share(given.limits, own, task.state.spent.model_copy(update={"seconds": max(0.0, spent)}), parts)
-    limits = share(limits, own.of_agent(step.agent_name), task.state.of_agent(step.agent_name), parts)
+    limits = _limits(team, task, given.limits, max(0.0, spent))
     submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = _summary(engine, child)
     if summary is not None and summary.status.ended:
         _report(engine, parent, summary, _said(engine, child))
+
+
+def _limits(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:
+    """The limits of a sub-task: its team's, and its share of what the task, the agent and `delegate` have left."""
+    step, state = task.tail[-1], task.state
+    own, parts = team.limits.raised(state.raised), sum(1 for call in step.calls if call.tool_name == DELEGATE)
+    beside = Spent(cost=cost_of_calls(team, state, step))
+    all_used = state.spent.plus(beside).model_copy(update={"seconds": seconds})
+    limits = share(limits, own, all_used, parts)
+    limits = share(limits, own.of_agent(step.agent_name), state.of_agent(step.agent_name).plus(beside), parts)
+    of_tool = Spending(max_cost=own.tools.get(DELEGATE, ToolSpending()).max_cost)
+    return share(limits, of_tool, state.of_tool(DELEGATE), parts)
 
 
 def report(engine: Engine, task_id: str, task: Snapshot) -> None:

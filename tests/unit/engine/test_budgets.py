@@ -168,16 +168,50 @@ def calling(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, lis
     [
         ({"tools": {"look": {"max_calls": 2}}}, "not run: look was called 2 times in this task, max_calls is 2"),
         ({"tools": {"look": {"max_seconds": 20}}}, "not run: the calls of look have used, or may yet use, 20 seconds"),
+        ({"tools": {"look": {"max_cost": 0.05}}}, "not run: look has cost, or may yet cost, 0.04, max_cost is 0.05"),
+        ({"max_cost": 0.05}, "not run: the task has cost, or may yet cost, 0.04, max_cost is 0.05, and the call costs"),
+        ({"agents": {"one": {"max_cost": 0.05}}}, "not run: agent one has cost, or may yet cost, 0.04, max_cost is"),
         ({"max_calls": 2}, "not run: the task has used 2 tool calls, max_calls is 2"),
         ({"agents": {"one": {"max_calls": 2}}}, "not run: agent one has used 2 tool calls, max_calls is 2"),
     ],
 )
 def test_calls_of_one_step_do_not_go_beyond_a_limit_together(limits: dict[str, Any], told: str) -> None:
-    world, ended = calling({"max_steps": 4} | limits, 4)
+    world, ended = calling({"max_steps": 4} | limits, 4, price=0.02)
     assert ended[:2] == ["0", "1"]
     assert all(one.startswith(told) for one in ended[2:])
     assert len(world.given.toolbox.runs) == 2
-    assert world.history()[2].metadata["tools"] == {"look": {"calls": 2, "seconds": 0.0}}
+    assert world.history()[2].metadata["tools"] == {"look": {"calls": 2, "seconds": 0.0, "cost": 0.04}}
+    assert world.summary().tools["look"].cost == world.summary().agents["one"].cost == world.summary().cost == 0.04
+
+
+def test_a_limit_of_cost_may_be_used_to_its_last_cent() -> None:
+    _, ended = calling({"tools": {"look": {"max_cost": 0.3}}}, 4, price=0.1)
+    assert ended[:3] == ["0", "1", "2"]
+    assert ended[3] == "not run: look has cost, or may yet cost, 0.3, max_cost is 0.3, and the call costs 0.1"
+
+
+def test_a_sub_task_gets_what_calls_beside_it_leave() -> None:
+    def script(request: Any) -> Said:
+        if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
+            return Said(("word",), tokens=(0, 0))
+        work = [("delegate", {"team": "helpers", "prompt": "go"})] * 2
+        return said("", *work, *[("look", {"n": n}) for n in range(5)])
+
+    helpers = {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}
+    world = World(given(script, {"look": lambda args, context: args["n"]}))
+    world.submit(
+        team_of(
+            agents=[{"name": "lead", "prompt": "lead", "delegates": ["helpers"], "tools": ["look"]}],
+            tools=[{"name": "look", "function": "shop.a:look", "effect": "pure", "price": 0.25}],
+            teams={"helpers": helpers},
+            limits={"max_cost": 2, "tools": {"look": {"max_calls": 4}, "delegate": {"max_cost": 0.8}}},
+        )
+    )
+    world.settle()
+    children = [task_id for task_id in world.server.held.tasks if task_id != TASK]
+    given_to = {world.engine.teams.get(child).limits.max_cost for child in children}
+    assert (len(children), given_to) == (2, {0.4})
+    assert world.summary().cost == 1.0
 
 
 def test_the_same_call_with_the_same_result_is_a_loop() -> None:
