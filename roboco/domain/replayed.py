@@ -12,6 +12,7 @@ from roboco.domain.history import History
 from roboco.domain.retold import Asked, Told, arrival, ask, given_up, prefixes, results_of
 from roboco.domain.router import Route, Router, route
 from roboco.domain.situation import Situation
+from roboco.domain.spent import BROKEN
 from roboco.domain.state import CORRECTS, LIMIT, RAISED
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
@@ -223,8 +224,8 @@ def _same_parts(recorded: AppendStep, chosen: AppendStep, other: bool) -> bool:
 
 
 def _same_metadata(recorded: AppendStep, chosen: AppendStep) -> bool:
-    """Whether all is said again that was said; a newer release may note more."""
-    names = {*recorded.metadata, "routing"}
+    """Whether all is said again that was said; a newer release may note more, and broken answers are not decided on."""
+    names = {*recorded.metadata, "routing"} - {BROKEN}
     return all(recorded.metadata.get(name) == chosen.metadata.get(name) for name in names)
 
 

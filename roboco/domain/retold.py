@@ -165,8 +165,17 @@ def _end_of(after: TaskStep | None) -> Situation:
     return Situation(() if item is None or not is_urgent(item) else (item,), exhausted=given_up(after))
 
 
+def _of_sub_tasks(step: TaskStep) -> dict[str, Any]:
+    """What the sub-tasks of a step of results have used: what it tells without the prices of other tools."""
+    usage = dict(step.metadata.get("usage") or {})
+    tools = step.metadata.get("tools") or {}
+    if paid := sum(one.get("cost", 0.0) for name, one in tools.items() if name != DELEGATE):
+        usage["cost"] = round(usage.get("cost", 0.0) - paid, 9)
+    return usage
+
+
 def _told(asked: TaskStep, step: TaskStep) -> Told:
-    usage = step.metadata.get("usage") or {}
+    usage = _of_sub_tasks(step)
     told: dict[str, RecordedCall] = {}
     for call in asked.calls:
         parts = tuple(_parts_of(step, call))

@@ -4,6 +4,9 @@ from typing import Any
 
 from roboco.domain.part import Recorded
 
+BROKEN = "broken"
+"""Where the metadata of a step tells what answers had used that broke before it (an estimate), and whose."""
+
 
 class Spent(Recorded):
     """Steps, tokens, seconds of models or tools, tool calls, and money in the currency of the profiles' prices."""
@@ -32,15 +35,23 @@ class Spent(Recorded):
         )
 
 
-def spent_by(metadata: dict[str, Any], steps: int = 1, calls: int = 0) -> Spent:
-    """What a step has used, as its metadata says."""
-    usage, timings = metadata.get("usage") or {}, metadata.get("timings") or {}
+def spent_by(metadata: dict[str, Any]) -> Spent:
+    """What a step has used, as its metadata says, with the answers that broke before it."""
+    timings = metadata.get("timings") or {}
+    used = _usage_of(metadata.get("usage")).plus(broken_before(metadata))
+    return used.model_copy(update={"steps": 1, "seconds": number(timings.get("duration_ms")) / 1000})
+
+
+def broken_before(metadata: dict[str, Any]) -> Spent:
+    """What answers that broke before the step had used, as its metadata says."""
+    return _usage_of(metadata.get(BROKEN))
+
+
+def _usage_of(told: Any) -> Spent:
+    usage = told if isinstance(told, dict) else {}
     return Spent(
-        steps=steps,
         tokens_in=int(number(usage.get("tokens_in"))),
         tokens_out=int(number(usage.get("tokens_out"))),
-        seconds=number(timings.get("duration_ms")) / 1000,
-        calls=calls,
         cost=number(usage.get("cost")),
     )
 

@@ -8,7 +8,7 @@ from roboco.domain.goal import GoalState
 from roboco.domain.limits import merged
 from roboco.domain.loop_guard import LoopGuard
 from roboco.domain.part import Recorded
-from roboco.domain.spent import Spent, number, spent_by
+from roboco.domain.spent import BROKEN, Spent, broken_before, number, spent_by
 from roboco.domain.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 
 CORRECTS = "corrects"
@@ -131,7 +131,7 @@ class TaskState(Recorded):
             mine = self.of_agent(step.agent_name).plus(spent)
             return {"agents": self.agents | {step.agent_name: mine}, "tools": self.tools, "calls": self.calls}
         if step.agent_name != TOOL_EXECUTOR:
-            return {"agents": self.agents, "tools": self.tools, "calls": self.calls}
+            return {"agents": self._with_broken(step), "tools": self.tools, "calls": self.calls}
         run = _tools_of(step)
         calls = sum(one.calls for one in run.values())
         caller = self.last_agent or ""
@@ -139,6 +139,14 @@ class TaskState(Recorded):
         mine = self.of_agent(caller).plus(spent.model_copy(update={"steps": 0, "seconds": 0.0, "calls": calls}))
         agents = self.agents | {caller: mine} if calls else self.agents
         return {"agents": agents, "tools": self.tools | used, "calls": self.calls + calls}
+
+    def _with_broken(self, step: TaskStep) -> dict[str, Spent]:
+        """What agents have used, with an agent's answers that broke before a step which took their place."""
+        broken = broken_before(step.metadata)
+        if not broken.tokens:
+            return self.agents
+        agent = str(step.metadata[BROKEN].get("agent") or "")
+        return self.agents | {agent: self.of_agent(agent).plus(broken)}
 
     def _limited(self, step: TaskStep) -> dict[str, Any]:
         """The limits that were raised, and how the task stands at one, with one more step."""

@@ -14,7 +14,12 @@ class Tokens:
 
 def estimate_tokens(text: str) -> int:
     """A rough count of tokens: one for each four bytes of UTF-8, rounded up."""
-    return -(-len(text.encode()) // 4)
+    return tokens_of(len(text.encode()))
+
+
+def tokens_of(size: int) -> int:
+    """A rough count of the tokens of so many bytes of UTF-8."""
+    return -(-size // 4)
 
 
 ESTIMATE = Tokens("estimate: one token for each four bytes", estimate_tokens)

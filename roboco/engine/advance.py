@@ -25,7 +25,7 @@ from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
-from roboco.engine import delegate, items, pending, recover
+from roboco.engine import broken, delegate, items, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
 from roboco.engine.users_router import users_router
@@ -159,7 +159,7 @@ def _decide(
 def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Action) -> bool:
     match action:
         case AppendStep():
-            _append(engine, task_id, task, action)
+            _append(engine, task_id, team, task, action)
             return True
         case StartTurn():
             return _start_turn(engine, task_id, task, action)
@@ -171,8 +171,8 @@ def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action:
             return _end(engine, task_id, task, action)
 
 
-def _append(engine: Engine, task_id: str, task: Snapshot, action: AppendStep) -> None:
-    metadata = dict(action.metadata)
+def _append(engine: Engine, task_id: str, team: Team, task: Snapshot, action: AppendStep) -> None:
+    metadata = dict(action.metadata) | broken.charged(team, task)
     for call in action.given_up:
         delegate.stop(engine, task_id, call, "the task for which it worked has no use for it any more")
         used = delegate.used_so_far(engine, task_id, call)

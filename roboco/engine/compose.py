@@ -16,6 +16,7 @@ from roboco.domain.paths import artifact_path
 from roboco.domain.state import WRAPS_UP
 from roboco.domain.team import Team
 from roboco.domain.tokens import ESTIMATE
+from roboco.engine.broken import spent_on
 from roboco.engine.engine import Engine
 from roboco.engine.minutes import Minutes
 from roboco.engine.prompt import render_prompt
@@ -62,7 +63,8 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
     prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
     memory = compile_memory(agent, prompt, seen)
     limits = team.limits.raised(state.raised)
-    reserved = reserve(limits, state.having_spent(agent.name, minutes.spent), agent.name, profile, memory.tokens)
+    so_far = state.having_spent(agent.name, minutes.spent.plus(spent_on(team, task)))
+    reserved = reserve(limits, so_far, agent.name, profile, memory.tokens)
     refused = reserved.refused or _too_late(engine, claim, limits) or ""
     required = agent.tool_choice != "auto" and bool(tools) and begins
     request = Request(

@@ -20,6 +20,7 @@ from roboco.domain.spent import Spent
 from roboco.domain.state import WRAPS_UP
 from roboco.domain.team import Team
 from roboco.domain.tokens import estimate_tokens
+from roboco.engine.broken import spent_on
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.errors import ModelError
@@ -116,7 +117,8 @@ class _Maker:
         steps = tuple(islice(self.engine.histories.read(task_id, begin), until - begin))
         messages = summary_messages(self.policy, "" if before.summary is None else before.summary.text, steps)
         tokens, most = estimate_tokens(canonical(list(messages))), 2 * self.policy.tokens
-        limits, so_far = self.team.limits.raised(state.raised), state.having_spent(claim.task.agent, before.spent)
+        limits, spent = self.team.limits.raised(state.raised), before.spent.plus(spent_on(self.team, claim.task))
+        so_far = state.having_spent(claim.task.agent, spent)
         reserved = reserve(limits, so_far, claim.task.agent, self.profile, tokens)
         if reserved.refused:
             return replace(before, refused=reserved.refused)
@@ -124,12 +126,14 @@ class _Maker:
         if (wait := self.engine.rates.reserve(self.profile, ticket, tokens + most)) > 0:
             return replace(before, wait=wait, profile=self.profile)
         request = Request(self.profile, messages, (), max_tokens=min(filter(None, (most, reserved.max_tokens))))
+        texts: list[str] = []
         try:
-            text, reply = self._answer(request, ending)
+            text, reply = self._answer(request, ending, texts)
         except ModelError as error:
             if error.code == "rate_limit" and claim.task.refusals < REFUSALS:
                 return replace(before, error=error, profile=self.profile)
-            return replace(before, why_not=f"the summary could not be made: {error}")
+            used = before.spent.plus(self._broken(tokens, texts))
+            return replace(before, why_not=f"the summary could not be made: {error}", spent=used)
         return self._kept(claim, before, until, text, reply)
 
     def _kept(self, claim: TurnClaim, before: Minutes, until: int, text: str, reply: Reply) -> Minutes:
@@ -144,10 +148,14 @@ class _Maker:
         self.engine.files.create(self._path(claim, until), made.model_dump_json().encode())
         return Minutes(self._stored(claim, until) or made, spent=before.spent.plus(spent))
 
-    def _answer(self, request: Request, ending: Ending) -> tuple[str, Reply]:
+    def _broken(self, tokens: int, texts: list[str]) -> Spent:
+        """What an answer has used that broke, by an estimate; nothing if it had not begun."""
+        said = estimate_tokens("".join(texts))
+        return Spent(tokens_in=tokens, tokens_out=said, cost=self.profile.cost(tokens, said)) if texts else Spent()
+
+    def _answer(self, request: Request, ending: Ending, texts: list[str]) -> tuple[str, Reply]:
         stream = self.engine.model.stream(request)
         ending.of(stream)
-        texts: list[str] = []
         try:
             for piece in stream:
                 if isinstance(piece, Reply):

@@ -20,8 +20,8 @@ from roboco.domain.part import TextPart
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
-from roboco.domain.tokens import estimate_tokens
-from roboco.engine import recover
+from roboco.domain.tokens import estimate_tokens, tokens_of
+from roboco.engine import broken, recover
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
@@ -30,7 +30,7 @@ from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, joined, said
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Grip, ModelStream, Reply, TurnClaim, TurnOrder
+from roboco.ports import Grip, ModelStream, Reply, TurnClaim, TurnOrder, Used
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -75,11 +75,11 @@ def _make(making: _Making) -> None:
     try:
         composed = compose(engine, making.team, claim, minutes)
     except UsageError as error:
-        _commit(engine, claim, failed(claim, "team", str(error)), _usage(minutes))
+        _commit(making, failed(claim, "team", str(error)), _usage(minutes))
         return
     if refused := minutes.refused or composed.refused:
         step = at_limit(refused, claim.task.agent)  # what follows is for `decide` to say
-        _commit(engine, claim, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
+        _commit(making, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
         return
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
     if wait > 0 and not making.ending.asked:
@@ -121,7 +121,7 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
     texts: list[str] = []
     reply: Reply | None = None
     try:
-        reply = _relay(engine, claim, stream, ending, texts)
+        reply = _relay(making, composed.memory.tokens, stream, texts)
     except ModelError as error:
         if not ending.asked:
             _break_off(making, composed, texts, error)
@@ -130,24 +130,27 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
         stream.close()
     if reply is not None:
         whole = said(engine, making.team, claim, "".join(texts), reply)
-        _commit(engine, claim, whole, _metadata(composed, reply) | {"chunks": len(texts)})
+        _commit(making, whole, _metadata(composed, reply) | {"chunks": len(texts)})
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
             used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
             engine.rates.settle(composed.request.profile, making.ticket, used, ago)
     elif ending.asked:
         receipt = ending.receipt(claim, stream, len(texts))
-        _commit(engine, claim, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
+        _commit(making, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
 
 
-def _relay(engine: Engine, claim: TurnClaim, stream: ModelStream, ending: Ending, texts: list[str]) -> Reply | None:
+def _relay(making: _Making, tokens_in: int, stream: ModelStream, texts: list[str]) -> Reply | None:
     """Send on what the model says, and add it to `texts`: its reply, or None if the turn is lost or is to end."""
+    engine, claim, ending = making.engine, making.claim, making.ending
+    size = 0
     for piece in joined(stream):
         if isinstance(piece, Reply):
             return piece
         if ending.asked:
             return None
         texts.append(piece)
-        grip = engine.turns.emit(claim, len(texts), _chunk(claim, piece))
+        size += len(piece.encode())
+        grip = engine.turns.emit(claim, len(texts), _chunk(claim, piece), Used(tokens_in, tokens_of(size)))
         if grip is Grip.LOST:
             return None
         if grip is Grip.ASKED:
@@ -181,7 +184,7 @@ def _break_off(making: _Making, composed: Composed, texts: list[str], error: Mod
     parts = failed(claim, error.code, error.message, "".join(texts))
     tokens = (composed.memory.tokens, estimate_tokens("".join(texts))) if texts else (0, 0)
     used = _usage(composed.minutes, composed.request.profile, *tokens)
-    _commit(engine, claim, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
+    _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
 def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
@@ -223,9 +226,8 @@ def _usage(
     return {"usage": usage} | minutes.charged() if used else {}
 
 
-def _commit(
-    engine: Engine, claim: TurnClaim, said: Said, metadata: dict[str, object], agent_name: str | None = None
-) -> None:
+def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> None:
+    engine, claim = making.engine, making.claim
     order, task = claim.order, claim.task
     routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}
     step = TaskStep(
@@ -234,7 +236,7 @@ def _commit(
         agent_name=agent_name or task.agent,
         parts=said.parts,
         created_at=engine.now(),
-        metadata=routing | metadata | said.metadata(),
+        metadata=routing | metadata | said.metadata() | broken.charged(making.team, task),
     ).sealed(task.state.last_digest)
     stored = insist(
         engine,

@@ -6,7 +6,7 @@ the effect of one.
 """
 
 from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
-from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot
+from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot, Used
 from roboco.ports.leases import CallOrder, Calls, Cut, Grip, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
 from roboco.ports.rates import Rates, Tokenizers
@@ -47,4 +47,5 @@ __all__ = [
     "TurnClaim",
     "TurnOrder",
     "Turns",
+    "Used",
 ]

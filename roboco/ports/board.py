@@ -33,6 +33,18 @@ class CallState:
 
 
 @dataclass(frozen=True)
+class Used:
+    """What answers of a model have used, as far as it is known: tokens in and out, by an estimate."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def plus(self, more: "Used") -> "Used":
+        """Both together."""
+        return Used(self.tokens_in + more.tokens_in, self.tokens_out + more.tokens_out)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A task as the board has it: `epoch` is the fence, `seq` the position of the next step.
 
@@ -41,7 +53,8 @@ class Snapshot:
     pending turn; `item_ids` are in the inbox. `cut_age` is for how many seconds somebody has wanted the pending turn
     or calls to end, if so, and `due_in` for how many more the pending turn was given back, if it was: only `load`
     tells them. `refusals` is how often its model's server refused it. `generation`, `events` and `chunks` say how far
-    the logs are, `emitted` how many chunks the pending turn's attempt has.
+    the logs are, `emitted` how many chunks the pending turn's attempt has, and `used` what that and the attempts before
+    it have used for the step to come, as far as they had begun to answer.
     """
 
     epoch: int
@@ -62,6 +75,7 @@ class Snapshot:
     events: int
     chunks: int
     emitted: int
+    used: Used
     routing: dict[str, Any]
     state: TaskState
     first: TaskStep

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.domain.outcome import Outcome
-from roboco.ports.board import Snapshot
+from roboco.ports.board import Snapshot, Used
 
 
 class Grip(Enum):
@@ -59,8 +59,11 @@ class Turns(Protocol):
         None too if somebody wants the turn to end that has not begun.
         """
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> Grip:
-        """Number the chunk, log it, publish it and renew the lease; a `number` that was sent before is dropped."""
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk, used: Used) -> Grip:
+        """Number the chunk, log it, publish it and renew the lease; a `number` that was sent before is dropped.
+
+        `used` is what the answer has used with it.
+        """
 
     def renew(self, claim: TurnClaim) -> Grip:
         """Renew the lease, if the turn is still ours."""

@@ -8,9 +8,12 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.part import TextPart
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER, TaskStep
+from roboco.ports import Used
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 TASK = "task-17"
+USED = Used(100, 7)
+"""What an answer has used so far."""
 
 
 def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer") -> TaskStep:

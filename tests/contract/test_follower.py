@@ -19,7 +19,7 @@ from roboco.adapters.redis.follower import Position, Record, RedisFollower
 from roboco.domain.event import AnyEvent, ErrorOccurred
 from roboco.ports import Phase
 from tests.contract.giving_up import gives_up
-from tests.contract.samples import NOON, TASK, said, told
+from tests.contract.samples import NOON, TASK, USED, said, told
 from tests.contract.task_on_redis import TaskOnRedis
 from tests.stack import until
 
@@ -76,7 +76,7 @@ class Speaker:
         claim = self._task.claim("me")
         for number in range(1, 1 + self._random.randrange(12)):
             self.spoken.append(f"chunk {len(self.spoken)}")
-            assert self._task.turns.emit(claim, number, said(self.spoken[-1]))
+            assert self._task.turns.emit(claim, number, said(self.spoken[-1]), USED)
 
 
 def what(record: Record) -> str:

@@ -131,6 +131,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         events=len(task.events),
         chunks=len(task.chunks),
         emitted=task.emitted,
+        used=task.used.plus(task.broken_before()),
         routing=json.loads(task.routing),
         state=TaskState.model_validate_json(task.fold),
         first=_read(task.first),

@@ -2,7 +2,7 @@
 
 from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.domain.outcome import Outcome
-from roboco.ports import CallOrder, Clock, Cut, Grip, Phase, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Clock, Cut, Grip, Phase, TurnClaim, TurnOrder, Used
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
@@ -32,14 +32,14 @@ class MemoryTurns:
             task.lease_until = now + self._lease
             return TurnClaim(order, token, snapshot(task, tail, now, ()))
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> Grip:
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk, used: Used) -> Grip:
         """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
         with self._server:
             task = self._renewed(claim)
             if task is None:
                 return Grip.LOST
             if number > task.emitted:
-                task.emitted = number
+                task.emitted, task.used = number, used
                 self._server.emit(claim.order.task_id, task, chunk)
             return _grip(task)
 
@@ -83,6 +83,7 @@ class MemoryTurns:
                 return None
             task.epoch += 1
             task.attempt += 1
+            task.broken = (task.seq, task.broken_before().plus(task.used))
             task.handed_at = now
             task.release()
             self._server.tell(task_id, task, event)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from roboco.domain.event import AnyEvent, StreamChunk, body
 from roboco.domain.status import TaskStatus
-from roboco.ports import Phase
+from roboco.ports import Phase, Used
 
 
 @dataclass
@@ -35,6 +35,7 @@ class StoredTask:
 
     `cut` is the epoch whose work somebody wants to end, since when, and how many chunks were emitted then.
     `due` is the epoch whose turn was given back, and until when; `refusals` how often its model's server refused it.
+    `used` is what the pending attempt's answer has used, `broken` the position of a step and what earlier ones have.
     """
 
     generation: str
@@ -51,6 +52,8 @@ class StoredTask:
     attempt: int = 1
     owner: str = ""
     emitted: int = 0
+    used: Used = field(default_factory=Used)
+    broken: tuple[int, Used] = field(default_factory=lambda: (0, Used()))
     rings: int = 0
     handed_at: float = 0.0
     cut: tuple[int, float, int] = (0, 0.0, 0)
@@ -73,10 +76,15 @@ class StoredTask:
             self.calls = {}
         self.release()
 
+    def broken_before(self) -> Used:
+        """What attempts at the step to come have used that are void."""
+        return self.broken[1] if self.broken[0] == self.seq else Used()
+
     def release(self) -> None:
         """Nobody has the pending turn."""
         self.owner = ""
         self.emitted = 0
+        self.used = Used()
         self.rings = 0
         self.lease_until = 0.0
 

@@ -15,7 +15,7 @@ from roboco.domain.outcome import Outcome
 from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep, read_step
-from roboco.ports import CallState, Choice, Phase, Snapshot
+from roboco.ports import CallState, Choice, Phase, Snapshot, Used
 
 KEPT_CHUNKS = 10_000
 """How many chunks a content log keeps when a step is committed; older text stands in the history."""
@@ -133,6 +133,7 @@ def snapshot(
         events=int(fields["events"]),
         chunks=int(fields["chunks"]),
         emitted=int(fields["emitted"]),
+        used=_used(fields),
         routing=json.loads(fields["routing"]),
         state=TaskState.model_validate_json(fields["fold"]),
         first=read_step(fields["first"]),
@@ -140,6 +141,13 @@ def snapshot(
         item_ids=tuple(item_ids),
         calls=calls,
     )
+
+
+def _used(fields: Mapping[str, str]) -> Used:
+    """What attempts at the step to come have used."""
+    broken, speaks = fields.get("broken") == fields["seq"], fields["emitted"] != "0"
+    before = Used(int(fields["broken_in"]), int(fields["broken_out"])) if broken else Used()
+    return before.plus(Used(int(fields.get("sent", 0)), int(fields.get("said", 0)))) if speaks else before
 
 
 def _cut_age(fields: Mapping[str, str], now: float) -> float | None:

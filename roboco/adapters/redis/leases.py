@@ -7,7 +7,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk, body
 from roboco.domain.outcome import Outcome
-from roboco.ports import CallOrder, Cut, Grip, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Cut, Grip, TurnClaim, TurnOrder, Used
 
 
 class RedisTurns:
@@ -29,11 +29,11 @@ class RedisTurns:
         state, steps = answer
         return TurnClaim(order, token, snapshot(pairs(state), steps, (), self._lease_ms, {}))
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk) -> Grip:
+    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk, used: Used) -> Grip:
         """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
-        asked = [claim.order.epoch, claim.token, number, self._lease_ms, body(chunk)]
+        asked = [claim.order.epoch, claim.token, number, self._lease_ms, used.tokens_in, used.tokens_out, body(chunk)]
         return Grip(self._scripts.run("emit", names, *asked))
 
     def renew(self, claim: TurnClaim) -> Grip:

@@ -1,5 +1,6 @@
 """Asked: what a query asks for. The query is untrusted: only terms of its words reach the index."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ COMPOUND = 10
 """From how many letters on a word may be a compound."""
 MEMBER = 4
 """The fewest letters of a compound's members."""
+_LONG = re.compile(rf"\S{{{COMPOUND},}}")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ def asked(query: str) -> Asked:
         pairs = any(unspaced(term) and len(term) > 1 for term in spoken)
         terms |= dict.fromkeys(term for term in spoken if not (pairs and unspaced(term) and len(term) == 1))
     return Asked(tuple(terms)[:MOST])
+
+
+def long_terms(line: str) -> list[str]:
+    """The terms of a line that are long enough for compounds."""
+    return _LONG.findall(line)
 
 
 def may_be_compound(term: str, least: int = COMPOUND) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
-from roboco.adapters.search.asked import MEMBER, any_of, may_be_compound
+from roboco.adapters.search.asked import MEMBER, any_of, long_terms, may_be_compound
 from roboco.adapters.search.hit import Filters, Kind
 from roboco.adapters.search.passage import Passage
 from roboco.adapters.search.vector import Vector
@@ -118,8 +119,8 @@ class IndexFile:
             )
             rows = ((number, terms) for number, (terms, _) in enumerate(texts, first))
             database.executemany("INSERT INTO terms (rowid, spelled) VALUES (?, ?)", rows)
-            distinct = set[str]().union(*(terms.split() for terms, _ in texts))
-            compounds = ((term,) for term in distinct if may_be_compound(term))
+            long = set(chain.from_iterable(long_terms(terms) for terms, _ in texts))
+            compounds = ((term,) for term in long if may_be_compound(term))
             database.executemany("INSERT OR IGNORE INTO compounds VALUES (?)", compounds)
             database.executemany("INSERT OR IGNORE INTO artifacts VALUES (?)", ((uri,) for uri in uris))
             database.execute("DELETE FROM reached")

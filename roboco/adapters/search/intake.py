@@ -11,7 +11,7 @@ from roboco.ports import Histories
 
 ReadArtifact = Callable[[str, str, int], bytes | None]
 """Of a task, an artifact's name: at most so many of its first bytes; None if there is no such artifact."""
-BATCH = 1000
+BATCH = 4000
 """Passages that are stored at once. What is stored need not be made again if the process dies."""
 
 

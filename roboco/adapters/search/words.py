@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import version
-from itertools import repeat
+from operator import add
 
 import snowballstemmer  # type: ignore[import-untyped]
 
@@ -59,7 +59,7 @@ SPELLING = f"1 {type(_stemmers.german).__module__} {version('snowballstemmer')}"
 def spelled(text: str) -> str:
     """The terms of the text in one line, as often as they occur."""
     found = _WORD.findall(unicodedata.normalize("NFC", text))
-    return " ".join(map(_spell, found, repeat(_language(found))))
+    return " ".join(map(_spelt[_language(found)].__getitem__, found))
 
 
 def words(text: str) -> Iterator[tuple[int, int, str]]:
@@ -70,7 +70,7 @@ def words(text: str) -> Iterator[tuple[int, int, str]]:
     language = _language(_WORD.findall(text))
     for found in _WORD.finditer(text):
         if not _UNSPACED.match(found.group()):
-            yield found.start(), found.end(), _spell(found.group(), language)
+            yield found.start(), found.end(), _spelt[language][found.group()]
             continue
         for place in range(found.start(), found.end()):
             end = min(place + 2, found.end())
@@ -82,14 +82,29 @@ def unspaced(term: str) -> bool:
     return _UNSPACED.match(term) is not None
 
 
-@lru_cache(maxsize=_KEPT)
+class _Spelt(dict[str, str]):
+    """The terms of words in a language, remembered: a look-up is all that most words of a long history cost."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _KEPT:
+            self.clear()
+        self[word] = terms = _spell(word, self._language)
+        return terms
+
+
+_spelt = {language: _Spelt(language) for language in ("", "english", "german")}
+
+
 def _spell(word: str, language: str) -> str:
     """The terms of one word in a language ("" if it could be any), or of a run of characters of an unspaced script."""
     if word.isascii() and word.islower() and word.isalpha():
         return " ".join(dict.fromkeys(_stems(word, language)))
     plain = unicodedata.normalize("NFKC", word)
     if _UNSPACED.match(word):
-        return " ".join(plain[place : place + 2] for place in range(len(plain)))
+        return " ".join(map(add, plain, [*plain[1:], ""]))
     pieces = _PIECE.findall(plain)
     terms = dict.fromkeys(["_".join(pieces).casefold()[:LONGEST]] if len(pieces) > 1 else [])
     for piece in pieces:

@@ -7,10 +7,12 @@ import pytest
 from roboco.domain.limits import RaisedLimits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
+from roboco.engine.engine import Policy
 from roboco.engine.raise_limits import raise_limits
-from roboco.errors import UsageError
+from roboco.errors import ModelError, UsageError
 from tests.memory.journeys import assert_whole
 from tests.memory.model import Said, said
+from tests.memory.watch import Crash, make
 from tests.memory.world import TASK, World, given, team_of
 
 
@@ -188,6 +190,50 @@ def test_a_limit_of_cost_may_be_used_to_its_last_cent() -> None:
     _, ended = calling({"tools": {"look": {"max_cost": 0.3}}}, 4, price=0.1)
     assert ended[:3] == ["0", "1", "2"]
     assert ended[3] == "not run: look has cost, or may yet cost, 0.3, max_cost is 0.3, and the call costs 0.1"
+
+
+PRICED = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
+
+
+@pytest.mark.parametrize("limits", [{"max_tokens_out": 12}, {"agents": {"one": {"max_tokens_out": 12}}}])
+def test_answers_that_break_count(limits: dict[str, Any]) -> None:
+    broken = ModelError("connection", "the connection broke", True)
+    world = run(limits, lambda request: Said(("12345678" * 2,), error=broken))
+    assert [request.max_tokens for request in world.given.model.requests] == [12, 8, 4][: world.given.policy.attempts]
+    assert world.summary().tokens_out <= 12
+
+
+@pytest.mark.parametrize("ended", ["exhausted", "stopped", "interrupted"])
+def test_an_answer_that_is_lost_with_its_worker_counts(ended: str) -> None:
+    """Nobody commits it, so the step counts that takes its place."""
+
+    def die(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "turns.emit":
+            raise Crash
+        return answer
+
+    attempts = 1 if ended == "exhausted" else 5
+    model = given(lambda request: Said(("one tw", "o"), tokens=(10, 5)), policy=Policy(attempts=attempts))
+    world = World(model, die)
+    world.submit(team({"max_steps": 3}, models=PRICED))
+    for _ in range(2):
+        world.deliver(world.dispatcher.queue.popleft())
+    world.watch = make
+    if ended == "stopped":
+        world.stop()
+    elif ended == "interrupted":
+        world.interrupt("and now?")
+    world.settle()
+    step = world.history()[1]
+    assert step.agent_name == ("user" if ended == "interrupted" else "orchestrator")
+    told = step.metadata["broken"]
+    sent = told["tokens_in"]
+    assert told == {"agent": "one", "tokens_in": sent, "tokens_out": 2, "cost": round(sent / 1000 + 0.004, 9)}
+    more = [step for step in world.history() if step.by_agent]
+    assert world.summary().tokens_in == sent + 10 * len(more)
+    assert world.summary().agents["one"].cost == pytest.approx(world.summary().cost)
+    assert world.summary().cost == pytest.approx(told["cost"] + 0.02 * len(more))
 
 
 def test_a_sub_task_gets_what_calls_beside_it_leave() -> None:

@@ -155,6 +155,11 @@ def test_a_call_that_breaks_in_the_middle_is_made_again() -> None:
     assert restart["step_id"] == world.history()[1].step_id
     assert read_all(world).steps == world.history()
     assert all(stream.closed for stream in world.given.model.streams)
+    sent = sum(world.history()[1].metadata["context"]["tokens"][part] for part in ("prompt", "steps", "tools"))
+    assert world.history()[1].metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
+    assert world.history()[1].metadata["broken"] == {"agent": "one", "tokens_in": sent, "tokens_out": 2}
+    assert (world.summary().tokens_in, world.summary().tokens_out) == (10 + sent, 7)
+    assert world.summary().agents["one"].tokens_in == 10 + sent
 
 
 @pytest.mark.parametrize("retryable", [True, False])
@@ -164,8 +169,10 @@ def test_a_call_that_always_breaks_in_the_middle_fails_the_task(retryable: bool)
     world.submit(ONE)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert len(world.given.model.requests) == (world.given.policy.attempts if retryable else 1)
+    made = world.given.policy.attempts if retryable else 1
+    assert len(world.given.model.requests) == made
     assert read_all(world).steps == world.history()
+    assert world.summary().tokens_out == world.summary().agents["one"].tokens_out == made
 
 
 def test_a_tool_that_cannot_be_had_fails_the_task() -> None:
