@@ -189,6 +189,7 @@ def test_what_void_answers_have_used_is_kept_until_their_step(turn: ATask) -> No
     assert turn.turns.emit(claim, 2, said("b"), Used(100, 2))
     assert turn.turns.emit(claim, 1, said("a"), Used(100, 1))
     assert turn.now.used == Used(100, 2)
+    again: TurnClaim | None = None
     for attempt in (2, 3):  # the second is lost before its first word
         epoch = turn.turns.restart(TASK, turn.now.epoch, told("again"), "me")
         assert epoch is not None
@@ -196,6 +197,7 @@ def test_what_void_answers_have_used_is_kept_until_their_step(turn: ATask) -> No
         again = turn.turns.claim(TurnOrder(TASK, 3, epoch, attempt), "me", 10)
         assert again is not None
         assert again.task.used == Used(100, 2)
+    assert again is not None
     assert turn.turns.emit(again, 1, said("c"), Used(90, 3))
     assert turn.now.used == Used(190, 5)
     turn.commit()

@@ -133,9 +133,8 @@ ATTACKS = [
     ),
     Attack("mount", attempt("call('mount', b'x', b'/tmp', b'tmpfs', 0, None)", "call('chroot', b'/tmp')"), refused),
     Attack("ptrace", attempt("call('ptrace', 16, PARENT, 0, 0)", "call('ptrace', 16, 1, 0, 0)"), refused),
-    Attack("outliving the worker", attempt("call('prctl', 1, 0, 0, 0, 0)"), refused),
     Attack("kill of everybody", KILL_ALL, refused),
-    Attack("forged wrapper", OWN_WRAPPER, lambda ran: "refused\n" in ran.output and not ran.files),
+    Attack("forged wrapper", OWN_WRAPPER, lambda ran: ran.output == "memory refused\nrefused\n"),
     Attack(
         "kernel settings",
         attempt(

@@ -97,8 +97,9 @@ try:
             low, high = (int(number, 16) for number in line.split()[0].split('-'))
             if 'rw' in line and high < 1 << 47:
                 memory.seek(low); memory.write(bytes(high - low))
-except OSError as error:
-    print(error)
+except PermissionError:
+    print('memory refused')
+assert not os.access('/proc/1/fd', os.R_OK)
 for number in range(3, 1024):
     try:
         os.write(number, b'forged' * 100)
@@ -110,7 +111,12 @@ print('refused', flush=True)
 """
 READ_SECRETS = """
 import glob, os
-seen = [open(name, 'rb').read() for name in glob.glob('/proc/*/environ') + glob.glob('/proc/*/cmdline')]
+def read(name):
+    try:
+        return open(name, 'rb').read()
+    except PermissionError:
+        return b''
+seen = [read(name) for name in glob.glob('/proc/*/environ') + glob.glob('/proc/*/cmdline')]
 assert not any(b'the-secret' in text for text in seen), seen
 assert 'the-secret' not in repr(dict(os.environ))
 for folder, below, _ in os.walk('/'):

@@ -8,8 +8,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -18,7 +19,7 @@ from roboco.adapters.sandbox.programs import found_programs
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
 from tests.faults.sandbox_attacks import ATTACKS, Attack
-from tests.faults.sandbox_payloads import BOMB, DAEMON, OUT
+from tests.faults.sandbox_payloads import BOMB, DAEMON, OUT, OWN_WRAPPER
 from tests.stack import until
 
 SECRET = "the-secret-of-the-host"
@@ -91,8 +92,9 @@ def test_a_question_that_fails_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_dies_with_its_worker(number: int) -> None:
-    code = "print('runs', flush=True)\nwhile True: pass"
+@pytest.mark.parametrize("code", ["", OWN_WRAPPER + "os.setsid()"])
+def test_a_run_dies_with_its_worker(number: int, code: str) -> None:
+    code += "\nprint('runs', flush=True)\nwhile True: pass"
     runs = "from roboco.adapters.sandbox.sandbox import Sandbox as S\ns = S()\n"
     before = contained_processes()
     worker = subprocess.Popen([sys.executable, "-c", f"{runs}with s.run({code!r}, {{}}, lambda: False): pass"])
@@ -102,6 +104,36 @@ def test_a_run_dies_with_its_worker(number: int) -> None:
         worker.send_signal(number)
         worker.wait()
     until(lambda: contained_processes() <= before, 5, "the run is dead")
+
+
+RUNS_WHEN_ASKED = """
+import os, sys
+from roboco.adapters.sandbox.sandbox import Sandbox
+sandbox = Sandbox()
+assert not sandbox.refusal()
+for _ in iter(sys.stdin.readline, ""):
+    worker = os.fork()
+    if not worker:
+        with sandbox.run("while True: pass", {}, lambda: False):
+            os._exit(0)
+    print(worker, flush=True)
+    os.waitpid(worker, 0)
+"""
+
+
+def test_a_worker_may_die_at_any_moment_of_the_start() -> None:
+    """A start takes about 30 ms, of which bubblewrap needs a few: killed a little later each time."""
+    before = contained_processes()
+    asked = subprocess.Popen([sys.executable, "-c", RUNS_WHEN_ASKED], stdin=PIPE, stdout=PIPE, text=True)
+    assert asked.stdin is not None
+    assert asked.stdout is not None
+    with asked, asked.stdin:
+        for tenths in range(0, 300, 10):
+            print("run", file=asked.stdin, flush=True)
+            worker = int(asked.stdout.readline())
+            time.sleep(tenths / 10_000)  # the moment is what is tried
+            os.kill(worker, signal.SIGKILL)
+    until(lambda: contained_processes() <= before and not wrappers(), 5, "nothing is left")
 
 
 def test_an_input_is_not_changed_by_what_happens_to_its_copy(tmp_path: Path) -> None:
@@ -150,6 +182,16 @@ def contained_processes() -> set[str]:
             continue
         if len(fields["NSpid"].split()) > 1 and not fields["State"].startswith(("Z", "X")):
             found.add(status.parent.name)
+    return found
+
+
+def wrappers() -> list[str]:
+    """Processes of bubblewrap, also those that have not made a namespace yet."""
+    found = []
+    for name in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if name.read_text() == "bwrap\n":
+                found.append(name.parent.name)
     return found
 
 

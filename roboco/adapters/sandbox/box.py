@@ -50,12 +50,12 @@ class Box:
         for descriptor in descriptors:
             self.held.callback(os.close, descriptor)
         if len(descriptors) == 2:
-            first = os.pidfd_open(json.loads(os.read(self.info, 4096))["child-pid"])
+            first = os.pidfd_open(json.loads(os.pread(self.info, 4096, 0))["child-pid"])
             self.held.callback(os.close, first)
             self.handles = Handles(descriptors[0], descriptors[1], first)
 
     def give(self, code: bytes) -> None:
-        """Send the code: now it runs. The first process waited for it, so it dies with this process from here on."""
+        """Send the code: now it runs, until it ends or our end of the channel is closed, as it is when we die."""
         with suppress(
             ConnectionError, TimeoutError
         ):  # it died, and its output says why; or it hangs until its time is up
@@ -82,7 +82,7 @@ class Box:
 
 @contextmanager
 def started(arguments: Sequence[str], passed: Sequence[int], channel: socket.socket, info: int) -> Iterator[Box]:
-    """Start bubblewrap with the descriptors `passed`, of which `channel` and `info` are our ends.
+    """Start bubblewrap with the descriptors `passed`; `channel` is our end of one, `info` is where another one leads.
 
     When the block ends, no process is left. TransientError if it cannot be started.
     """

@@ -15,7 +15,7 @@ NOBODY = 65534
 
 _OPEN_FILES = 64
 _ISOLATED = (
-    *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--as-pid-1", "--new-session"),
+    *("--unshare-all", "--unshare-user", "--disable-userns", "--as-pid-1", "--new-session"),
     *("--cap-drop", "ALL", "--hostname", "sandbox", "--uid", str(NOBODY), "--gid", str(NOBODY)),
     *("--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "HOME", BOX),
     *("--setenv", "LANG", "C.UTF-8"),

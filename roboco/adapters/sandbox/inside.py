@@ -1,22 +1,31 @@
 """The first process in the sandbox: hands out what is watched from outside, takes the code, and runs it in a child.
 
 Its source is passed to an interpreter of any version that stands there, so it imports none of Roboco. When it ends, the
-kernel ends every other process of the sandbox; before it starts the code, it has closed all that leads outside.
+kernel ends every other process of the sandbox: it does when the code ends, and when the worker does, whose end of the
+channel closes then. The code itself inherits nothing that leads outside.
 """
 
+import _signal  # type: ignore[import-not-found]  # as the next one
 import _socket  # the module `socket` takes as long to import as the interpreter to start
 import os
 import resource
+import select
 import struct
 import sys
 
 CODE = "/tmp/code.py"  # noqa: S108 - of the sandbox
+CHANNEL = 3
+PR_SET_DUMPABLE = 4
 
 
 def main(channel: int, seconds: int, memory: int, processes: int, file: int, open_files: int) -> None:
     """Run the code that comes through the descriptor `channel`, and end as it ends."""
-    code = received(_socket.socket(fileno=channel))
-    os.closerange(3, 1 << 16)
+    worker = _socket.socket(fileno=channel)
+    code = received(worker)
+    os.dup2(worker.detach(), CHANNEL)
+    os.set_inheritable(CHANNEL, False)
+    os.closerange(CHANNEL + 1, 1 << 16)
+    guard()
     with open(CODE, "wb") as script:
         script.write(code)
     limits = {
@@ -37,14 +46,41 @@ def main(channel: int, seconds: int, memory: int, processes: int, file: int, ope
         most = resource.getrlimit(number)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(number, (value, value))
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
     child = os.fork()
     if not child:
         os.nice(5)
         os.execv(sys.executable, [sys.executable, "-I", "-u", "-X", "utf8", CODE])  # noqa: S606
-    ended, status = os.wait()
-    while ended != child:
-        ended, status = os.wait()
+    status = waited(child, woken)
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def waited(child: int, woken: int) -> int:
+    """How the child has ended; this process ends, and with it the sandbox, once the worker is gone."""
+    poller = select.poll()
+    for descriptor in (CHANNEL, woken):
+        poller.register(descriptor, select.POLLIN)
+    while True:
+        for descriptor, _ in poller.poll():
+            if descriptor == CHANNEL:  # nothing comes after the code
+                os._exit(1)
+            os.read(woken, 4096)
+        ended = -1
+        while ended:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+            if ended == child:
+                return status
+
+
+def guard() -> None:
+    """Keep the code, which runs as the same user, out of the memory and the descriptors of this process: prctl(2)."""
+    import ctypes  # here, since it takes 5 ms, in which the worker looks after what it was given
+
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
+        sys.exit("the first process of the sandbox cannot be guarded")
 
 
 def received(channel: _socket.socket) -> bytes:
@@ -59,7 +95,6 @@ def received(channel: _socket.socket) -> bytes:
         data += more
     for folder in folders:
         os.close(folder)
-    channel.close()
     return data[8:]
 
 

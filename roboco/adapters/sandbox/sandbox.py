@@ -129,8 +129,8 @@ def _ran(
     with ExitStack() as opened:
         given = opened_inputs(inputs, limits, opened)
         channel, their_channel = _pair(opened)
-        info, their_info = _pipe(opened)
-        passed = Descriptors(their_channel.fileno(), their_info, _filter(opened), given)
+        info = _memory(opened)
+        passed = Descriptors(their_channel.fileno(), info, _filter(opened), given)
         room = limits.disk + room_for(given) + limits.code + _OVERHEAD
         box = opened.enter_context(started(command(programs, limits, passed, room), passed.all(), channel, info))
         their_channel.close()
@@ -156,12 +156,14 @@ def _pair(opened: ExitStack) -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-def _pipe(opened: ExitStack) -> tuple[int, int]:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    opened.callback(os.close, read)
-    opened.callback(os.close, write)
-    return read, write
+def _memory(opened: ExitStack) -> int:
+    """A descriptor to which bubblewrap can write also when this process is gone.
+
+    A pipe would end it in the middle of the start, and what it has started would wait for it for ever.
+    """
+    memory = os.memfd_create("info", os.MFD_CLOEXEC)
+    opened.callback(os.close, memory)
+    return memory
 
 
 def _filter(opened: ExitStack) -> int:

@@ -1,8 +1,8 @@
 """The filter of system calls in the sandbox, as a program of the kernel's packet filter.
 
 Bubblewrap's namespaces contain what code sees. The filter closes what they leave open: memory that belongs to no
-process and lies in no file (memfd, System V and POSIX queues, socket buffers of a network of its own), interfaces of
-the kernel with a history of holes, and the way to outlive the worker.
+process and lies in no file (memfd, System V and POSIX queues, socket buffers of a network of its own), and
+interfaces of the kernel with a history of holes.
 """
 
 import errno
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from roboco.errors import UsageError
 
-_PR_SET_PDEATHSIG = 1
 _SO_SNDBUF = 7
 _CLONE_NEW = 0x7E02_0000
 """Every flag of clone that makes a namespace."""
@@ -31,7 +30,6 @@ class _Machine:
     clone: int
     socket: int
     setsockopt: int
-    prctl: int
     refused: tuple[int, ...]
 
 
@@ -44,7 +42,6 @@ _MACHINES = {
         clone=56,
         socket=41,
         setsockopt=54,
-        prctl=157,
         refused=(
             *(319, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240),  # memfd_create, shm*, sem*, msg*, mq_open
             *(101, 310, 311, 312),  # ptrace, process_vm_*, kcmp
@@ -59,7 +56,6 @@ _MACHINES = {
         clone=220,
         socket=198,
         setsockopt=208,
-        prctl=167,
         refused=(
             *(279, 194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180),
             *(117, 270, 271, 272),
@@ -93,7 +89,6 @@ def _program(machine: _Machine) -> list[bytes]:
     for number in machine.refused:
         program += _if(_EQUAL, number, _refused(errno.ENOSYS))
     program += _looked_into(machine.clone, _if(_ANY_BIT, _CLONE_NEW, _refused(errno.EPERM)))
-    program += _looked_into(machine.prctl, _if(_EQUAL, _PR_SET_PDEATHSIG, _refused(errno.EPERM)))
     # as if it were clamped: what a socket can hold is counted as its default, see usage.py
     program += _looked_into(machine.setsockopt, _if(_EQUAL, _SO_SNDBUF, _refused(0)), _THIRD_ARGUMENT)
     program += _looked_into(machine.socket, _unless(_EQUAL, socket.AF_UNIX, _refused(errno.ENETUNREACH)))
