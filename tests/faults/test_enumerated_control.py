@@ -18,7 +18,7 @@ def test_one_fault(journey: str) -> None:
 
 @pytest.mark.parametrize("journey", NAMES)
 def test_two_faults(journey: str) -> None:
-    cases = list(pairs(journey, distances=(2,)))[::2]
+    cases = list(pairs(journey, distances=(2,)))[::4]
     failures = [told for case in cases if (told := failure(case))]
-    assert len(cases) > 150
+    assert len(cases) > 75
     assert not failures, "\n".join(failures)

@@ -8,7 +8,7 @@ from tests.memory.journeys import JOURNEYS
 
 @pytest.mark.parametrize("journey", sorted(JOURNEYS))
 def test_two_faults(journey: str) -> None:
-    cases = list(pairs(journey, distances=(1, 3)))[::2]  # every second one: all of them take four minutes more
+    cases = list(pairs(journey, distances=(1, 3)))[::4]  # every fourth one: all of them take six minutes more
     failures = [told for case in cases if (told := failure(case))]
-    assert len(cases) > 300
+    assert len(cases) > 150
     assert not failures, "\n".join(failures)

@@ -139,6 +139,8 @@ def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> No
     worker = bench.start_worker(pool)
     bench.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
     until(lambda: bench.lines("ran") == ["held"])
+    if pool == "threads":  # where it waits for one more, Celery's own consumer would exit
+        until(bench.asks_for_more)
 
     bench.kill_broker()
     until(lambda: bench.logged("Connection to broker lost"))
@@ -150,24 +152,6 @@ def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> No
     until(bench.settled)
     assert bench.lines("ran") == ["held", "after"]
     assert worker.poll() is None
-
-
-def test_stock_consumer_exits_with_its_broker(bench: Bench) -> None:
-    """When this fails, drop GuardedConsumer.on_connection_error_after_connected and this test.
-
-    It exits only where it waits for the next message (BRPOP) as the broker goes.
-    """
-    worker = bench.start_worker("threads", worker_consumer="celery.worker.consumer:Consumer")
-    bench.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
-    until(lambda: bench.lines("ran") == ["held"])
-    until(bench.asks_for_more)
-
-    bench.kill_broker()
-    until(lambda: bench.logged("Connection to broker lost"))
-    (bench.folder / "release").touch()
-
-    assert worker.wait(20) == 1
-    assert bench.logged("Unrecoverable error: AttributeError(\"'NoneType' object has no attribute 'hostname'\")")
 
 
 GOOD = {"id": "1", "task": TURN}

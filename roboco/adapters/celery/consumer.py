@@ -46,7 +46,6 @@ class GuardedConsumer(Consumer):
         # Celery task is in flight while the worker waits for one more, that close gives the message back through
         # a transport which collecting has stripped of its client: AttributeError, and the worker exits. The
         # visibility timeout gives messages back as well, so the close is left out.
-        # test_stock_consumer_exits_with_its_broker fails as soon as Celery does without this.
         if self.connection:
             vars(self.connection)["close"] = lambda: None
         super().on_connection_error_after_connected(exc)
