@@ -15,7 +15,16 @@ from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.domain.view import StreamItem
-from roboco.errors import Conflict, CorruptHistory, ModelError, RobocoError, TeamError, TransientError, UsageError
+from roboco.errors import (
+    Conflict,
+    CorruptHistory,
+    ModelError,
+    Overloaded,
+    RobocoError,
+    TeamError,
+    TransientError,
+    UsageError,
+)
 from roboco.ports import CallContext
 from roboco.settings import Settings, read_settings
 
@@ -28,6 +37,7 @@ __all__ = [
     "ModelError",
     "ModelOffer",
     "Orchestrator",
+    "Overloaded",
     "Receipt",
     "RobocoError",
     "Route",

@@ -2,7 +2,8 @@
 
     RobocoError
     ├── UsageError        the caller: nothing was stored, mend the call and send it again
-    │   └── TeamError     the author of a team file: carries every mistake in it
+    │   ├── TeamError     the author of a team file: carries every mistake in it
+    │   └── Overloaded    the caller, later: too much waits already
     ├── TransientError    the machine: the same call may succeed later
     │   └── ModelError    the model's provider: carries a code, and whether trying again can help
     ├── CorruptHistory    an operator: a stored history breaks its own rules
@@ -30,6 +31,10 @@ class TeamError(UsageError):
 
     def __str__(self) -> str:
         return "\n".join(f"{self.source}: {mistake}" for mistake in self.mistakes)
+
+
+class Overloaded(UsageError):
+    """So much waits already that no new task is taken; the same submission may be taken later."""
 
 
 class TransientError(RobocoError):

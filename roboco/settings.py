@@ -38,6 +38,8 @@ class Settings(BaseModel):
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     keep: Annotated[int, Field(ge=1)] = 86_400
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
+    max_queued: Annotated[int | None, Field(ge=1)] = None
+    tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
 
     @property
     def broker(self) -> str:

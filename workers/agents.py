@@ -4,4 +4,7 @@ from roboco.adapters.celery.names import AGENTS_QUEUE
 from roboco.settings import read_settings
 from workers.root import compose
 
-app, engine = compose([AGENTS_QUEUE], "threads", read_settings().agents_concurrency)
+PREFETCH = 4
+"""Turns that a process takes from the broker before it can begin them."""
+
+app, engine = compose([AGENTS_QUEUE], "threads", read_settings().agents_concurrency, roboco_prefetch=PREFETCH)

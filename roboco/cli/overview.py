@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.ids import check_task_id
 from roboco.domain.paths import summary_path
 from roboco.domain.summary import TaskSummary
 from roboco.errors import TransientError, UsageError
@@ -18,13 +17,13 @@ class Overview:
 
     def __iter__(self) -> Iterator[TaskSummary]:
         """All tasks of the workspace, oldest first."""
-        names = filter(_is_task_id, self._orchestrator.engine.files.names(""))
+        names = self._orchestrator.task_ids()
         found = [summary for name in names if (summary := self._stored(name)) is not None]
         return map(self._now, sorted(found, key=lambda summary: summary.created_at))
 
     def of(self, task_id: str) -> TaskSummary:
         """The summary of one task; UsageError if there is none."""
-        stored = self._stored(check_task_id(task_id))
+        stored = self._stored(self._orchestrator.whole_id(task_id))
         if stored is None:
             raise UsageError(f"no task {task_id!r} in workspace {self._orchestrator.settings.workspace}")
         return self._now(stored)
@@ -40,11 +39,3 @@ class Overview:
     def _stored(self, task_id: str) -> TaskSummary | None:
         data = self._orchestrator.engine.files.get(summary_path(task_id))
         return None if data is None else TaskSummary.model_validate_json(data)
-
-
-def _is_task_id(name: str) -> bool:
-    try:
-        check_task_id(name)
-    except UsageError:
-        return False
-    return True

@@ -9,6 +9,7 @@ import click
 from roboco.cli import options
 from roboco.cli.opened import opened
 from roboco.client.orchestrator import Orchestrator
+from roboco.domain.priority import PRIORITIES
 from roboco.engine.message import WhileWorking
 from roboco.settings import read_settings
 
@@ -21,6 +22,9 @@ from roboco.settings import read_settings
 @options.model
 @options.title
 @options.task_id
+@click.option("--eta", metavar="TIME", help="When it begins, such as 2026-03-01T08:00:00+01:00; at once by default.")
+@click.option("--countdown", metavar="SECONDS", type=click.FloatRange(min=0), help="In how many seconds it begins.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="What goes first where workers are short; normal.")
 @options.as_json
 def submit(team: str, prompt: str, as_json: bool, **wished: Any) -> None:
     """Submit a task to running workers and print its id.

@@ -11,7 +11,7 @@ from roboco.adapters.team_file import named_team, team_from
 from roboco.domain.brought import Brought
 from roboco.domain.declared import Declared
 from roboco.domain.event import ErrorOccurred
-from roboco.domain.ids import check_item_id, check_task_id, fork_item_id
+from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, of_tenant
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.limits import RaisedLimits
 from roboco.domain.outcome import Outcome
@@ -235,7 +235,13 @@ TAKE: Final[Mapping[str, Take]] = MappingProxyType(
 
 
 def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Accept what the Celery task of this name asks for. UsageError, told on the task's channel too, if it is wrong."""
+    """Accept what the Celery task of this name asks for. UsageError, told on the task's channel too, if it is wrong.
+
+    `tenant` may stand beside a task id, which is then what the tenant calls the task.
+    """
+    if (tenant := arguments.get("tenant")) is not None:
+        whole = {name: of_tenant(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments}
+        arguments = {name: value for name, value in arguments.items() if name != "tenant"} | whole
     try:
         TAKE[name](engine, settings, arguments, item_id)
     except UsageError as error:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self, Unpack
 
@@ -13,7 +14,7 @@ from roboco.client.task import Task
 from roboco.client.teams import chosen_team
 from roboco.client.wiring import build_engine, dispatcher_of, producer
 from roboco.client.wishes import Wished
-from roboco.domain.ids import check_task_id, is_task_id
+from roboco.domain.ids import is_task_id, of_tenant, tenant_of
 from roboco.domain.letter import DeadLetter
 from roboco.domain.model_offer import ModelOffer, offers
 from roboco.domain.part import Artifact
@@ -23,11 +24,15 @@ from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.submit import submit
+from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
 
 
 class Orchestrator:
-    """Runs teams on the shop's workers. Safe to share between threads; nothing is connected before its first use."""
+    """Runs teams on the shop's workers. Safe to share between threads; nothing is connected before its first use.
+
+    With a tenant in the settings it knows that tenant's tasks alone, by their own ids or whole ("TENANT:ID").
+    """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or read_settings()
@@ -57,11 +62,13 @@ class Orchestrator:
 
         `team` is a Team, the path of a team file, or the name of one in ROBOCO_TEAMS; `Wished` says what else may be
         wished. The same `task_id` with the same content again is the same task. UsageError says what is wrong before
-        anything is stored.
+        anything is stored; it is Overloaded if too much waits already (ROBOCO_MAX_QUEUED).
         """
         chosen = chosen_team(self.settings, team)
         named = {name: value for name, value in wished.items() if value is not None and name != "files"}
-        task_id = check_task_id(named.setdefault("task_id", f"task_{uuid.uuid4().hex}"))
+        task_id = named["task_id"] = self.whole_id(named.get("task_id", f"task_{uuid.uuid4().hex}"))
+        if isinstance(eta := named.get("eta"), datetime):
+            named["eta"] = eta.isoformat()
         stored = [self.upload(task_id, file).name for file in wished.get("files") or ()]
         named |= {"artifacts": [*wished.get("artifacts", ()), *stored]} if stored else {}
         submission = read_submission(named | {"team": chosen.name, "prompt": prompt})
@@ -74,27 +81,46 @@ class Orchestrator:
 
     def upload(self, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
         """Store a file of any size for a task that is submitted or forked later, whose first message brings it."""
-        return self._task(check_task_id(task_id)).upload(file, name)
+        return self._task(self.whole_id(task_id)).upload(file, name)
 
     def task(self, task_id: str) -> Task:
         """The task of this id; UsageError if there is none."""
-        task = self._task(check_task_id(task_id))
+        task = self._task(self.whole_id(task_id))
         task.summary()
         return task
 
     def tasks(self) -> Iterator[TaskSummary]:
-        """All tasks of the workspace, as they stand now."""
-        for name in self.engine.files.names(""):
-            if is_task_id(name) and self.engine.files.get(summary_path(name)) is not None:
+        """All tasks of the workspace, or of the tenant, as they stand now."""
+        for name in self.task_ids():
+            if self.engine.files.get(summary_path(name)) is not None:
                 yield self._task(name).summary()
 
+    def task_ids(self) -> Iterator[str]:
+        """The ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""
+        tenant = self.settings.tenant
+        names = self.engine.files.names("")
+        return (name for name in names if is_task_id(name) and tenant in (None, tenant_of(name)))
+
+    def whole_id(self, task_id: object) -> str:
+        """The id of what the tenant may call by its own id alone; UsageError if it is another tenant's."""
+        return of_tenant(self.settings.tenant, task_id)
+
     def dead_letters(self) -> list[DeadLetter]:
-        """Messages that no worker could read or take in, and work that was lost too often, oldest first."""
+        """Messages that no worker could read or take in, and work that was lost too often, oldest first.
+
+        UsageError for a tenant: they are everybody's.
+        """
+        self._of_all()
         return self.engine.dead.letters()
 
     def requeue(self, letter_id: str) -> DeadLetter:
         """Send a dead letter again, and take it off the list; UsageError if that cannot be or would change nothing."""
+        self._of_all()
         return requeue(self.engine, self._producer, letter_id)
+
+    def _of_all(self) -> None:
+        if self.settings.tenant is not None:
+            raise UsageError(f"dead letters are the operator's, not of tenant {self.settings.tenant!r} (ROBOCO_TENANT)")
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self.engine, self._follower, self.settings)

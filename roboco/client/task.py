@@ -17,7 +17,7 @@ from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
 from roboco.client.wishes import Forked, Raised, Said
-from roboco.domain.ids import check_task_id
+from roboco.domain.ids import check_task_id, of_tenant, tenant_of
 from roboco.domain.part import Artifact
 from roboco.domain.paths import artifact_path, summary_path
 from roboco.domain.session import Session, SessionDelta
@@ -209,7 +209,7 @@ class Task:
         taken with their results, so that none is made again. Files that the steps refer to are copied. Limits of steps
         and tokens count what was taken over, seconds count from now. UsageError says what is wrong.
         """
-        task_id = wished.get("task_id") or f"task_{uuid.uuid4().hex}"
+        task_id = of_tenant(tenant_of(self.task_id) or None, wished.get("task_id") or f"task_{uuid.uuid4().hex}")
         named = {name: value for name, value in wished.items() if value is not None} | {"task_id": task_id}
         data = None if team is None else team_as_data(chosen_team(self._settings, team))
         asked = named | {"source": self.task_id, "seq": seq, "message": message, "team": data}

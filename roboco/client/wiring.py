@@ -66,7 +66,13 @@ def build_engine(
         clock=SystemClock(),
         keeper=Keeper(settings.turn_lease / 3),
         teams=FrozenTeams(workspace.files),
-        policy=Policy(settings.turn_lease, settings.ring_pause, attempts=settings.attempts, keep=settings.keep),
+        policy=Policy(
+            settings.turn_lease,
+            settings.ring_pause,
+            attempts=settings.attempts,
+            keep=settings.keep,
+            max_queued=settings.max_queued,
+        ),
     )
 
 

@@ -1,8 +1,11 @@
 """Wishes: what may be said beside a prompt or message."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict
+
+from roboco.domain.priority import Priority
 
 
 class Said(TypedDict, total=False):
@@ -24,7 +27,8 @@ class Wished(Said, total=False):
 
     `task_id`: the same id with the same content again is the same task. `context` is there for the prompts' templates.
     `agent` names who acts first, `model` the profile of agents that name none; `title` is for people.
-    `files` are stored with the task before it is submitted, for its first message to bring.
+    `files` are stored with the task before it is submitted, for its first message to bring. The task begins at `eta`
+    (with a time zone), or in `countdown` seconds. `priority`: high, normal or low.
     """
 
     task_id: str | None
@@ -33,6 +37,9 @@ class Wished(Said, total=False):
     model: str | None
     title: str | None
     files: Sequence[Path]
+    eta: datetime | str | None
+    countdown: float | None
+    priority: Priority
 
 
 class Raised(TypedDict, total=False):

@@ -9,7 +9,8 @@ import re
 from roboco.domain.canonical import sha256
 from roboco.errors import UsageError
 
-_TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_TASK_ID = re.compile(rf"(?:({_TENANT.pattern}):)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,127}}")
 _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -19,13 +20,42 @@ def check_task_id(task_id: object) -> str:
         return task_id
     raise UsageError(
         f"task id {_shown(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
-        "starting with a letter or digit"
+        "starting with a letter or digit; a tenant's stands before it with a ':'"
     )
 
 
 def is_task_id(text: str) -> bool:
     """Whether the text may be a task id."""
     return _TASK_ID.fullmatch(text) is not None and ".." not in text
+
+
+def check_tenant(tenant: object) -> str:
+    """The tenant's name, if it may begin task ids; else UsageError."""
+    if isinstance(tenant, str) and _TENANT.fullmatch(tenant):
+        return tenant
+    raise UsageError(
+        f"tenant {_shown(tenant)} is not allowed: use 1 to 32 lower-case letters, digits, '_' and '-', "
+        "starting with a letter or digit"
+    )
+
+
+def tenant_of(task_id: str) -> str:
+    """Whose task it is; "" for one of no tenant."""
+    tenant, colon, _ = task_id.partition(":")
+    return tenant if colon else ""
+
+
+def of_tenant(tenant: str | None, task_id: object) -> str:
+    """The whole task id of what a tenant calls by its own name, or by the whole one; as it is for no tenant.
+
+    UsageError if it names another tenant's task.
+    """
+    named = check_task_id(task_id)
+    if tenant is None:
+        return named
+    if tenant_of(named) not in ("", check_tenant(tenant)):
+        raise UsageError(f"task {named!r} is not one of tenant {tenant!r}")
+    return named if tenant_of(named) else check_task_id(f"{tenant}:{named}")
 
 
 def check_item_id(item_id: object) -> str:

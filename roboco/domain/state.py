@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from roboco.domain.beginning import begins
 from roboco.domain.goal import GoalState
 from roboco.domain.limits import merged
 from roboco.domain.loop_guard import LoopGuard
@@ -108,7 +109,7 @@ class TaskState(Recorded):
             tokens_in=self.tokens_in + spent.tokens_in,
             tokens_out=self.tokens_out + spent.tokens_out,
             items=(*self.items, *items_of(step))[-KEPT_ITEMS:],
-            started_at=self.started_at or step.created_at,
+            started_at=self.started_at or begins(step),
             goals=goals,
             corrections=corrections,
             client_tools=tools or self.client_tools,

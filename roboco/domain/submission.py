@@ -4,9 +4,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
+from roboco.domain.beginning import LONGEST
 from roboco.domain.brought import Brought
 from roboco.domain.canonical import canonical, checked_json, sha256, well_formed
 from roboco.domain.declared import Declared
+from roboco.domain.priority import Priority
 from roboco.domain.team import MAX_PROMPT
 from roboco.errors import UsageError
 
@@ -18,7 +20,8 @@ MAX_CONTEXT = 64 * 1024
 class Submission(Brought):
     """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file.
 
-    `model` names the team's profile for agents that name none themselves; `title` is for people.
+    `model` names the team's profile for agents that name none themselves; `title` is for people. The task begins at
+    `eta` (ISO 8601 with a zone), or `countdown` seconds after it was submitted.
     """
 
     model_config = ConfigDict(strict=True)
@@ -30,11 +33,15 @@ class Submission(Brought):
     agent: str | None = None
     model: str | None = None
     title: Annotated[str | None, Field(max_length=200)] = None
+    eta: Annotated[str | None, Field(max_length=64)] = None
+    countdown: Annotated[float | None, Field(ge=0, le=LONGEST, strict=False)] = None
+    priority: Priority = "normal"
 
     def digest(self) -> str:
         """A digest of what the task is to do; the same submission again has the same one."""
         brought = self.metadata() | ({} if self.title is None else {"title": self.title})
-        brought |= {"artifacts": self.artifacts} if self.artifacts else {}
+        wished = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
+        brought |= wished
         return sha256(canonical([self.prompt, self.context, self.agent, *([brought] if brought else [])]))
 
 

@@ -11,15 +11,17 @@ epoch, a step once per position, and whatever was written down but not done is f
 from dataclasses import dataclass
 
 from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
 from roboco.domain.decide import decide
 from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
 from roboco.domain.history import History
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item, is_urgent
+from roboco.domain.inbox import Item, Stop, is_urgent
 from roboco.domain.lineage import parent_of
 from roboco.domain.part import brought_by
 from roboco.domain.paths import open_path
+from roboco.domain.priority import priority_of
 from roboco.domain.router import route
 from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
@@ -70,6 +72,8 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
         return False
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
+    if exhausted is None and _too_early(engine, task_id, task, waiting):
+        return False
     if exhausted is None:
         seen_to = _see_to(engine, team, task, Look(task_id, ring, waiting))
         if isinstance(seen_to, bool):
@@ -88,6 +92,17 @@ def _finish(engine: Engine, task_id: str, task: Snapshot) -> None:
         engine.agenda.drop(task_id)
     else:
         finish(engine, task_id, task)
+
+
+def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item, ...]) -> bool:
+    """Whether the task was submitted for later, and is not to be stopped: then it is looked at when it begins."""
+    if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in waiting):
+        return False
+    at = begins(task.first).timestamp()
+    if at <= engine.clock.now():
+        return False
+    engine.agenda.put(task_id, at)
+    return True
 
 
 @dataclass(frozen=True)
@@ -231,7 +246,7 @@ def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn)
     if epoch is None:
         return True
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
-    engine.dispatcher.turn(TurnOrder(task_id, seq, epoch, 1), action.agent)
+    engine.dispatcher.turn(TurnOrder(task_id, seq, epoch, 1, priority_of(task.first)), action.agent)
     return False
 
 

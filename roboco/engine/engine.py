@@ -36,7 +36,8 @@ class Policy:
     waits before it is handed out again; the pause doubles each time, up to `longest_pause`. `attempts`: how
     often a turn or tool call is tried before it counts as failed. `patience`: how long a worker keeps what it has
     done while the workspace does not take it. `keep`: how long an ended task stays in Redis. `grace`: how long the
-    worker of a turn that was interrupted may take to store what was said, before the turn is given up.
+    worker of a turn that was interrupted may take to store what was said, before the turn is given up. `max_queued`:
+    with how many waiting turns no new task is taken.
     """
 
     lease: float = 15.0
@@ -46,6 +47,7 @@ class Policy:
     patience: float = 600.0
     keep: int = 86_400
     grace: float = 2.0
+    max_queued: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from roboco.domain.canonical import canonical, sha256
-from roboco.domain.ids import check_task_id
+from roboco.domain.ids import check_task_id, tenant_of
 from roboco.domain.inbox import Message
 from roboco.domain.lineage import Fork, kept
 from roboco.domain.part import Artifact
@@ -55,7 +55,8 @@ class ForkOrder:
 
 def fork(engine: Engine, order: ForkOrder) -> None:
     """Accept the fork. The same again changes nothing; UsageError if the task id has other content already."""
-    check_task_id(order.source)
+    if tenant_of(check_task_id(order.source)) != tenant_of(order.task_id):
+        raise UsageError(f"task {order.source!r} is forked for its own tenant only, not as {order.task_id!r}")
     task_id = check_task_id(order.task_id)
     if order.source == task_id:
         raise _taken(order)

@@ -5,7 +5,7 @@ a backlog is not multiplied. One that a worker took and dropped (its lease has e
 bounded number of times.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roboco.domain.answers import (
     BUILTIN_TIMEOUT,
@@ -24,6 +24,7 @@ from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
+from roboco.domain.priority import priority_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
 from roboco.domain.tool_spec import AnyTool
@@ -49,7 +50,7 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
         if task.due_in is not None:
             return _when_due(engine, task_id, task, task.due_in)
         if _calmed(engine, task_id, task) or (ring and ring_again(engine, task_id, task)):
-            engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
+            engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
         return False
     if task.lease_left > 0:
         _look_after_lease(engine, task_id, task.lease_left)
@@ -67,13 +68,17 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
     return False
 
 
+def _turn(task_id: str, task: Snapshot, epoch: int, attempt: int) -> TurnOrder:
+    return TurnOrder(task_id, task.seq, epoch, attempt, priority_of(task.first))
+
+
 def _when_due(engine: Engine, task_id: str, task: Snapshot, seconds: float) -> bool:
     """Hand the turn out that was given back until a later time, once that has come; not to be looked at before."""
     if seconds > 0:
         engine.agenda.put(task_id, engine.clock.now() + seconds)
     elif engine.turns.ring(task_id, task.epoch, again=True):
         engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
-        engine.dispatcher.turn(TurnOrder(task_id, task.seq, task.epoch, task.attempt), task.agent)
+        engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
     return False
 
 
@@ -90,7 +95,7 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
     epoch = engine.turns.restart(task_id, task.epoch, event, token)
     if epoch is not None:
         engine.agenda.put(task_id, engine.clock.now() + min(SOON, engine.policy.ring_pause))
-        engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, attempt), task.agent)
+        engine.dispatcher.turn(_turn(task_id, task, epoch, attempt), task.agent)
 
 
 def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
@@ -129,9 +134,10 @@ def hand_out_calls(engine: Engine, task_id: str, team: Team, task: Snapshot, cal
     if epoch is None:
         return True
     engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+    priority = priority_of(task.first)
     for call in calls:
         attempt = task.calls.get(call.id, CallState()).attempt
-        hand_out_call(engine, team, task, CallOrder(task_id, task.seq - 1, epoch, call.id, attempt), call)
+        hand_out_call(engine, team, task, CallOrder(task_id, task.seq - 1, epoch, call.id, attempt, priority), call)
     return False
 
 
@@ -188,7 +194,8 @@ class PendingCalls:
         ]
 
     def _order(self, call: ToolCall, state: CallState) -> CallOrder:
-        return CallOrder(self.task_id, self.task.seq - 1, self.task.epoch, call.id, state.attempt)
+        task = self.task
+        return CallOrder(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
 
 
 def timeout_of(spec: AnyTool | None) -> float:
@@ -222,8 +229,7 @@ def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, l
         return
     attempt = engine.calls.restart(order, lost)
     if attempt is not None:
-        again = CallOrder(order.task_id, order.seq, order.epoch, order.call_id, attempt)
-        _send(engine, team, again, call)
+        _send(engine, team, replace(order, attempt=attempt), call)
 
 
 def stored_outcome(engine: Engine, task_id: str, call_id: str) -> Outcome | None:
@@ -253,7 +259,7 @@ def ring_again(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
     Queues are first in, first out: as long as an older message waits, ours does.
     """
-    since = engine.dispatcher.waiting_since(task.phase)
+    since = engine.dispatcher.waiting_since(task.phase, task_id, priority_of(task.first))
     gone = since is None or since > task.handed_at + SKEW
     rings = engine.turns.ring(task_id, task.epoch, gone)
     if rings:

@@ -9,11 +9,13 @@ them. A death after it, or a Redis that fails then, leaves a marker from which t
 
 import logging
 
+from roboco.domain.beginning import ETA, begins_at
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.lineage import Parent
 from roboco.domain.part import Artifact, ArtifactPart, TextPart, brought_by
 from roboco.domain.paths import open_path, summary_path, team_path
+from roboco.domain.priority import PRIORITY
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER, TaskStep
@@ -25,7 +27,7 @@ from roboco.engine.items import knock_again
 from roboco.engine.message import check_brought
 from roboco.engine.prompt import render_prompt
 from roboco.engine.teams import frozen
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Overloaded, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,8 @@ def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | 
         team = team.with_profile(submission.model)
     artifacts = _check(engine, submission, team)
     engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
+    if parent is None:
+        check_room(engine, task_id)
     first = _first_step(engine, submission, parent, artifacts)
     _store_team(engine, task_id, team)
     stored = engine.histories.append(task_id, first)
@@ -52,6 +56,18 @@ def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | 
         _announce(engine, task_id, team, stored, again=stored.digest != first.digest)
     except TransientError as error:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
+
+
+def check_room(engine: Engine, task_id: str) -> None:
+    """Overloaded if so much waits for workers already that no new task is taken; one that is known is no new one."""
+    most = engine.policy.max_queued
+    if most is None or engine.files.size(summary_path(task_id)) is not None:
+        return
+    if (waiting := engine.dispatcher.backlog(task_id)) >= most:
+        raise Overloaded(
+            f"task {task_id!r} is not taken: {waiting} turns wait for workers already, at most {most} may "
+            "(ROBOCO_MAX_QUEUED); submit it again later"
+        )
 
 
 def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bool) -> None:
@@ -85,6 +101,10 @@ def _first_step(
     metadata |= submission.metadata()
     if submission.title is not None:
         metadata["title"] = submission.title
+    if submission.priority != "normal":
+        metadata[PRIORITY] = submission.priority
+    if (begins := begins_at(submission.eta, submission.countdown, engine.now())) is not None:
+        metadata[ETA] = begins.isoformat()
     if parent is not None:
         metadata["parent"] = parent.model_dump(mode="json")
     if submission.agent is not None:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.domain.outcome import Outcome
+from roboco.domain.priority import Priority
 from roboco.ports.board import Snapshot, Used
 
 
@@ -39,6 +40,7 @@ class TurnOrder:
     seq: int
     epoch: int
     attempt: int
+    priority: Priority = "normal"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class CallOrder:
     epoch: int
     call_id: str
     attempt: int
+    priority: Priority = "normal"
 
 
 class Calls(Protocol):

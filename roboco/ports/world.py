@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from roboco.domain.priority import Priority
 from roboco.ports.board import Phase
 from roboco.ports.leases import CallOrder, TurnOrder
 
@@ -20,11 +21,14 @@ class Dispatcher(Protocol):
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
 
-    def waiting_since(self, phase: Phase) -> float | None:
+    def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message that no worker has taken was sent, in Unix seconds: of turns, calls or `advance`.
 
-        None if none waits, or if the broker cannot tell.
+        Only those count that are taken before one for this task is. None if none waits, or if the broker cannot tell.
         """
+
+    def backlog(self, task_id: str) -> int:
+        """How many messages wait for workers that are taken before those of a new task of this id, or beside them."""
 
 
 class Signals(Protocol):

@@ -223,7 +223,7 @@ def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: 
     )
     shell = Shell(tmp_path, stack.environment)
     assert f"stays paused: {paused.reason}, with: roboco raise" in shell.run("resume", task.task_id)
-    with shell.start("raise", task.task_id, "--tool", "hammer", "--max-cost", "1") as wrong:
+    with shell.start("raise", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
         assert wrong.end() == 2
         assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
     told = shell.run("raise", task.task_id, "--max-steps", "50", "--max-cost", "0.1")

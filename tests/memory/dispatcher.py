@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
+from roboco.domain.priority import Priority
 from roboco.ports import CallOrder, Clock, Phase, TurnOrder
 
 
@@ -59,7 +60,11 @@ class QueueDispatcher:
         self.sent.append(message)
         self._sent_at[id(message)] = self._clock.now()
 
-    def waiting_since(self, phase: Phase) -> float | None:
+    def backlog(self, task_id: str) -> int:
+        """How many messages wait."""
+        return len(self.queue)
+
+    def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message of the kind was sent that is still in the queue; None if none is."""
         kind = {Phase.TURN: Turn, Phase.TOOLS: Tool}.get(phase, Advance)
         return next((self._sent_at[id(message)] for message in self.queue if isinstance(message, kind)), None)

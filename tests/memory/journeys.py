@@ -79,6 +79,8 @@ def retold(step: TaskStep) -> dict[str, Any]:
     differ = {"timings", "attempt", "broken"}
     if (step.metadata.get("context") or {}).get("strategy") == "summary":
         differ.add("usage")  # the turn that made a summary may have been lost
+    if "delegate" in (step.metadata.get("tools") or {}):
+        differ.add("usage")  # answers of sub-tasks that broke count
     record["metadata"] = {key: value for key, value in step.metadata.items() if key not in differ}
     if tools := step.metadata.get("tools"):
         record["metadata"]["tools"] = {name: used["calls"] for name, used in tools.items()}

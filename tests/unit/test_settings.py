@@ -29,6 +29,8 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_ATTEMPTS": "7",
         "ROBOCO_KEEP": "60",
         "ROBOCO_AGENTS_CONCURRENCY": "20",
+        "ROBOCO_MAX_QUEUED": "500",
+        "ROBOCO_TENANT": "acme",
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
         "ROBOCO_MCP_ENV": "WEB_KEY",
         "ROBOCO_CACHE": "/cache",

@@ -7,7 +7,7 @@ from typing import Any, Final
 from celery import Celery
 from kombu import Queue
 
-from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
 
 # Stores a record, which is the JSON of a DeadLetter.
 # Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
@@ -30,6 +30,8 @@ TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
         "health_check_interval": 5,
         "max_connections": 50,
         "client_name": "roboco",
+        # each is a list of its own; what other services send has none, and goes first
+        "priority_steps": [0, 3, 6],
     }
 )
 
@@ -58,7 +60,7 @@ def configuration(
         # the broker, so that they could be lost there.
         "task_default_exchange": "",
         "task_default_queue": COORDINATOR_QUEUE,
-        "task_queues": [Queue(name, routing_key=name) for name in QUEUES],
+        "task_queues": [Queue(lane, routing_key=lane) for name in QUEUES for lane in lanes(name)],
         "task_routes": {task: {"queue": queue} for task, queue in QUEUE_OF.items()},
         "task_create_missing_queues": False,
         "task_publish_retry_policy": {
@@ -88,11 +90,11 @@ def configuration(
 
 
 def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
-    """An application that can send to every queue; its workers consume `queues`, unless `-Q` says otherwise.
+    """An application that can send to every queue; its workers consume `queues`, with their lanes, unless `-Q` differs.
 
     It does not become Celery's current application, which may be that of a service that merely submits tasks.
     """
     app = Celery("roboco", set_as_current=False)
     app.conf.update(settings)
-    app.amqp.queues.select(list(queues))
+    app.amqp.queues.select([lane for name in queues for lane in lanes(name)])
     return app

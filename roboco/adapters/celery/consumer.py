@@ -35,6 +35,10 @@ class GuardedConsumer(Consumer):
     channel_errors: tuple[type[Exception], ...]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # What is acknowledged early counts only until it begins: a worker that takes as many again as it can run
+        # keeps them from others, and the fair order of the queues from them.
+        if most := kwargs["app"].conf.get("roboco_prefetch"):
+            kwargs["initial_prefetch_count"] = most
         # There is no setting for these two, only options of the command line, which this overrules.
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
         # kombu counts KeyError as a lost connection; while a message is handled, it is a flaw of the message.

@@ -10,7 +10,9 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery.names import ADVANCE, QUEUE_OF, TOOL, TURN
+from roboco.adapters.celery.lanes import Lanes
+from roboco.adapters.celery.names import ADVANCE, TOOL, TURN
+from roboco.domain.priority import Priority
 from roboco.errors import TransientError
 from roboco.ports import CallOrder, Phase, TurnOrder
 
@@ -25,6 +27,7 @@ class CeleryDispatcher:
 
     def __init__(self, app: Celery) -> None:
         self._app = app
+        self._lanes = Lanes(app)
 
     def advance(self, task_id: str) -> None:
         """Have the coordinator look at the task."""
@@ -33,7 +36,7 @@ class CeleryDispatcher:
     def turn(self, order: TurnOrder, agent: str) -> None:
         """Have an agent worker make the turn."""
         arguments = {"task_id": order.task_id, "seq": order.seq, "epoch": order.epoch, "attempt": order.attempt}
-        self._send(TURN, arguments, agent)
+        self._send(TURN, arguments, agent, order.priority)
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
@@ -44,24 +47,37 @@ class CeleryDispatcher:
             "call_id": order.call_id,
             "attempt": order.attempt,
         }
-        self._send(TOOL, arguments, name, soft_time_limit=timeout, time_limit=timeout + KILL_AFTER)
+        self._send(TOOL, arguments, name, order.priority, soft_time_limit=timeout, time_limit=timeout + KILL_AFTER)
 
-    def waiting_since(self, phase: Phase) -> float | None:
+    def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message in the queue was sent; None if there is none, or on a broker other than Redis."""
         name = {Phase.TURN: TURN, Phase.TOOLS: TOOL}.get(phase, ADVANCE)
-        connections: Any = self._app.pool
-        with sending(name), connections.acquire(block=True) as connection:
-            if connection.transport.driver_type != "redis":
-                return None
-            oldest = connection.default_channel.client.lindex(QUEUE_OF[name], -1)
-        return None if oldest is None else _sent_at(oldest)
+        with sending(name):
+            oldest = self._lanes.oldest(name, task_id, None if name == ADVANCE else priority)
+        return min(filter(None, map(_sent_at, oldest)), default=None)
 
-    def _send(self, name: str, arguments: dict[str, Any], shown: str, **options: Any) -> None:
+    def backlog(self, task_id: str) -> int:
+        """How many turns and looks at tasks wait where those of this task would."""
+        with sending(TURN):
+            return self._lanes.waiting(TURN, task_id) + self._lanes.waiting(ADVANCE, task_id)
+
+    def _send(
+        self, name: str, arguments: dict[str, Any], shown: str, priority: Priority | None = None, **options: Any
+    ) -> None:
+        if priority not in (None, "normal"):
+            arguments["priority"] = priority
         described = repr(arguments if not shown else {"by": shown} | arguments)
         headers = {SENT_AT: time.time()}
         with sending(name):
             self._app.send_task(
-                name, kwargs=arguments, kwargsrepr=described, ignore_result=True, headers=headers, **options
+                name,
+                kwargs=arguments,
+                kwargsrepr=described,
+                ignore_result=True,
+                headers=headers,
+                queue=self._lanes.shortest(name, arguments["task_id"], priority),
+                priority=self._lanes.number(priority),
+                **options,
             )
 
 

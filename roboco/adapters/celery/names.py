@@ -1,9 +1,10 @@
-"""The names that travel in Celery messages: three queues, and the Celery tasks each of them carries.
+"""The names that travel in Celery messages: three queues with their lanes, and the Celery tasks each of them carries.
 
 Other services send by these names, so none is ever renamed.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
 
@@ -11,6 +12,27 @@ COORDINATOR_QUEUE: Final = "roboco.coordinator"
 AGENTS_QUEUE: Final = "roboco.agents"
 TOOLS_QUEUE: Final = "roboco.tools"
 QUEUES: Final = (COORDINATOR_QUEUE, AGENTS_QUEUE, TOOLS_QUEUE)
+
+LANES: Final = 8
+"""Each queue has so many lanes beside it for the tasks of tenants. Workers take from all of them in turn."""
+
+
+def lanes(queue: str) -> tuple[str, ...]:
+    """The queue and its lanes, which are queues of the broker."""
+    return queue, *(f"{queue}.{number}" for number in range(LANES))
+
+
+def lanes_of(queue: str, tenant: str) -> tuple[str, ...]:
+    """The lanes in which the messages of a tenant's tasks may wait: two; of no tenant it is the queue itself.
+
+    With the shorter of two, one tenant's flood delays another only where both its lanes are the same: 1 of 28.
+    """
+    if not tenant:
+        return (queue,)
+    pair = int(sha256(tenant.encode()).hexdigest(), 16) % (LANES * (LANES - 1))
+    first, step = divmod(pair, LANES - 1)
+    return f"{queue}.{first}", f"{queue}.{(first + step + 1) % LANES}"
+
 
 SUBMIT: Final = "roboco.submit"
 SEND: Final = "roboco.send"

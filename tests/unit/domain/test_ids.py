@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.ids import call_id_at, check_item_id, check_task_id, step_id_at
+from roboco.domain.ids import (
+    call_id_at,
+    check_item_id,
+    check_task_id,
+    check_tenant,
+    of_tenant,
+    step_id_at,
+    sub_task_id,
+    tenant_of,
+)
 from roboco.domain.paths import (
     artifact_path,
     events_path,
@@ -24,13 +33,34 @@ from roboco.errors import UsageError
 PIECES = st.sampled_from(["a", "Z", "0", "_", "-", ".", "..", "/", "\\", "{", "}", ":", "\n", "\0", " ", "ü", "_open"])
 
 
-@pytest.mark.parametrize("task_id", ["a", "task_1", "Task-1.2", "0", "x" * 128])
+@pytest.mark.parametrize("task_id", ["a", "task_1", "Task-1.2", "0", "x" * 128, "acme:1", "a-b_c:Task.1"])
 def test_task_ids(task_id: str) -> None:
     assert check_task_id(task_id) == task_id
 
 
 @pytest.mark.parametrize(
-    "task_id", ["", "_open", "-a", ".a", "a..b", "a/b", "a b", "a\n", "ü", "x" * 129, "{a}", "a:b", "a*", None, 5, b"a"]
+    "task_id",
+    [
+        "",
+        "_open",
+        "-a",
+        ".a",
+        "a..b",
+        "a/b",
+        "a b",
+        "a\n",
+        "ü",
+        "x" * 129,
+        "{a}",
+        "a:",
+        ":b",
+        "a:b:c",
+        "A:b",
+        "a*",
+        None,
+        5,
+        b"a",
+    ],
 )
 def test_what_is_no_task_id(task_id: object) -> None:
     with pytest.raises(UsageError, match="is not allowed: use 1 to 128"):
@@ -91,3 +121,19 @@ def test_where_things_stand() -> None:
     assert item_path("t", "i") == "t/inbox/i.json"
     assert intent_path("t", "tc_1") == "t/effects/tc_1.json"
     assert outcome_path("t", "tc_1") == "t/effects/tc_1.outcome.json"
+
+
+def test_a_tenant_names_its_own_tasks() -> None:
+    assert of_tenant(None, "acme:1") == "acme:1"
+    assert of_tenant(None, "1") == "1"
+    assert of_tenant("acme", "1") == of_tenant("acme", "acme:1") == "acme:1"
+    assert (tenant_of("acme:1"), tenant_of("1")) == ("acme", "")
+    assert tenant_of(sub_task_id("acme:1", "tc_" + "a" * 32)) == "acme"
+    with pytest.raises(UsageError, match="task 'other:1' is not one of tenant 'acme'"):
+        of_tenant("acme", "other:1")
+
+
+@pytest.mark.parametrize("tenant", ["", "A", "a:b", "a/b", "a.b", "a" * 33, "-a", 5])
+def test_what_is_no_tenant(tenant: object) -> None:
+    with pytest.raises(UsageError, match="is not allowed: use 1 to 32"):
+        check_tenant(tenant)
