@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,6 +86,7 @@ class Reply:
     text, chunks: the text, and how it is cut: by words, in n parts, or as listed (then `text` is unused).
     tool_calls: (name, arguments) after the text; arguments are a dict, or a raw string for nonsense JSON.
     delay, interval: seconds from the response head to the first chunk, and from chunk to chunk.
+    held_until: the first chunk does not come before this is set.
     status, code, headers: from 400 on an error whose message is `text`, e.g. 429 with Retry-After.
     break_after, hang_after: close the connection, or fall silent, after n chunks; 0 is before the head.
     garbage: bytes in place of the end of the stream (the whole body, if not streamed).
@@ -96,6 +98,7 @@ class Reply:
     tool_calls: Sequence[tuple[str, Mapping[str, object] | str]] = ()
     delay: float = 0.0
     interval: float = 0.0
+    held_until: threading.Event | None = None
     status: int = 200
     code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -218,6 +218,8 @@ class ModelServer:
         await client.fault(reply, sent=0)
         await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         await client.pause(reply.delay)
+        while reply.held_until is not None and not reply.held_until.is_set():
+            await client.pause(0.01)
         await client.send_chunk(stream.opening)
         for sent, chunk in enumerate(stream.chunks, start=1):
             await client.pause(reply.interval if sent > 1 else 0)

@@ -114,6 +114,8 @@ def test_there_must_be_such_a_task() -> None:
         fork(world.engine, ForkOrder("other", FORK))
     with pytest.raises(UsageError, match="task id"):
         fork(world.engine, ForkOrder(TASK, "../x"))
+    with pytest.raises(UsageError, match="is forked for its own tenant only, not as 'mine'"):
+        fork(world.engine, ForkOrder("acme:1", "mine"))
 
 
 def test_the_same_fork_again_is_the_same_task() -> None:
