@@ -2,14 +2,17 @@
 
 import gc
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import redis
 from celery import Celery
+from celery.signals import celeryd_init
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.settings import Settings, read_settings
@@ -24,9 +27,14 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     app = application(basis | changes, queues)
     engine = ProcessEngine(app, settings)
     register(app, engine)
+    celeryd_init.connect(partial(_note_node, app), weak=False)
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
     return app, engine
+
+
+def _note_node(app: Celery, sender: str, **_: Any) -> None:
+    app.conf[NODE] = sender  # before the pool forks, so that its children know it
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:

@@ -11,7 +11,7 @@ from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
-from celery.exceptions import Reject
+from celery.exceptions import Ignore, Reject
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
 from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, FORK, OUTSIDE, SUBMIT, TOOL, TURN
@@ -23,15 +23,17 @@ from roboco.engine.engine import Engine
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Conflict, TransientError, UsageError
 from roboco.ports import CallOrder, TurnOrder
+from workers.ended import ended
 from workers.process import ProcessEngine
 
 PAUSE = 1.0
 """Seconds before something from outside goes back to its queue because a server does not answer."""
 LONGEST = 600
 """Seconds after which a look at a task is ended: a router of the user's own may hang."""
-SAFE: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.request:ShownRequest"}
+SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
 
 CREATING = (SUBMIT, FORK)
@@ -54,17 +56,20 @@ def register(app: Celery, engine: ProcessEngine) -> None:
     """Give the application Roboco's Celery tasks."""
     _register_outside(app, engine)
 
-    @app.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False, time_limit=LONGEST, throws=(TransientError,))
+    look = SHOWN | {"acks_late": True, "reject_on_worker_lost": False, "time_limit": LONGEST}
+
+    @app.task(name=ADVANCE, throws=(TransientError,), **look)
     def advance(task_id: str) -> None:
         engine_advance(engine(), task_id)
 
-    @app.task(name=TURN, throws=(TransientError,))
-    def turn(**order: Any) -> None:
-        engine_turn(engine(), TurnOrder(**order))
+    @app.task(name=TURN, **SHOWN, throws=(TransientError, Conflict))
+    def turn(**order: Any) -> str:
+        return ended(engine_turn(engine(), TurnOrder(**order)))
 
-    @app.task(name=TOOL, base=type("BoundToolTask", (ToolTask,), {"engine": engine}), throws=(TransientError,))
+    @app.task(name=TOOL, **SHOWN, base=type("BoundToolTask", (ToolTask,), {"engine": engine}), throws=(TransientError,))
     def tool(**order: Any) -> None:
-        engine_tool(engine(), CallOrder(**order))
+        if not engine_tool(engine(), CallOrder(**order)):
+            raise Ignore
 
 
 def _register_outside(app: Celery, engine: ProcessEngine) -> None:

@@ -34,17 +34,20 @@ _log = logging.getLogger(__name__)
 LOST = "the worker that ran this call was lost, or the call was ended because its time was up"
 
 
-def tool(engine: Engine, order: CallOrder) -> None:
-    """Run the call, unless it is done, taken, or no longer wanted."""
+def tool(engine: Engine, order: CallOrder) -> bool:
+    """Run the call, unless it is done, taken, or no longer wanted. False if another worker is at this attempt."""
     token = engine.token()
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
     cancellation = threading.Event()
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
-        if not engine.calls.claim(order, token):
-            return
-        with engine.keeper.hold(lambda: engine.calls.renew(order, token), cancellation.set):
-            _run(engine, team, order, token, cancellation)
+        if engine.calls.claim(order, token):
+            with engine.keeper.hold(lambda: engine.calls.renew(order, token), cancellation.set):
+                _run(engine, team, order, token, cancellation)
+            return True
+    now = engine.board.load(order.task_id, 1)
+    call = None if now is None or now.epoch != order.epoch else now.calls.get(order.call_id)
+    return not (call and call.claimed and call.attempt == order.attempt and call.outcome is None)
 
 
 def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation: threading.Event) -> None:

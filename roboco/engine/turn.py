@@ -11,6 +11,7 @@ turn is tried again, or its step, if it was stored, is taken over.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from roboco.domain.decide import at_limit
 from roboco.domain.event import StatusChanged, StreamChunk
@@ -38,7 +39,18 @@ LONGEST_TOLD = 900.0
 """Seconds for which a turn is given back at most, whatever the server says."""
 
 
-def turn(engine: Engine, order: TurnOrder) -> None:
+class TurnEnd(StrEnum):
+    """How an attempt at a turn has ended, for those who watch the workers."""
+
+    COMMITTED = "committed"
+    GIVEN_BACK = "waits until its model's rate limit allows it"
+    BROKE_OFF = "the model's answer broke off in the middle: another attempt takes its place"
+    LOST = "another attempt has taken its place"
+    TAKEN = "another worker is at this attempt"
+    REFUSED = "done before, or no longer wanted"
+
+
+def turn(engine: Engine, order: TurnOrder) -> TurnEnd:
     """Make the turn, unless it is done, taken, or no longer wanted."""
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
@@ -47,7 +59,14 @@ def turn(engine: Engine, order: TurnOrder) -> None:
         claim = engine.turns.claim(order, engine.token(), team.tail)
         if claim is not None:
             with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
-                _make(_Making(engine, team, claim, ending))
+                return _make(_Making(engine, team, claim, ending))
+    now = engine.board.load(order.task_id, 1)
+    at_it = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _place(order)
+    return TurnEnd.TAKEN if at_it else TurnEnd.REFUSED
+
+
+def _place(order: TurnOrder) -> tuple[int, int, int]:
+    return order.seq, order.epoch, order.attempt
 
 
 @dataclass(frozen=True)
@@ -66,32 +85,28 @@ class _Making:
         return f"{order.task_id}/{order.seq}/{order.attempt}/{self.claim.task.refusals}"
 
 
-def _make(making: _Making) -> None:
+def _make(making: _Making) -> TurnEnd:
     engine, claim = making.engine, making.claim
     minutes = minutes_for(engine, making.team, claim, making.ending)
     if minutes.profile is not None and not making.ending.asked:
-        _wait(making, minutes.profile, minutes.wait, minutes.error)
-        return
+        return _wait(making, minutes.profile, minutes.wait, minutes.error)
     try:
         composed = compose(engine, making.team, claim, minutes)
     except UsageError as error:
-        _commit(making, failed(claim, "team", str(error)), _usage(minutes))
-        return
+        return _commit(making, failed(claim, "team", str(error)), _usage(minutes))
     if refused := minutes.refused or composed.refused:
         step = at_limit(refused, claim.task.agent)  # what follows is for `decide` to say
-        _commit(making, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
-        return
+        return _commit(making, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
     if wait > 0 and not making.ending.asked:
-        _wait(making, composed.request.profile, wait)
-        return
+        return _wait(making, composed.request.profile, wait)
     request = with_images(engine, claim.order.task_id, composed.request)
     stream = engine.model.stream(request)
     making.ending.of(stream)
-    _speak(making, composed, stream)
+    return _speak(making, composed, stream)
 
 
-def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> None:
+def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
     """Hold no thread until the provider allows the turn: the sweeper announces it again then.
 
     Where its server has refused it, so that everybody waits. Whoever wants the turn to end does not.
@@ -109,14 +124,15 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
         reason=f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}",
     )
     if not engine.turns.defer(claim, seconds, event, error is not None):
-        return
+        return TurnEnd.LOST
     engine.agenda.hasten(task_id, engine.clock.now() + seconds)
     now = engine.board.load(task_id, 1)
     if now is not None and now.cut_age is not None:  # somebody wanted it to end before it was given back
         engine.dispatcher.advance(task_id)
+    return TurnEnd.GIVEN_BACK
 
 
-def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
+def _speak(making: _Making, composed: Composed, stream: ModelStream) -> TurnEnd:
     engine, claim, ending = making.engine, making.claim, making.ending
     texts: list[str] = []
     reply: Reply | None = None
@@ -124,8 +140,7 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
         reply = _relay(making, composed.memory.tokens, stream, texts)
     except ModelError as error:
         if not ending.asked:
-            _break_off(making, composed, texts, error)
-            return
+            return _break_off(making, composed, texts, error)
     finally:
         stream.close()
     if reply is not None:
@@ -134,9 +149,11 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> None:
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
             used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
             engine.rates.settle(composed.request.profile, making.ticket, used, ago)
-    elif ending.asked:
-        receipt = ending.receipt(claim, stream, len(texts))
-        _commit(making, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
+        return TurnEnd.COMMITTED
+    if not ending.asked:
+        return TurnEnd.LOST
+    receipt = ending.receipt(claim, stream, len(texts))
+    return _commit(making, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
 
 
 def _relay(making: _Making, tokens_in: int, stream: ModelStream, texts: list[str]) -> Reply | None:
@@ -169,22 +186,21 @@ def _interrupted(composed: Composed, texts: list[str], receipt: dict[str, object
     }
 
 
-def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> None:
+def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
     """A call that broke after its first token is tried anew; one that cannot succeed is the turn's step.
 
     One that the provider's rate limit refused is given back until that allows it, for all workers.
     """
     engine, claim = making.engine, making.claim
     if error.code == "rate_limit" and not texts and claim.task.refusals < REFUSALS:
-        _wait(making, composed.request.profile, 0.0, error)
-        return
+        return _wait(making, composed.request.profile, 0.0, error)
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
-        return
+        return TurnEnd.BROKE_OFF
     parts = failed(claim, error.code, error.message, "".join(texts))
     tokens = (composed.memory.tokens, estimate_tokens("".join(texts))) if texts else (0, 0)
     used = _usage(composed.minutes, composed.request.profile, *tokens)
-    _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
+    return _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
 def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
@@ -226,7 +242,7 @@ def _usage(
     return {"usage": usage} | minutes.charged() if used else {}
 
 
-def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> None:
+def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnEnd:
     engine, claim = making.engine, making.claim
     order, task = claim.order, claim.task
     routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}
@@ -250,3 +266,4 @@ def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name
     else:
         recover.catch_up(engine, order.task_id, task)
     engine.dispatcher.advance(order.task_id)
+    return TurnEnd.COMMITTED if stored.digest == step.digest else TurnEnd.LOST

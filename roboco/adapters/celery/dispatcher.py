@@ -1,15 +1,18 @@
 """The dispatcher on Celery: messages of ids and numbers, sent by name."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
+from roboco.adapters.celery import shown
 from roboco.adapters.celery.lanes import Lanes
 from roboco.adapters.celery.names import ADVANCE, TOOL, TURN
 from roboco.domain.priority import Priority
@@ -20,10 +23,14 @@ SENT_AT: Final = "roboco_sent_at"
 """The header that says when a message was sent, in Unix seconds."""
 KILL_AFTER = 2.0
 """Seconds that a tool has to end after it was told that its time is up."""
+NODE: Final = "roboco_node"
+"""The setting that names the worker of this process, in whose name its dispatcher may tell of lost attempts."""
+
+_log = logging.getLogger(__name__)
 
 
 class CeleryDispatcher:
-    """Sends by name. Arguments shown in Flower are the message's own, with the agent or tool beside them."""
+    """Sends by name, under ids that begin with the task's; what Flower shows of a message says who is to do what."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -31,54 +38,61 @@ class CeleryDispatcher:
 
     def advance(self, task_id: str) -> None:
         """Have the coordinator look at the task."""
-        self._send(ADVANCE, {"task_id": task_id}, "")
+        now = time.time()
+        self._send(ADVANCE, {"task_id": task_id}, shown.look_id(task_id, now), task_id)
 
     def turn(self, order: TurnOrder, agent: str) -> None:
         """Have an agent worker make the turn."""
-        arguments = {"task_id": order.task_id, "seq": order.seq, "epoch": order.epoch, "attempt": order.attempt}
-        self._send(TURN, arguments, agent, order.priority)
+        self._send(TURN, _fields(order), shown.turn_id(order), shown.of_work(agent, order), priority=order.priority)
+        if order.attempt > 1:
+            self._tell_lost(shown.turn_id(replace(order, attempt=order.attempt - 1)), order.attempt)
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
-        arguments = {
-            "task_id": order.task_id,
-            "seq": order.seq,
-            "epoch": order.epoch,
-            "call_id": order.call_id,
-            "attempt": order.attempt,
-        }
-        self._send(TOOL, arguments, name, order.priority, soft_time_limit=timeout, time_limit=timeout + KILL_AFTER)
+        options = {"soft_time_limit": timeout, "time_limit": timeout + KILL_AFTER, "priority": order.priority}
+        self._send(TOOL, _fields(order), shown.call_task_id(order), shown.of_work(name, order), **options)
+        if order.attempt > 1:
+            self._tell_lost(shown.call_task_id(replace(order, attempt=order.attempt - 1)), order.attempt)
 
     def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message in the queue was sent; None if there is none, or on a broker other than Redis."""
         name = {Phase.TURN: TURN, Phase.TOOLS: TOOL}.get(phase, ADVANCE)
         with sending(name):
             oldest = self._lanes.oldest(name, task_id, None if name == ADVANCE else priority)
-        return min(filter(None, map(_sent_at, oldest)), default=None)
+        return min(filter(None, map(sent_at, oldest)), default=None)
 
     def backlog(self, task_id: str) -> int:
         """How many turns and looks at tasks wait where those of this task would."""
         with sending(TURN):
             return self._lanes.waiting(TURN, task_id) + self._lanes.waiting(ADVANCE, task_id)
 
-    def _send(
-        self, name: str, arguments: dict[str, Any], shown: str, priority: Priority | None = None, **options: Any
-    ) -> None:
-        if priority not in (None, "normal"):
-            arguments["priority"] = priority
-        described = repr(arguments if not shown else {"by": shown} | arguments)
+    def _send(self, name: str, arguments: dict[str, Any], ident: str, described: str, **options: Any) -> None:
+        priority: Priority | None = options.pop("priority", None)
+        options |= {"argsrepr": described, "kwargsrepr": repr(arguments)}
         headers = {SENT_AT: time.time()}
         with sending(name):
-            self._app.send_task(
-                name,
-                kwargs=arguments,
-                kwargsrepr=described,
-                ignore_result=True,
-                headers=headers,
-                queue=self._lanes.shortest(name, arguments["task_id"], priority),
-                priority=self._lanes.number(priority),
-                **options,
-            )
+            options["queue"] = self._lanes.shortest(name, arguments["task_id"], priority)
+            options["priority"] = self._lanes.number(priority)
+            self._app.send_task(name, kwargs=arguments, task_id=ident, ignore_result=True, headers=headers, **options)
+
+    def _tell_lost(self, ident: str, attempt: int) -> None:
+        """Have Flower show that this attempt was lost, which its worker cannot say; only a display depends on it."""
+        node = self._app.conf.get(NODE)
+        if node is None:
+            return
+        events: Any = self._app.events
+        why = f"lost with its worker, or in the middle of its model's answer: attempt {attempt} takes its place"
+        try:
+            with sending("task-failed"), events.default_dispatcher(hostname=node) as dispatcher:
+                dispatcher.send("task-failed", uuid=ident, exception=why, traceback="")
+        except TransientError as error:
+            _log.warning("%s is not shown as lost: %s", ident, error)
+
+
+def _fields(order: TurnOrder | CallOrder) -> dict[str, Any]:
+    """The arguments of an order; a normal priority is none, so that workers of an older release know all of them."""
+    fields = asdict(order)
+    return fields if order.priority != "normal" else {name: fields[name] for name in fields if name != "priority"}
 
 
 @contextmanager
@@ -92,7 +106,7 @@ def sending(name: str) -> Iterator[None]:
         ) from error
 
 
-def _sent_at(message: bytes) -> float | None:
+def sent_at(message: bytes) -> float | None:
     """When the message was sent, in Unix seconds; None for one that is not ours."""
     try:
         return float(json.loads(message)["headers"][SENT_AT])

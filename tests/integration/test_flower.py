@@ -1,0 +1,175 @@
+"""Flower as a person sees it: everything of a task is found by its id, in the right state, and nobody's words are."""
+
+import json
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from roboco import Task
+from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from roboco.client.wiring import producer
+from roboco.domain.ids import call_id_at
+from roboco.engine.teams import team_as_data
+from tests.flower import Flower, flower
+from tests.journeys import PARALLEL
+from tests.journeys import answer as journeys
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+CANARY = "canary7f3a"
+"""What nobody but the models may see: short, and in the form of a name."""
+SLOW = 0.05
+
+
+def answer(request: Request) -> Reply:
+    """Beside the journeys: an agent whose tool hangs, and one that speaks for long."""
+    role = request.system.split()[0]
+    if role == "hanger" and request.count("assistant") == 0:
+        return Reply(tool_calls=[("hang", {"seconds": 30, "stubborn": True})])
+    if role == "speaker":
+        return Reply(text="word " * 100, interval=SLOW)
+    return journeys(request)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("stack")) as started:
+        started.model.script(answer)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def seen(stack: Stack) -> Iterator[Flower]:
+    with flower(stack) as running:
+        yield running
+
+
+def one_agent(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "agents": [{"name": name, "prompt": f"{name} of {CANARY}"} | more]}
+
+
+def send(stack: Stack, name: str, **arguments: object) -> str:
+    """Send as any service does, which knows nothing of Roboco: its Celery describes all arguments in the message."""
+    with Celery(broker=stack.settings.broker, set_as_current=False) as app:
+        return str(app.send_task(name, kwargs=arguments, queue=COORDINATOR_QUEUE).id)
+
+
+def submitted(stack: Stack, task_id: str, team: dict[str, Any], prompt: str = CANARY) -> Task:
+    send(stack, "roboco.submit", task_id=task_id, team=team, prompt=prompt, context={"secret": CANARY})
+    until(lambda: stack.orchestrator.engine.board.load(task_id, 1), 20, f"{task_id} is known")
+    return stack.orchestrator.task(task_id)
+
+
+def settled(seen: Flower, expected: dict[str, str], search: str) -> None:
+    """Wait until the turns and calls that a search finds are those, in those states."""
+
+    def found() -> dict[str, str]:
+        return {ident: state for ident, state in seen.states(search).items() if "/advance/" not in ident}
+
+    until(lambda: found() == expected, 20, lambda: f"{expected}, but {found()}")
+
+
+def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower) -> None:
+    for task_id in ("order-17", "order-170"):
+        task = submitted(stack, task_id, team_as_data(PARALLEL.team))
+    assert task.result(60).status == "completed"
+    assert stack.orchestrator.task("order-17").result(60).status == "completed"
+    steps = list(stack.orchestrator.task("order-17").history())
+    expected: list[str] = []
+    for step in steps:
+        calls = sorted(f"order-17/{step.seq + 1:04}/tool/{call.id}/1" for call in step.calls)
+        expected += [f"order-17/{step.seq:04}/turn/1"] * step.by_agent + [one for one in calls if "handoff" not in one]
+    handoff = call_id_at("order-17", 3, 0)
+    expected = [ident for ident in expected if handoff not in ident]
+    settled(seen, dict.fromkeys(expected, "SUCCESS"), "order-17/")
+    rows = seen.rows("order-17/")
+    assert [ident for ident in rows if "/advance/" not in ident] == expected
+    assert rows[expected[0]]["args"] == "planner, order-17, step 1"
+    assert rows[expected[0]]["name"] == "roboco.turn"
+    assert rows[expected[0]]["result"] == "'committed'"
+    assert rows[expected[1]]["args"].partition(", ")[0] in ("slow_add", "artifact_write")
+    (taken,) = seen.rows("kwargs:task_id=order-17 name:submit").values()
+    assert taken["args"].startswith("order-17, from ")
+    assert "'prompt': '(not shown)'" in taken["kwargs"]
+
+
+def test_the_states_of_a_turn_whose_worker_was_killed(stack: Stack, seen: Flower) -> None:
+    task = submitted(stack, "killed", one_agent("speaker"))
+    next(item for item in task.stream() if item.type == "text_part_delta")
+    settled(seen, {"killed/0001/turn/1": "STARTED"}, "killed/")
+    stack.restart("agents")
+    stack.wait_ready("agents")
+    settled(seen, {"killed/0001/turn/1": "FAILURE", "killed/0001/turn/2": "STARTED"}, "killed/")
+    assert task.result(60).status == "completed"
+    settled(seen, {"killed/0001/turn/1": "FAILURE", "killed/0001/turn/2": "SUCCESS"}, "killed/")
+    rows = seen.rows("killed/")
+    assert "lost with its worker" in rows["killed/0001/turn/1"]["exception"]
+    assert rows["killed/0001/turn/2"]["args"] == "speaker, killed, step 1, attempt 2"
+    assert 'task="roboco.turn",type="task-failed",worker="celery@coordinator' in seen.get("/metrics")
+
+
+def test_the_state_of_a_tool_that_was_killed_at_its_limit(stack: Stack, seen: Flower) -> None:
+    tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
+    team = one_agent("hanger", tools=["hang"]) | {"tools": [tool]}
+    assert submitted(stack, "late", team).result(60).status == "completed"
+    call = f"late/0002/tool/{call_id_at('late', 1, 0)}/1"
+    settled(seen, {"late/0001/turn/1": "SUCCESS", call: "FAILURE", "late/0003/turn/1": "SUCCESS"}, "late/")
+    assert "TimeLimitExceeded" in seen.rows("late/")[call]["exception"]
+
+
+def test_a_turn_that_waits_for_its_rate_limit_is_to_be_retried(stack: Stack, seen: Flower) -> None:
+    stack.model.fail_next(1, Reply(status=429, text="slow down", headers={"Retry-After": "4"}))
+    task = submitted(stack, "limited", one_agent("plain"))
+    settled(seen, {"limited/0001/turn/1": "RETRY"}, "limited/")
+    assert "rate limit" in seen.rows("limited/")["limited/0001/turn/1"]["exception"]
+    assert task.result(60).status == "completed"
+    settled(seen, {"limited/0001/turn/1": "SUCCESS"}, "limited/")
+
+
+def test_a_message_that_comes_twice_does_not_end_the_row_of_the_turn_that_runs(stack: Stack, seen: Flower) -> None:
+    task = submitted(stack, "twice", one_agent("speaker"))
+    next(item for item in task.stream() if item.type == "text_part_delta")
+    now = stack.orchestrator.engine.board.load("twice", 1)
+    assert now is not None
+    order = {"task_id": "twice", "seq": 1, "epoch": now.epoch, "attempt": 1}
+    with producer(stack.settings) as app:
+        app.send_task("roboco.turn", kwargs=order, task_id="twice/0001/turn/1")
+        app.send_task("roboco.turn", kwargs=order | {"seq": 2}, task_id="twice/0002/turn/1")
+    settled(seen, {"twice/0001/turn/1": "STARTED", "twice/0002/turn/1": "SUCCESS"}, "twice/")
+    assert "no longer wanted" in seen.rows("twice/")["twice/0002/turn/1"]["result"]
+    task.stop()
+    assert task.result(30).status == "cancelled"
+    settled(seen, {"twice/0001/turn/1": "SUCCESS", "twice/0002/turn/1": "SUCCESS"}, "twice/")
+
+
+def test_a_turn_that_somebody_revokes_is_announced_again(stack: Stack, seen: Flower) -> None:
+    with producer(stack.settings) as app:
+        app.control.revoke("revoked/0001/turn/1", reply=True, timeout=2)
+    assert submitted(stack, "revoked", one_agent("plain")).result(60).status == "completed"
+    settled(seen, {"revoked/0001/turn/1": "SUCCESS"}, "revoked/")
+
+
+def test_no_answer_of_flower_holds_what_somebody_has_said(stack: Stack, seen: Flower) -> None:
+    task = submitted(stack, "secretive", one_agent("speaker"))
+    next(item for item in task.stream() if item.type == "text_part_delta")
+    wrong = send(stack, "roboco.submit", task_id="wrong", team={"name": CANARY}, prompt=[CANARY], agent=[CANARY])
+    send(stack, "roboco.interrupt", task_id="secretive", message=CANARY)
+    send(stack, "roboco.stop", task_id="secretive", reason=CANARY)
+    assert task.result(60).status == "cancelled"
+    until(lambda: seen.rows("wrong"), 20, "the wrong one is seen")
+    until(lambda: seen.states("wrong")[wrong] == "FAILURE", 20, "the wrong one is refused")
+    assert "prompt: Input should be a valid string" in seen.rows("wrong")[wrong]["exception"]
+    answers = [
+        seen.get(path) for path in ("/api/tasks?limit=1000", "/metrics", "/tasks", "/", "/api/workers?refresh=1")
+    ]
+    everything = json.loads(answers[0])
+    assert len(everything) > 5
+    answers += [seen.get(f"/api/task/info/{urllib.parse.quote(ident)}") for ident in everything]
+    answers += [seen.get(f"/task/{urllib.parse.quote(ident, safe='')}") for ident in everything]
+    answers += [seen.get(f"/worker/{worker}") for worker in json.loads(answers[4])]
+    assert not [text[:2000] for text in answers if CANARY in text]

@@ -1,0 +1,25 @@
+"""How a turn that has ended shows in Celery's events, and thus in Flower."""
+
+from celery.exceptions import Ignore, Retry
+
+from roboco.engine.turn import TurnEnd
+from roboco.errors import Conflict, TransientError
+
+
+def ended(end: TurnEnd) -> str:
+    """What the Celery task returns. It raises instead where the turn is not made, or not by this attempt.
+
+    Retry: the sweeper announces it again under the same id. Ignore, which shows nothing: the row of this id belongs
+    to the worker that is at it.
+    """
+    match end:
+        case TurnEnd.GIVEN_BACK:
+            raise Retry(str(end), TransientError(str(end)))
+        case TurnEnd.TAKEN:
+            raise Ignore
+        case TurnEnd.BROKE_OFF:
+            raise TransientError(str(end))
+        case TurnEnd.LOST:
+            raise Conflict(str(end))
+        case TurnEnd.COMMITTED | TurnEnd.REFUSED:
+            return str(end)
