@@ -26,6 +26,7 @@ from roboco.cli.signals import interruptible
 from roboco.cli.submit import send, submit
 from roboco.cli.tasks import tasks
 from roboco.cli.to_test import to_test
+from roboco.cli.top import top
 from roboco.cli.validate import validate
 from roboco.cli.verify import verify
 from roboco.cli.watch import watch
@@ -60,6 +61,7 @@ for _command in (
     resolve,
     fork,
     tasks,
+    top,
     show,
     session,
     delta,

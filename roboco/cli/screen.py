@@ -11,7 +11,7 @@ from roboco.cli.printable import printable
 Span = str | tuple[str, str]
 """A piece of a line: text, or text and its rich style."""
 
-_WIDE = 200
+WIDE = 200
 """Columns of a table that nobody sees on a terminal."""
 
 
@@ -20,7 +20,7 @@ class Screen:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        width = None if file.isatty() else _WIDE
+        width = None if file.isatty() else WIDE
         self._console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
         self._fresh = True
 

@@ -1,11 +1,14 @@
 """The command `roboco` as a process of its own, and everything that it starts."""
 
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -127,6 +130,10 @@ class Terminal:
             assert time.monotonic() < deadline, f"not {text!r} within {seconds:g} s:\n{self.screen}"
             assert self._read(0.5), f"ended without {text!r}:\n{self.screen}"
         self._at = found + len(wanted)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the terminal another size."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def types(self, text: str) -> None:
         """Type the text; "\\x03" is Ctrl-C."""

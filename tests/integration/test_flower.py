@@ -10,6 +10,7 @@ from celery import Celery
 
 from roboco import Task
 from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from roboco.adapters.celery.shown import SHORT
 from roboco.client.wiring import producer
 from roboco.domain.ids import call_id_at
 from roboco.engine.teams import team_as_data
@@ -82,9 +83,9 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
     steps = list(stack.orchestrator.task("order-17").history())
     expected: list[str] = []
     for step in steps:
-        calls = sorted(f"order-17/{step.seq + 1:04}/tool/{call.id}/1" for call in step.calls)
-        expected += [f"order-17/{step.seq:04}/turn/1"] * step.by_agent + [one for one in calls if "handoff" not in one]
-    handoff = call_id_at("order-17", 3, 0)
+        calls = sorted(f"order-17/{step.seq + 1:04}/tool/{call.id[:SHORT]}/1" for call in step.calls)
+        expected += [f"order-17/{step.seq:04}/turn/1"] * step.by_agent + calls
+    handoff = call_id_at("order-17", 3, 0)[:SHORT]
     expected = [ident for ident in expected if handoff not in ident]
     settled(seen, dict.fromkeys(expected, "SUCCESS"), "order-17/")
     rows = seen.rows("order-17/")
@@ -117,7 +118,7 @@ def test_the_state_of_a_tool_that_was_killed_at_its_limit(stack: Stack, seen: Fl
     tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
     team = one_agent("hanger", tools=["hang"]) | {"tools": [tool]}
     assert submitted(stack, "late", team).result(60).status == "completed"
-    call = f"late/0002/tool/{call_id_at('late', 1, 0)}/1"
+    call = f"late/0002/tool/{call_id_at('late', 1, 0)[:SHORT]}/1"
     settled(seen, {"late/0001/turn/1": "SUCCESS", call: "FAILURE", "late/0003/turn/1": "SUCCESS"}, "late/")
     assert "TimeLimitExceeded" in seen.rows("late/")[call]["exception"]
 

@@ -16,6 +16,8 @@ NAMING: Final = ("task_id", "source", "team", "agent", "model", "call_id", "item
 """The arguments from outside that name something; all others may hold what somebody says."""
 MOST: Final = 200
 """The longest text of an error that is shown."""
+SHORT: Final = 11
+"""How many characters of a call's id stand in that of its Celery task: enough for the calls of one step."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}")
 _FOUND: Final = re.compile(r"\(found .*", re.DOTALL)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
@@ -31,7 +33,7 @@ def turn_id(order: TurnOrder) -> str:
 
 def call_task_id(order: CallOrder) -> str:
     """The id of the Celery task that makes this attempt at the call, by the position at which its result will stand."""
-    return f"{order.task_id}/{order.seq + 1:04}/tool/{order.call_id}/{order.attempt}"
+    return f"{order.task_id}/{order.seq + 1:04}/tool/{order.call_id[:SHORT]}/{order.attempt}"
 
 
 def look_id(task_id: str, at: float) -> str:

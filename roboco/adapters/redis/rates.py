@@ -33,5 +33,10 @@ class RedisRates:
         self._scripts.run("hold_back", self._names(profile)[2:], math.ceil(seconds * 1000))
 
     def _names(self, profile: ModelProfile) -> list[str]:
-        server = sha256(canonical([profile.base_url, profile.api_key_env, profile.model]))[:16]
+        server = server_of(profile)
         return [self._keys.asked(server), self._keys.asking(server), self._keys.held_back(server)]
+
+
+def server_of(profile: ModelProfile) -> str:
+    """By what name the requests of this profile are counted: all that name the same model of a server share it."""
+    return sha256(canonical([profile.base_url, profile.api_key_env, profile.model]))[:16]

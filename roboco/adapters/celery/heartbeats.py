@@ -1,0 +1,133 @@
+"""Heartbeats: which workers live, from the events that they send every two seconds.
+
+To ask them (`inspect`) would cost an answer of each worker at each look, and its whole time-out where one is gone. Only
+which queues a worker consumes is asked, once for each that is new.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from celery import Celery
+
+from roboco.adapters.celery.dispatcher import sending
+from roboco.errors import TransientError
+
+GONE: Final = 10.0
+"""Seconds without a heartbeat after which a worker counts as lost."""
+FORGOTTEN: Final = 120.0
+"""Seconds after which a lost worker is not shown any more."""
+ASK: Final = 1.0
+"""Seconds in which workers say which queues they consume."""
+LOOK: Final = 0.2
+"""Seconds after which the listener notices that it is to end."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerNow:
+    """A worker as it said last: Celery tasks that run in it, how many it has ended, its machine's load, its queues."""
+
+    name: str
+    seen: float
+    active: int = 0
+    processed: int = 0
+    load: float = 0.0
+    queues: tuple[str, ...] = ()
+    stopped: bool = False
+
+    def alive(self, now: float) -> bool:
+        """Whether it has been heard of lately, and has not said that it ends."""
+        return not self.stopped and now - self.seen < GONE
+
+
+class Heartbeats:
+    """Listens in a thread of its own, from entering to leaving."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+        self._workers: dict[str, WorkerNow] = {}
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._listen, self._ask)]
+        self._new = threading.Event()
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._new.set()
+        for thread in self._threads:
+            thread.join(timeout=3)
+
+    def workers(self) -> list[WorkerNow]:
+        """The workers that were heard of, by name."""
+        now = time.time()
+        with self._lock:
+            self._workers = {name: one for name, one in self._workers.items() if now - one.seen < FORGOTTEN}
+            return sorted(self._workers.values(), key=lambda one: one.name)
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with sending("a listener"), self._app.connection_for_read() as connection:
+                    self._capture(connection)
+            except TransientError as error:
+                _log.debug("no heartbeats for now: %s", error)
+                self._ended.wait(1.0)
+
+    def _capture(self, connection: Any) -> None:
+        receivers: Any = self._app.events
+        receiver = receivers.Receiver(connection, handlers={"*": self._heard}, routing_key="worker.#")
+
+        def look() -> None:
+            receiver.should_stop = self._ended.is_set()
+
+        receiver.on_iteration = look
+        for _ in receiver.consume(
+            safety_interval=LOOK, wakeup=True
+        ):  # whereupon the workers say at once that they live
+            pass
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        name = str(event.get("hostname", "?"))
+        with self._lock:
+            known = self._workers.get(name)
+            self._workers[name] = WorkerNow(
+                name=name,
+                seen=time.time(),
+                active=int(event.get("active") or 0),
+                processed=int(event.get("processed") or 0),
+                load=float((event.get("loadavg") or [0.0])[0]),
+                queues=known.queues if known else (),
+                stopped=event.get("type") == "worker-offline",
+            )
+        if known is None:
+            self._new.set()
+
+    def _ask(self) -> None:
+        while not self._ended.is_set():
+            self._new.wait()
+            self._new.clear()
+            if self._ended.wait(0.2):  # others may be new, too
+                return
+            try:
+                with sending("a question to its workers"):
+                    told: dict[str, Any] = self._app.control.inspect(timeout=ASK).active_queues() or {}
+            except TransientError as error:
+                _log.debug("nobody says which queues are consumed: %s", error)
+                told = {}
+            with self._lock:
+                for name, queues in told.items():
+                    if name in self._workers:
+                        names = tuple(sorted(queue["name"] for queue in queues))
+                        self._workers[name] = replace(self._workers[name], queues=names)

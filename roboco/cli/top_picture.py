@@ -1,0 +1,129 @@
+"""TopPicture: tasks, workers, queues and rates as they are now, and Viewer, which takes one after the other."""
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from celery import Celery
+
+from roboco.adapters.celery.heartbeats import Heartbeats, WorkerNow
+from roboco.adapters.celery.names import QUEUES
+from roboco.adapters.celery.queues import QueueNow, queues_now
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.picture import RateNow, RedisPicture, TaskNow
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team import Team
+from roboco.errors import RobocoError, TransientError
+
+_TEAMS = 5
+"""How many teams are read from the workspace for one picture; the others come with the next ones."""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task, with its team's name once that is read, and its tokens out a second since the picture before."""
+
+    task: TaskNow
+    team: str
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class TopPicture:
+    """What `roboco top` shows. `errors` say what did not answer; the figures are then those of the picture before."""
+
+    at: float
+    open_tasks: int = 0
+    dead_letters: int = 0
+    tasks: tuple[TaskRow, ...] = ()
+    workers: tuple[WorkerNow, ...] = ()
+    queues: tuple[QueueNow, ...] = ()
+    rates: tuple[RateNow, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def streams(self) -> int:
+        """How many connections follow the text of the tasks that are shown."""
+        return sum(row.task.followers for row in self.tasks)
+
+    def consumers(self, queue: str) -> int:
+        """How many workers that live consume the queue."""
+        return sum(1 for one in self.workers if queue in one.queues and one.alive(self.at))
+
+    def record(self) -> dict[str, Any]:
+        """The picture as JSON has it."""
+        return {
+            "time": self.at,
+            "open_tasks": self.open_tasks,
+            "dead_letters": self.dead_letters,
+            "streams": self.streams,
+            "tasks": [asdict(row.task) | {"team": row.team, "rate": row.rate} for row in self.tasks],
+            "workers": [asdict(one) | {"alive": one.alive(self.at)} for one in self.workers],
+            "queues": [asdict(one) | {"workers": self.consumers(one.name)} for one in self.queues],
+            "rates": [asdict(one) for one in self.rates],
+            "errors": list(self.errors),
+        }
+
+
+class Viewer:
+    """Takes pictures. What does not answer leaves its part as it was, and is named."""
+
+    def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: Heartbeats) -> None:
+        settings = orchestrator.settings
+        self._app = app
+        self._teams = orchestrator.engine.teams
+        self._client = connect(settings.redis_url)
+        self._redis = RedisPicture(self._client, Keys(settings.prefix))
+        self._heartbeats = heartbeats
+        self._known: dict[str, Team | None] = {}
+        self._last = TopPicture(time.time())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def take(self, most: int) -> TopPicture:
+        """A picture with at most so many tasks."""
+        now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
+        for look in (self._look_at_redis, self._look_at_queues):
+            try:
+                now = look(now, most)
+            except TransientError as error:
+                now = replace(now, errors=(*now.errors, str(error)))
+        self._last = now
+        return now
+
+    def _look_at_redis(self, now: TopPicture, most: int) -> TopPicture:
+        tasks = self._redis.tasks(most)
+        self._read_teams([task.task_id for task in tasks])
+        before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
+        seconds = now.at - self._last.at
+        return replace(
+            now,
+            open_tasks=self._redis.open_tasks(),
+            dead_letters=self._redis.dead_letters(),
+            tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
+            rates=tuple(self._redis.rates(self._profiles())),
+        )
+
+    def _look_at_queues(self, now: TopPicture, most: int) -> TopPicture:
+        return replace(now, queues=tuple(queues_now(self._app, QUEUES)))
+
+    def _row(self, task: TaskNow, before: int | None, seconds: float) -> TaskRow:
+        team = self._known.get(task.task_id)
+        rate = None if before is None or seconds <= 0 else max(0.0, (task.tokens_out - before) / seconds)
+        return TaskRow(task, "" if team is None else team.name, rate)
+
+    def _read_teams(self, task_ids: list[str]) -> None:
+        """Read some teams that are not known yet. One that cannot be read shows no name."""
+        self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
+        for task_id in [one for one in task_ids if one not in self._known][:_TEAMS]:
+            try:
+                self._known[task_id] = self._teams.get(task_id)
+            except (RobocoError, OSError):
+                self._known[task_id] = None
+
+    def _profiles(self) -> list[ModelProfile]:
+        return [profile for team in self._known.values() if team is not None for profile in team.models.values()]

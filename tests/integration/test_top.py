@@ -1,0 +1,55 @@
+"""`roboco top` beside real workers: on a terminal, as one picture, and as JSON."""
+
+import json
+
+import pytest
+
+from roboco import team_from
+from tests.integration.cli_process import Process, Terminal
+from tests.servers.model_server import Reply
+from tests.stack import Stack
+
+pytestmark = pytest.mark.workers
+
+TEAM = {
+    "name": "newsroom",
+    "models": {"standard": {"model": "scripted", "default": True, "tokens_per_minute": 50_000}},
+    "agents": [{"name": "speaker", "prompt": "speaker"}],
+}
+
+
+def test_what_is_seen_of_a_team_at_work(folder_stack: Stack) -> None:
+    stack = folder_stack
+    stack.model.script(lambda request: Reply(text="word " * 400, interval=0.1))
+    tasks = [stack.orchestrator.run(team_from(TEAM), "speak", task_id=f"top-{number}") for number in range(3)]
+    next(item for item in tasks[0].stream() if item.type == "text_part_delta")
+    with Process(["top", "--json", "--tasks", "2"], stack.folder, stack.environment) as once:
+        assert once.end() == 0
+        seen = json.loads(once.output)
+    assert [queue["workers"] for queue in seen["queues"]] == [1, 1, 1]
+    assert seen["open_tasks"] == 3
+    assert [task["team"] for task in seen["tasks"]] == ["newsroom"] * 2
+    assert {task["agent"] for task in seen["tasks"]} == {"speaker"}
+    assert seen["rates"][0]["requests"] >= 1
+    assert seen["rates"][0]["most_tokens"] == 50_000
+    assert seen["errors"] == []
+    with Terminal(["top", "--every", "0.2"], stack.folder, stack.environment) as live:
+        live.resize(140, 40)
+        live.says("top-0")
+        live.says("newsroom")
+        live.resize(60, 16)
+        live.says("3 workers · waiting")
+        live.types("q")
+        assert live.end() == 0
+    for task in tasks:
+        task.stop()
+        assert task.result(30).status == "cancelled"
+
+
+def test_a_queue_that_nobody_consumes_is_seen_and_so_is_a_server_that_is_away(folder_stack: Stack) -> None:
+    stack = folder_stack
+    env = stack.environment | {"ROBOCO_BROKER_URL": "redis://127.0.0.1:1/0"}
+    with Process(["top", "--once"], stack.folder, env) as once:
+        assert once.end() == 0
+        assert "the broker does not take" in once.output
+        assert "none was heard of" in once.output

@@ -1,0 +1,83 @@
+"""The pictures of `roboco top`, on terminals of several sizes."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from roboco.adapters.celery.heartbeats import WorkerNow
+from roboco.adapters.celery.names import QUEUES
+from roboco.adapters.celery.queues import QueueNow
+from roboco.adapters.redis.picture import RateNow, TaskNow
+from roboco.cli.top_picture import TaskRow, TopPicture
+from roboco.cli.top_view import TopView
+
+NOW = 1_800_000_000.0
+
+
+def task(number: int) -> TaskRow:
+    reason = "writer waits 12 s for the rate limit of model gpt\x1b[2J" if number == 1 else ""
+    now = TaskNow(f"order-{number}", "running", "writer", 7, 1 + number % 2, True, reason, 1200, 340, 0.1, NOW - 90, 2)
+    return TaskRow(now, "newsroom", 25.0)
+
+
+PICTURE = TopPicture(
+    at=NOW,
+    open_tasks=5000,
+    dead_letters=2,
+    tasks=tuple(map(task, range(50))),
+    workers=(
+        WorkerNow("celery@agents-1", NOW - 1, 4, 128, 2.5, (QUEUES[1],)),
+        WorkerNow("celery@tools-1", NOW - 60, 1, 12, 0.5, (QUEUES[2],)),
+        WorkerNow("celery@coordinator-1", NOW - 1, 1, 12, 0.5, (QUEUES[0],), stopped=True),
+    ),
+    queues=(QueueNow(QUEUES[0], 0), QueueNow(QUEUES[1], 17, NOW - 42), QueueNow(QUEUES[2], 0)),
+    rates=(RateNow("gpt-5-mini", 290, 300, 12000, 200000, 3, 4.0),),
+)
+
+
+def shown(picture: TopPicture, width: int, lines: int | None) -> list[str]:
+    """The lines that a terminal of this size shows."""
+    out = io.StringIO()
+    Console(file=out, width=width, height=lines or 100, highlight=False).print(TopView(picture, "redis://a/0", lines))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "lines"), [(200, 60), (132, 40), (120, 30), (80, 24), (60, 16), (40, 12)])
+def test_a_picture_fits_its_terminal(width: int, lines: int) -> None:
+    found = shown(PICTURE, width, lines)
+    assert len(found) <= lines
+    assert max(map(len, found)) <= width
+    text = "\n".join(found)
+    assert "5000 open tasks"[: width - 13] in text
+    assert "order-0" in text
+    assert "more open tasks" in text
+    assert "\x1b" not in text
+
+
+def test_a_wide_picture_says_everything() -> None:
+    text = "\n".join(shown(PICTURE, 200, None))
+    assert "2 dead letters" in text
+    assert "100 followers" in text
+    assert "290 of 300" in text
+    assert "12000 of 200000" in text
+    assert "roboco.agents            17    42 s        1" in text
+    assert text.count("newsroom") == 50
+    assert "writer waits 12 s for the rate limit of model gpt" in text
+    assert "and 4950 more open tasks" in text
+
+
+def test_a_worker_that_is_lost_or_has_ended_consumes_nothing() -> None:
+    assert [PICTURE.consumers(queue) for queue in QUEUES] == [0, 1, 0]
+    record = PICTURE.record()
+    assert [worker["alive"] for worker in record["workers"]] == [True, False, False]
+    assert [queue["workers"] for queue in record["queues"]] == [0, 1, 0]
+
+
+def test_an_empty_stack_says_so_and_an_outage_is_named() -> None:
+    empty = TopPicture(NOW, queues=tuple(QueueNow(name, 0) for name in QUEUES), errors=("redis is away",))
+    text = "\n".join(shown(empty, 80, 24))
+    assert "no task is open" in text
+    assert "redis is away" in text
+    assert "0 workers" in "\n".join(shown(replace(empty, errors=()), 60, 16))
