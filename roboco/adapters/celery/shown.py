@@ -12,7 +12,20 @@ from typing import Any, Final
 from roboco.errors import RobocoError
 from roboco.ports import CallOrder, TurnOrder
 
-NAMING: Final = ("task_id", "source", "team", "agent", "model", "call_id", "item_id", "seq", "status", "happened")
+NAMING: Final = (
+    "task_id",
+    "tenant",
+    "source",
+    "team",
+    "priority",
+    "agent",
+    "model",
+    "call_id",
+    "item_id",
+    "seq",
+    "status",
+    "happened",
+)
 """The arguments from outside that name something; all others may hold what somebody says."""
 MOST: Final = 200
 """The longest text of an error that is shown."""
