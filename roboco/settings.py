@@ -25,6 +25,7 @@ class Settings(BaseModel):
     s3_timeout: Annotated[float, Field(ge=0.1, le=300)] = 20.0
     teams: Path | None = None
     tools: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     mcp_env: tuple[str, ...] = ()
     cache: Path | None = None
@@ -57,7 +58,7 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset({"TOOLS", "MCP", "MCP_ENV"})
+_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV"})
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 

@@ -56,7 +56,7 @@ def build_engine(
         logs=RedisLogs(client, keys),
         histories=workspace.histories,
         files=workspace.files,
-        model=OpenAIModel(),
+        model=OpenAIModel(settings.models),
         rates=RedisRates(scripts, keys),
         tokenizers=KnownTokenizers(),
         prompts=JinjaPrompts(),

@@ -3,10 +3,10 @@
 import re
 import shlex
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from roboco.domain.address import url_mistake
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.declared import Declared, Price, Variable
 
@@ -14,7 +14,6 @@ MOST_TOOLS = 200
 """How many tools of one server a team may use."""
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _RESERVED = frozenset({"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"})
-_URL = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _SHOWN = 120
 
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
@@ -115,16 +114,3 @@ class McpServer(Declared):
             line = shlex.join(self.command)
             return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
         return (self.url or "").partition("?")[0][:_SHOWN]
-
-
-def url_mistake(url: str) -> str:
-    """What is wrong with the address; "" if every program reads it in the same way."""
-    if not _URL.fullmatch(url):
-        return "must be an address such as 'https://mcp.example.com/mcp', without user, password and fragment"
-    parts = urlsplit(url)
-    if parts.netloc.rpartition(":")[2].isdigit() and int(parts.netloc.rpartition(":")[2]) > 65_535:
-        return "has a port above 65535"
-    steps = unquote(parts.path).replace("\\", "/").split("/")
-    if "." in steps or ".." in steps or "%2f" in parts.path.lower() or "%25" in parts.path:
-        return "has a path with '.', '..' or an escaped '/' or '%'"
-    return ""

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from roboco.domain.address import url_mistake
 from roboco.domain.declared import Declared, Price, Variable
 
 
@@ -32,6 +33,13 @@ class ModelProfile(Declared):
     default: bool = False
     label: str = ""
     description: str = ""
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_address(cls, value: str | None) -> str | None:
+        if value is not None and (mistake := url_mistake(value)):
+            raise ValueError(mistake)
+        return value
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
         """What a call with so many tokens costs."""

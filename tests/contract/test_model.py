@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -176,10 +177,13 @@ def test_a_stream_that_has_ended_is_closed(server: ModelServer, model: OpenAIMod
     assert server.requests[0].client_disconnected_at is None
 
 
-def test_without_a_key_the_variable_is_named(model: OpenAIModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_the_variable_is_named(
+    models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("TEAM_KEY", raising=False)
+    model = models(allowed=("TEAM_KEY",))
     for variable, profile in {"OPENAI_API_KEY": {}, "TEAM_KEY": {"api_key_env": "TEAM_KEY"}}.items():
         text, error = failure(model.stream(asked(**profile)))
         assert (text, error.code, error.retryable) == ("", "no_key", False)
@@ -197,10 +201,11 @@ def test_the_key_of_the_environment_is_sent(
 
 
 def test_another_address_never_gets_the_key_of_the_environment(
-    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEAM_KEY", "the team's key")
     with ModelServer() as other:
+        model = models(allowed=(f"TEAM_KEY@{other.base_url}", f"NO_SUCH_KEY@{other.base_url}"))
         answer(model.stream(asked(base_url=other.base_url)))
         answer(model.stream(asked(base_url=other.base_url, api_key_env="TEAM_KEY")))
         answer(model.stream(asked(base_url=other.base_url, api_key_env="NO_SUCH_KEY")))
@@ -212,9 +217,66 @@ def test_another_address_never_gets_the_key_of_the_environment(
     assert "team" not in keys[2]
 
 
-def test_the_key_that_is_refused_is_the_profiles(
-    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+def test_a_team_alone_reaches_no_address_and_sends_no_variable(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    model = models(allowed=("TEAM_KEY",))
+    with ModelServer() as other:
+        for profile in (
+            {"base_url": other.base_url},
+            {"base_url": other.base_url, "api_key_env": "OPENAI_API_KEY"},
+            {"base_url": other.base_url, "api_key_env": "TEAM_KEY"},
+            {"api_key_env": "DATABASE_PASSWORD"},
+        ):
+            text, error = failure(model.stream(asked(**profile)))
+            assert (text, error.code, error.retryable) == ("", "not_allowed", False)
+            assert "ROBOCO_MODELS" in str(error)
+            assert "hunter2" not in repr(error)
+        assert other.requests == []
+    assert server.requests == []
+
+
+def test_a_redirection_does_not_take_the_key_along(
+    model: OpenAIModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked_with.append(self.headers["authorization"])
+            self.send_response(307)
+            self.send_header("location", f"{server.base_url}/chat/completions")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+    asked_with: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as redirecting:
+        threading.Thread(target=redirecting.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{redirecting.server_port}/v1")
+        answer(model.stream(asked()))
+        redirecting.shutdown()
+    assert asked_with == [f"Bearer {KEY}"]
+    assert [record.request.headers.get("authorization") for record in server.requests] == [None]
+
+
+@pytest.mark.parametrize("length", [0, 270, 280, 290, 300, 385])
+def test_a_key_in_what_the_server_answers_is_told_to_nobody(
+    server: ModelServer, model: OpenAIModel, caplog: pytest.LogCaptureFixture, length: int
+) -> None:
+    for status in (400, 401, 403, 404, 429):
+        server.fail_next(1, Reply(status=status, text=f"{'x' * length}{KEY} is no good"))
+        _, error = failure(model.stream(asked()))
+        assert KEY[:10] not in repr(error)
+    for body in ({"error": {"message": f"{'x' * length}{KEY}"}}, delta(content={"key": KEY}), {"choices": KEY}):
+        server.fail_next(4, Reply(text="a", garbage=events(body)))
+        _, error = failure(model.stream(asked()))
+        assert KEY[:10] not in repr(error)
+    assert KEY[:10] not in caplog.text
+
+
+def test_the_key_that_is_refused_is_the_profiles(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models(allowed=("TEAM_KEY",))
     monkeypatch.setenv("TEAM_KEY", "the team's key")
     server.script(lambda request: Reply(status=401))
     _, error = failure(model.stream(asked(base_url=server.base_url, api_key_env="TEAM_KEY")))

@@ -41,7 +41,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def test_the_local_model_calls_a_tool(address: str) -> None:
     """Its grammar lets nothing else come, so that it does on every machine."""
-    model = OpenAIModel()
+    model = OpenAIModel((address,))
     profile = ModelProfile(model="local", base_url=address, tool_calls="json", temperature=0, max_tokens=400)
     with closing(model.stream(Request(profile, MESSAGES, (ADD,), "required"))) as stream:
         *texts, reply = stream

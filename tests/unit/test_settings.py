@@ -31,6 +31,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_AGENTS_CONCURRENCY": "20",
         "ROBOCO_MAX_QUEUED": "500",
         "ROBOCO_TENANT": "acme",
+        "ROBOCO_MODELS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
         "ROBOCO_MCP_ENV": "WEB_KEY",
         "ROBOCO_CACHE": "/cache",
@@ -43,6 +44,7 @@ def test_each_setting_is_a_variable() -> None:
     settings = read_settings(environment)
     assert settings.broker == "redis://b:1/2"
     assert settings.tools == ("shop.search", "shop.mail")
+    assert settings.models == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
     assert settings.mcp == ("python -m shop.files", "https://mcp.example.com/")
     assert str(settings.teams) == "/teams"
     assert (settings.turn_lease, settings.attempts, settings.keep) == (2.5, 7, 60)

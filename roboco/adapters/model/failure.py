@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import openai
 
+from roboco.adapters.model.allowed import key_name
 from roboco.errors import ModelError
 from roboco.ports import Request
 
@@ -20,18 +21,16 @@ _SPENT = "insufficient_quota"
 _FORMAT = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
 
 
-def key_name(request: Request) -> str:
-    """The environment variable with the profile's key. A profile with its own address never gets OPENAI_API_KEY."""
-    profile = request.profile
-    return profile.api_key_env or ("OPENAI_API_KEY" if profile.base_url is None else "")
-
-
 def told(error: openai.OpenAIError, request: Request) -> ModelError:
     """The error as a user can act on it; the model's key never stands in it, whatever the server answers."""
-    failed = _explained(error, request)
-    secret = os.environ.get(key_name(request), "")
-    message = failed.message.replace(secret, "***") if secret else failed.message
-    return ModelError(failed.code, message[:400], failed.retryable, failed.retry_after)
+    return masked(_explained(error, request), request)
+
+
+def masked(error: ModelError, request: Request) -> ModelError:
+    """The error without the model's key, whatever a server put into it, and not longer than anybody reads."""
+    secret = os.environ.get(key_name(request.profile), "")
+    message = error.message.replace(secret, "***") if secret else error.message
+    return ModelError(error.code, message[:400], error.retryable, error.retry_after)
 
 
 def retry_after(error: Exception) -> float | None:
@@ -63,16 +62,16 @@ def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
             cause = error.__cause__ or error
             return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
         case openai.APIError() if str(error.code) in _LIMITED or error.type in _LIMITED:
-            return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {str(error)[:300]}", True)
+            return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {error!s}", True)
         case _:
-            return ModelError("model", f"model {model!r} failed: {str(error)[:300]}", True)
+            return ModelError("model", f"model {model!r} failed: {error!s}", True)
 
 
 def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
     model = request.profile.model
     match error:
         case openai.AuthenticationError() | openai.PermissionDeniedError():
-            key = key_name(request) or "no variable"
+            key = key_name(request.profile) or "no variable"
             message = f"model {model!r} refuses the key in {key} ({error.status_code}); set a valid one"
             return ModelError("auth", message, False)
         case openai.NotFoundError():

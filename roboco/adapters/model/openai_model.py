@@ -12,8 +12,9 @@ from typing import Any
 import openai
 from openai import AsyncOpenAI
 
+from roboco.adapters.model.allowed import check_allowed, key_name
 from roboco.adapters.model.assembly import Assembly
-from roboco.adapters.model.failure import RATE_LIMIT, key_name, refuses_format, retry_after, told
+from roboco.adapters.model.failure import RATE_LIMIT, masked, refuses_format, retry_after, told
 from roboco.adapters.model.json_calls import asked_again, asked_in_json, asked_plainly, read_answer, response_format
 from roboco.adapters.model.loop import LoopThread, Running
 from roboco.errors import ModelError
@@ -38,10 +39,11 @@ once."""
 class OpenAIModel:
     """Calls any server that speaks the chat completions protocol.
 
-    A profile's `base_url` and `api_key_env` win over OPENAI_BASE_URL and OPENAI_API_KEY.
+    A profile's `base_url` and `api_key_env` win over OPENAI_BASE_URL and OPENAI_API_KEY, where `allowed` has them.
     """
 
-    def __init__(self, tries: int = TRIES, pause: float = PAUSE) -> None:
+    def __init__(self, allowed: tuple[str, ...] = (), tries: int = TRIES, pause: float = PAUSE) -> None:
+        self._allowed = allowed
         self._tries = tries
         self._pause = pause
         self._loop = LoopThread()
@@ -62,10 +64,10 @@ class OpenAIModel:
             else:
                 out.put((await self._first_try_that_speaks(asked_plainly(request), out)).reply())
         except ModelError as error:
-            out.put(error)
+            out.put(masked(error, request))
         except Exception as error:
             _log.exception("a model call failed in a way that was not foreseen")
-            out.put(ModelError("internal", f"model {request.profile.model!r}: {error!r}"[:300], False))
+            out.put(masked(ModelError("internal", f"model {request.profile.model!r}: {error!r}", False), request))
         finally:
             out.put(None)
 
@@ -111,7 +113,7 @@ class OpenAIModel:
                 await self._stream(request, assembly, out, extra)
                 return assembly
             except (openai.OpenAIError, ModelError) as error:
-                failed = error if isinstance(error, ModelError) else told(error, request)
+                failed = masked(error, request) if isinstance(error, ModelError) else told(error, request)
                 again = failed.retryable and failed.code != RATE_LIMIT and (out is None or not assembly.begun)
                 if not again or attempt == self._tries:
                     raise failed from error
@@ -150,7 +152,8 @@ class OpenAIModel:
             raise ModelError("broken_stream", f"model {profile.model!r} broke off in the middle of its answer", True)
 
     def _client(self, request: Request) -> AsyncOpenAI:
-        name = key_name(request)
+        check_allowed(request.profile, self._allowed)
+        name = key_name(request.profile)
         key = os.environ.get(name, "")
         base_url = request.profile.base_url or os.environ.get("OPENAI_BASE_URL") or None
         if not key and base_url is None:
