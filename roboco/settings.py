@@ -2,21 +2,26 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from roboco.domain.address import without_credentials
 from roboco.errors import UsageError
 
 PREFIX = "ROBOCO_"
 
 
 class Settings(BaseModel):
-    """All settings; field `redis_url` is the variable ROBOCO_REDIS_URL, and so on. Times in seconds."""
+    """All settings; field `redis_url` is the variable ROBOCO_REDIS_URL, and so on. Times in seconds.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Neither its repr nor its errors show a password.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     broker_url: str | None = None
@@ -41,6 +46,27 @@ class Settings(BaseModel):
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     max_queued: Annotated[int | None, Field(ge=1)] = None
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
+
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        for url in (value or "").split(";"):
+            try:
+                _ = urlsplit(url).port
+            except ValueError:  # whose message quotes what may be the password
+                raise ValueError("is no address: write a '/', '#', '?' or ':' of its password as %XX") from None
+        return value
+
+    @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
+    @classmethod
+    def _without_credentials(cls, value: str | None) -> str | None:
+        if value is not None and without_credentials(value) != value and not value.startswith("file:"):
+            raise ValueError("holds a user or password: name them by AWS_ACCESS_KEY_ID and so on, or a key's variable")
+        return value
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, without_credentials(value) if isinstance(value, str) else value
 
     @property
     def broker(self) -> str:
@@ -86,6 +112,8 @@ def _told(name: str, kind: str, message: str, found: object) -> str:
     if kind == "extra_forbidden":
         possible = ", ".join(f"{PREFIX}{field.upper()}" for field in Settings.model_fields)
         return f"{variable} is no setting, possible are {possible}"
+    if kind == "value_error":  # of what may hold a password
+        return f"{variable} {message.removeprefix('Value error, ')}"
     return f"{variable}={found!r}: {message}"
 
 

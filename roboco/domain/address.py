@@ -4,6 +4,7 @@ import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
+_CREDENTIALS = re.compile(r"://\S*@")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -31,6 +32,11 @@ def leads(entry: str, url: str) -> bool:
         return (above.path, above.query) == (below.path, below.query)
     folder = above.path.rstrip("/")
     return below.path.rstrip("/") == folder or below.path.startswith(f"{folder}/")
+
+
+def without_credentials(text: str) -> str:
+    """The text with "***" in place of users and passwords in addresses."""
+    return _CREDENTIALS.sub("://***@", text)
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

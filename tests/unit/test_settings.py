@@ -96,3 +96,35 @@ def test_all_wrong_variables_are_told_at_once() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().attempts = 7  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is no address: write a '/'"),
+        ("ROBOCO_BROKER_URL", "redis://a/0;redis://:can#ary@h:6379/0", "ROBOCO_BROKER_URL is no address: write a '/'"),
+        ("ROBOCO_WORKSPACE", "s3://key:canary@bucket/prefix", "ROBOCO_WORKSPACE holds a user or password"),
+        ("ROBOCO_S3_ENDPOINT_URL", "http://key:canary@h:9000", "ROBOCO_S3_ENDPOINT_URL holds a user or password"),
+        ("ROBOCO_EMBEDDINGS_BASE_URL", "http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_BASE_URL holds a user or password"),
+    ],
+)
+def test_a_password_is_not_told(name: str, value: str, told: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_settings({name: value})
+    assert str(raised.value).startswith(told)
+    for text in (str(raised.value), repr(raised.value.__cause__), str(raised.value.__cause__)):
+        assert "can" not in text
+        assert "ary" not in text
+
+
+def test_a_password_does_not_show() -> None:
+    settings = Settings(redis_url="redis://user:canary@h:1/0", broker_url="amqp://:canary@h;amqp://:can@ary@i")
+    for text in (repr(settings), str(settings), f"{settings}", repr({"settings": settings})):
+        assert "canary" not in text
+        assert "ary@i" not in text
+    assert "redis_url='redis://***@h:1/0'" in repr(settings)
+    assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"
+
+
+def test_a_folder_may_have_an_at_sign() -> None:
+    assert Settings(workspace="file:///srv/me@home/work").workspace == "file:///srv/me@home/work"

@@ -33,5 +33,7 @@ def _client(url: str, **options: Any) -> redis.Redis:
             retry=retry,
             **options,
         )
-    except ValueError as error:
-        raise UsageError(f"ROBOCO_REDIS_URL is not possible: {error}") from error
+    except ValueError:  # whose message may quote the password
+        raise UsageError(
+            "ROBOCO_REDIS_URL is not possible: write redis://HOST:PORT/DATABASE, rediss:// or unix://"
+        ) from None
