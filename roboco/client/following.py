@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from roboco.adapters.redis.follower import Position, RedisFollower
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis.position import Position
 from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path, summary_path
-from roboco.domain.step import TaskStep
+from roboco.domain.step import TaskStep, last_said
 from roboco.domain.summary import TaskSummary
 from roboco.domain.view import Cursor, StreamItem, View
 from roboco.engine.engine import Engine
@@ -46,22 +47,29 @@ class Following:
                 yield from view.take(record)
                 if record["type"] == TASK_END:
                     return
-            elif self._ended():
-                yield from self._rest(view, position)
+            elif self.ended():
+                yield from self.rest(view, position)
                 return
+
+    @property
+    def place(self) -> int:
+        """Stands for the workspace and the Redis that the task is in, while this object lives."""
+        return id(self._engine)
 
     def read_steps(self, start: int) -> list[TaskStep]:
         """The committed steps from a position on."""
         return self._patiently(lambda: list(self._engine.histories.read(self.task_id, start)))
 
-    def _patiently(self, read: Callable[[], T]) -> T:
-        return patiently(self._engine, self.task_id, read)
+    def last_said(self) -> str:
+        """What an agent said last."""
+        return last_said(self.read_steps(0))
 
-    def _ended(self) -> bool:
+    def ended(self) -> bool:
+        """Whether the task has ended, by its workspace."""
         data = self._patiently(lambda: self._engine.files.get(summary_path(self.task_id)))
         return data is not None and TaskSummary.model_validate_json(data).status.ended
 
-    def _rest(self, view: View, position: Position) -> Iterator[StreamItem]:
+    def rest(self, view: View, position: Position) -> Iterator[StreamItem]:
         """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it."""
         if self._patiently(lambda: self._engine.board.load(self.task_id, 1)) is not None:
             records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
@@ -73,6 +81,9 @@ class Following:
         if view.cursor.steps < summary.steps:
             yield from view.from_history()
             yield StreamItem(_end_of(summary), str(view.cursor))
+
+    def _patiently(self, read: Callable[[], T]) -> T:
+        return patiently(self._engine, self.task_id, read)
 
     def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
         stored = self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b""

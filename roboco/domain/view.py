@@ -141,8 +141,22 @@ class View:
         else:
             yield from self._event(message)
 
+    def lacks_steps(self, record: dict[str, Any]) -> bool:
+        """Whether the message comes after steps that the follower lacks: to take it is to read them."""
+        match record:
+            case {"type": "event_stream_reset", "steps": int(before)}:
+                return before > self.cursor.steps
+            case {"type": "event_step_end", "step": {"seq": int(before)}}:
+                return before > self.cursor.steps
+            case {"type": "event_task_end", "usage": {"steps": int(before)}}:
+                return before > self.cursor.steps
+            case _:
+                return False
+
     def from_history(self, until: int | None = None) -> Iterator[StreamItem]:
         """The steps that the follower lacks, before position `until`, each as one text and the step."""
+        if until is not None and until <= self.cursor.steps:
+            return
         for step in self._read_steps(self.cursor.steps):
             if until is not None and step.seq >= until:
                 return

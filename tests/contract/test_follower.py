@@ -14,11 +14,15 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import agenda as redis_agenda
 from roboco.adapters.redis import board as redis_board
 from roboco.adapters.redis import client as redis_client
+from roboco.adapters.redis import feed as redis_feed
 from roboco.adapters.redis import follower as redis_follower
-from roboco.adapters.redis.follower import Position, Record, RedisFollower
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.position import Position, Record
 from roboco.domain.event import AnyEvent, ErrorOccurred
 from roboco.ports import Phase
 from tests.contract.giving_up import gives_up
+from tests.contract.in_a_loop import FollowerInALoop
 from tests.contract.samples import NOON, TASK, USED, said, told
 from tests.contract.task_on_redis import TaskOnRedis
 from tests.stack import until
@@ -31,12 +35,33 @@ DISCONNECTS = 50
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_follower, "IDLE", 0.1)
+    for module in (redis_follower, redis_feed):
+        monkeypatch.setattr(module, "IDLE", 0.1)
+
+
+Follower = RedisFollower | FollowerInALoop
+
+
+@pytest.fixture(params=["thread", "event loop"])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Redis, str, Keys], Follower]]:
+    """Makes followers, in the thread that asks them or in an event loop."""
+    loops: list[FollowerInALoop] = []
+
+    def make(client: redis.Redis, url: str, keys: Keys) -> Follower:
+        follower = RedisFollower(client, url, keys)
+        if request.param == "thread":
+            return follower
+        loops.append(FollowerInALoop(follower))
+        return loops[-1]
+
+    yield make
+    for loop in loops:
+        loop.close()
 
 
 @pytest.fixture
-def follower(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
-    return RedisFollower(redis_task.client, valkey.url, redis_task.keys)
+def follower(valkey: ValkeyServer, redis_task: TaskOnRedis, make: Callable[..., Follower]) -> Follower:
+    return make(redis_task.client, valkey.url, redis_task.keys)
 
 
 class Speaker:
@@ -95,7 +120,7 @@ def hear(records: Iterator[Record | None], heard: list[str], most: int = 1_000_0
 
 
 @contextmanager
-def following(follower: RedisFollower, position: Position) -> Iterator[Iterator[Record | None]]:
+def following(follower: Follower, position: Position) -> Iterator[Iterator[Record | None]]:
     """The messages after the position, until the block ends: then the follower disconnects."""
     records = follower.follow(TASK, position)
     assert isinstance(records, Generator)
@@ -103,7 +128,7 @@ def following(follower: RedisFollower, position: Position) -> Iterator[Iterator[
         yield records
 
 
-def test_followers_that_disconnect_hear_everything_once(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_followers_that_disconnect_hear_everything_once(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     heard: list[list[str]] = [[], []]
 
@@ -130,7 +155,7 @@ def test_followers_that_disconnect_hear_everything_once(follower: RedisFollower,
 
 
 def test_a_replay_goes_on_from_any_position(
-    follower: RedisFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_agenda, "PAGE", 7)
     speaker = Speaker(redis_task)
@@ -148,7 +173,7 @@ def test_a_replay_goes_on_from_any_position(
 
 
 def test_a_replay_keeps_the_order_while_more_is_said(
-    follower: RedisFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_agenda, "PAGE", 3)
     speaker = Speaker(redis_task)
@@ -169,7 +194,7 @@ def test_a_replay_keeps_the_order_while_more_is_said(
     assert heard == speaker.spoken
 
 
-def test_a_follower_may_come_before_its_task(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_may_come_before_its_task(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     with following(follower, Position()) as records:
         assert next(records) is None
@@ -183,7 +208,7 @@ def test_a_follower_may_come_before_its_task(follower: RedisFollower, redis_task
         assert next(records) is None
 
 
-def test_killed_connections_are_made_anew(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_killed_connections_are_made_anew(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     heard: list[str] = []
     with ThreadPoolExecutor(1) as pool:
@@ -208,7 +233,7 @@ class Unheard(redis.Redis):
 
 
 def test_messages_that_were_not_heard_are_read_from_the_log(
-    follower: RedisFollower, redis_task: TaskOnRedis, valkey: ValkeyServer
+    follower: Follower, redis_task: TaskOnRedis, valkey: ValkeyServer
 ) -> None:
     with Unheard.from_url(valkey.url, decode_responses=True) as client:
         speaker = Speaker(TaskOnRedis(client, redis_task.keys))
@@ -222,7 +247,7 @@ def test_messages_that_were_not_heard_are_read_from_the_log(
     assert heard == speaker.spoken
 
 
-def test_a_new_generation_is_heard_from_its_start(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_new_generation_is_heard_from_its_start(follower: Follower, redis_task: TaskOnRedis) -> None:
     before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
     heard: list[str] = []
     left = Position()
@@ -246,7 +271,7 @@ def test_a_new_generation_is_heard_from_its_start(follower: RedisFollower, redis
     assert again == after.spoken
 
 
-def test_logs_that_begin_again_are_heard_from_their_start(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_logs_that_begin_again_are_heard_from_their_start(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     heard: list[str] = []
     speaker.begin()
@@ -308,7 +333,7 @@ def test_a_loss_in_mid_replay_repeats_nothing(
 
 
 def test_text_that_is_gone_from_the_log_is_passed_over(
-    follower: RedisFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_board, "KEPT_CHUNKS", 20)
     speaker = Speaker(redis_task)
@@ -330,7 +355,7 @@ def test_text_that_is_gone_from_the_log_is_passed_over(
     assert heard == there + speaker.spoken[speaker.spoken.index(there[-1]) + 1 :]
 
 
-def test_an_announcement_passes_without_a_number(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_an_announcement_passes_without_a_number(follower: Follower, redis_task: TaskOnRedis) -> None:
     position = Position()
     with following(follower, position) as records:
         assert next(records) is None
@@ -341,7 +366,7 @@ def test_an_announcement_passes_without_a_number(follower: RedisFollower, redis_
     assert position == Position()
 
 
-def test_a_follower_that_ends_leaves_no_connection(follower: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_that_ends_leaves_no_connection(follower: Follower, redis_task: TaskOnRedis) -> None:
     client: Any = redis_task.client
     with following(follower, Position()) as records:
         next(records)
@@ -349,9 +374,12 @@ def test_a_follower_that_ends_leaves_no_connection(follower: RedisFollower, redi
     until(lambda: not client.client_list(_type="pubsub"), 5, "the connection is closed")
 
 
-def test_a_redis_that_stays_away_is_told(unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_that_stays_away_is_told(
+    unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Follower]
+) -> None:
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
-    monkeypatch.setattr(redis_follower, "PATIENCE", 0.5)
+    for module in (redis_follower, redis_feed):
+        monkeypatch.setattr(module, "PATIENCE", 0.5)
     port = unreachable_task.client.get_connection_kwargs()["port"]
-    follower = RedisFollower(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
+    follower = make(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
     assert gives_up(lambda: next(follower.follow(TASK, Position()))) == "redis does not answer for 0.5 s"

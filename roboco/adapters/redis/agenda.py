@@ -122,13 +122,14 @@ class RedisLogs:
         with answering():
             self._client.publish(self._keys.events(task_id), canonical(event.model_dump(mode="json")))
 
-    def entries(self, log: str, after: int) -> Iterator[tuple[int, str]]:
-        """The numbers and messages of a log after this number, read in pages."""
+    def entries(self, log: str, after: int, count: int | None = None) -> Iterator[tuple[int, str]]:
+        """The numbers and messages of a log after this number, read in pages of so many."""
+        size = count or PAGE
         while True:
             with answering():
-                page: Any = self._client.xrange(log, min=f"({after}-0", count=PAGE)
+                page: Any = self._client.xrange(log, min=f"({after}-0", count=size)
             for entry_id, fields in page:
                 after = int(entry_id.partition("-")[0])
                 yield after, fields["m"]
-            if len(page) < PAGE:
+            if len(page) < size:
                 return

@@ -3,7 +3,9 @@
 from typing import Any
 
 import redis
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.asyncio import Connection, ConnectionPool
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.retry import Retry
 
 from roboco.errors import UsageError
@@ -20,6 +22,15 @@ def connect(url: str, max_connections: int = 250) -> redis.Redis:
 def connect_subscriber(url: str) -> redis.Redis:
     """A client for channels, to be asked with a time-out: it notices a dead connection while nothing is said."""
     return _client(url, socket_timeout=TIMEOUT, socket_keepalive=True)
+
+
+def connect_channels(url: str) -> Connection:
+    """A connection for the channels of an event loop, not yet made: it gives up at once, and waits for messages."""
+    retry = AsyncRetry(NoBackoff(), 0)
+    limits: dict[str, Any] = {"socket_connect_timeout": TIMEOUT, "socket_timeout": None, "socket_keepalive": True}
+    pool: Any = ConnectionPool.from_url(url, protocol=2, decode_responses=True, retry=retry, **limits)
+    connection: Connection = pool.make_connection()
+    return connection
 
 
 def _client(url: str, **options: Any) -> redis.Redis:

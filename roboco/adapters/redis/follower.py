@@ -6,8 +6,7 @@ live as in a replay. Whatever does not fit the numbers is read from the logs.
 
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import redis
@@ -15,56 +14,31 @@ from redis.client import PubSub
 
 from roboco.adapters.redis.agenda import RedisLogs
 from roboco.adapters.redis.client import connect_subscriber
+from roboco.adapters.redis.feed import Feeds
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.position import Position, Record
 from roboco.adapters.redis.scripts import answering
+from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
-
-Record = dict[str, Any]
 
 IDLE = 1.0
 """Seconds without a message after which the logs are looked at again."""
 PATIENCE = 60.0
 """Seconds for which a follower tries to reach a Redis that does not answer."""
-
-
-@dataclass
-class Position:
-    """The last numbers that a follower has, of one generation of the logs."""
-
-    generation: str = ""
-    events: int = 0
-    chunks: int = 0
-
-    def fits(self, record: Record) -> bool:
-        """Whether the message is the very next one, with nothing of the other channel before it."""
-        if record.get("generation") != self.generation:
-            return False
-        if "chunks" in record:
-            return (record["seq"], record["chunks"]) == (self.events + 1, self.chunks)
-        return (record["seq"], record["events"]) == (self.chunks + 1, self.events)
-
-    def has(self, record: Record) -> bool:
-        """Whether the follower had the message before."""
-        mine = self.events if "chunks" in record else self.chunks
-        return record.get("generation") == self.generation and int(record["seq"]) <= mine
-
-    def take(self, record: Record) -> Record:
-        """Note the message as had, and return it."""
-        if "chunks" in record:
-            self.events = record["seq"]
-        else:
-            self.chunks = record["seq"]
-        return record
+READERS = 8
+"""How many threads read logs for the followers in event loops."""
 
 
 class RedisFollower:
-    """Follows one task. Each follower has a connection of its own."""
+    """Follows one task. Each follower has a connection of its own; those in event loops share `feeds` and `threads`."""
 
     def __init__(self, client: redis.Redis, url: str, keys: Keys) -> None:
         self._client = client
         self._url = url
         self._keys = keys
         self._logs = RedisLogs(client, keys)
+        self.threads = Threads(READERS)
+        self.feeds = Feeds(url, keys, self.threads, self.reach)
 
     def follow(self, task_id: str, position: Position) -> Iterator[Record | None]:
         """The messages after the position, each once and in order; None when the logs hold no more for now.
@@ -82,19 +56,30 @@ class RedisFollower:
                     raise TransientError(f"redis does not answer for {PATIENCE:g} s: {error}") from error
                 time.sleep(0.1)
 
-    def replay(self, task_id: str, position: Position) -> Iterator[Record]:
-        """What the logs hold after the position, in order; from the start where a new generation began."""
+    def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
+        """What the logs hold after the position, in order; from the start where a new generation began.
+
+        `page` is how many messages of a log are read at a time.
+        """
         generation = self._generation(task_id)
         while generation is not None:
             if generation != position.generation:
-                position.generation, position.events, position.chunks = generation, 0, 0
-            for record in self._merged(task_id, position):
+                position.begin(generation)
+            for record in self._merged(task_id, position, page):
                 if record["generation"] != generation:
                     break
                 yield position.take(record)
             else:
                 return
             generation = self._generation(task_id)
+
+    def reach(self, task_ids: Sequence[str]) -> dict[str, Position]:
+        """How far the logs of these tasks have got, as far as they are known; one request for all."""
+        with answering(), self._client.pipeline(transaction=False) as pipe:
+            for task_id in task_ids:
+                pipe.hmget(self._keys.state(task_id), "generation", "events", "chunks")
+            answers = zip(task_ids, pipe.execute(), strict=True)
+        return {task_id: Position(of[0], int(of[1]), int(of[2])) for task_id, of in answers if of[0] is not None}
 
     def _generation(self, task_id: str) -> str | None:
         with answering():
@@ -124,29 +109,29 @@ class RedisFollower:
         elif not position.has(record):
             yield from self.replay(task_id, position)
 
-    def _merged(self, task_id: str, position: Position) -> Iterator[Record]:
+    def _merged(self, task_id: str, position: Position, page: int | None) -> Iterator[Record]:
         """Both logs in one order; whoever takes a record moves the position before asking for the next."""
-        chunks = self._entries(self._keys.content(task_id), position.chunks)
-        events = self._entries(self._keys.events(task_id), position.events)
+        chunks = self._entries(self._keys.content(task_id), position.chunks, page)
+        events = self._entries(self._keys.events(task_id), position.events, page)
         chunk, event = next(chunks, None), next(events, None)
         while chunk or event:
             if event and (chunk is None or event["chunks"] < chunk["seq"]):
                 if chunk is None and event["chunks"] > position.chunks:
-                    chunks = self._entries(self._keys.content(task_id), position.chunks)
+                    chunks = self._entries(self._keys.content(task_id), position.chunks, page)
                     if (chunk := next(chunks, None)) is not None:
                         continue
                 yield event
                 event = next(events, None)
             elif chunk:
                 if event is None and chunk["events"] > position.events:
-                    events = self._entries(self._keys.events(task_id), position.events)
+                    events = self._entries(self._keys.events(task_id), position.events, page)
                     if (event := next(events, None)) is not None:
                         continue
                 yield chunk
                 chunk = next(chunks, None)
 
-    def _entries(self, log: str, after: int) -> Iterator[Record]:
-        return (json.loads(message) for _, message in self._logs.entries(log, after))
+    def _entries(self, log: str, after: int, page: int | None) -> Iterator[Record]:
+        return (json.loads(message) for _, message in self._logs.entries(log, after, page))
 
 
 def _await_subscription(pubsub: PubSub, channels: int) -> None:

@@ -242,6 +242,25 @@ def test_whatever_was_lost_every_step_is_seen_once_and_with_its_text(run: list[t
 
 
 @given(runs(ALL))
+def test_the_history_is_read_only_for_steps_that_are_lacking(run: list[tuple[str, str]]) -> None:
+    """Who follows in an event loop asks beforehand, and reads in a thread."""
+    server = played(run)
+    reads: list[int] = []
+
+    def read_steps(start: int) -> Iterator[TaskStep]:
+        reads.append(start)
+        return server.read_steps(start)
+
+    for item in live(server):
+        view = View(Cursor.parse(item.cursor), read_steps)
+        for record in server.after(item.cursor):
+            lacking = view.lacks_steps(record)
+            reads.clear()
+            list(view.take(record))
+            assert bool(reads) == lacking, record
+
+
+@given(runs(ALL))
 def test_a_follower_that_is_always_cut_off_sees_every_step_once(run: list[tuple[str, str]]) -> None:
     """It takes one item, and comes back with its cursor."""
     server = played(run)

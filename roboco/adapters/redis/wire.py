@@ -1,0 +1,87 @@
+"""Wire: one connection of an event loop, subscribed to the channels of many tasks.
+
+One reads and another one subscribes at the same time, which redis-py's own PubSub does not allow: it may make a lost
+connection anew beneath the reader, who would not know that messages are missing.
+"""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import redis
+
+from roboco.adapters.redis import client
+from roboco.adapters.redis.keys import Keys
+
+
+class Wire:
+    """It is to be closed, and another one made, as soon as one of its methods raises."""
+
+    def __init__(self, url: str, keys: Keys) -> None:
+        self._connection: Any = client.connect_channels(url)
+        self._keys = keys
+        self._topics: dict[str, object] = {}
+        self._unconfirmed: Counter[str] = Counter()
+        self._heard = time.monotonic()
+        self._asked = -math.inf
+
+    async def open(self) -> None:
+        """Connect."""
+        async with asyncio.timeout(client.TIMEOUT):
+            await self._connection.connect()
+
+    async def close(self) -> None:
+        """Disconnect, without waiting for the other side."""
+        await self._connection.disconnect(nowait=True)
+
+    async def read(self, hear: Callable[[str, str], None], confirm: Callable[[str], None]) -> None:
+        """Hand on the channel and text of each message, and each channel that is subscribed to, as often as asked."""
+        while True:
+            answer = await self._connection.read_response(timeout=math.inf)
+            self._heard = time.monotonic()
+            match answer:
+                case ["message", str(channel), str(text)]:
+                    hear(channel, text)
+                case ["subscribe", str(channel), _]:
+                    self._unconfirmed[channel] -= 1
+                    if not self._unconfirmed[channel]:
+                        del self._unconfirmed[channel]
+                        confirm(channel)
+                case _:  # to an unsubscription or a ping
+                    pass
+
+    async def match(self, topics: Mapping[str, object]) -> None:
+        """Subscribe to the channels of these tasks and no others; another object for a task is a new subscription."""
+        new = [task_id for task_id, topic in topics.items() if self._topics.get(task_id) is not topic]
+        gone = [task_id for task_id in self._topics if task_id not in topics]
+        self._topics = dict(topics)
+        await self._send("UNSUBSCRIBE", gone)
+        for task_id in new:
+            self._unconfirmed.update(self._channels(task_id))
+        await self._send("SUBSCRIBE", new)
+
+    async def check(self) -> None:
+        """Ask whether the other side is there, if it has been silent; TimeoutError if it did not answer to that."""
+        now = time.monotonic()
+        if now - self._heard < client.TIMEOUT:
+            return
+        if self._asked < self._heard:
+            self._asked = now
+            await self._command("PING")
+        elif now - self._asked > client.TIMEOUT:
+            raise redis.TimeoutError(f"the connection for channels is silent for {now - self._heard:.0f} s")
+
+    async def _send(self, command: str, task_ids: Collection[str]) -> None:
+        channels = [channel for task_id in task_ids for channel in self._channels(task_id)]
+        if channels:
+            await self._command(command, *channels)
+
+    async def _command(self, *words: str) -> None:
+        async with asyncio.timeout(client.TIMEOUT):
+            await self._connection.send_command(*words, check_health=False)
+
+    def _channels(self, task_id: str) -> tuple[str, str]:
+        return self._keys.content(task_id), self._keys.events(task_id)

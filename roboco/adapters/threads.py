@@ -1,0 +1,46 @@
+"""Threads: what blocks, done beside an event loop."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Threads:
+    """At most so many threads, shared by all event loops of the process; a forked one gets its own."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self._asked: dict[tuple[asyncio.AbstractEventLoop, Hashable], asyncio.Task[Any]] = {}
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What the call returns. Who is cancelled does not wait for it, and what it returns is dropped then."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool(), call)
+
+    async def once(self, name: Hashable, call: Callable[[], T]) -> T:
+        """What the call returns, made once for all in this loop who ask by that name while it is made."""
+        asker = asyncio.get_running_loop(), name
+        asked = self._asked.get(asker)
+        if asked is None:
+            asked = self._asked[asker] = asyncio.create_task(self.run(call))
+            asked.add_done_callback(lambda done: self._forget(asker, done))
+        answer: T = await asyncio.shield(asked)
+        return answer
+
+    def _forget(self, asker: tuple[asyncio.AbstractEventLoop, Hashable], done: asyncio.Task[Any]) -> None:
+        self._asked.pop(asker, None)
+        if not done.cancelled():
+            done.exception()  # taken note of, also if all who asked have gone
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            process = os.getpid()
+            if process not in self._pools:
+                self._pools = {process: ThreadPoolExecutor(self._most, thread_name_prefix="roboco-reader")}
+            return self._pools[process]

@@ -1,0 +1,86 @@
+"""Following in an event loop: the merged stream of following.py, with all that blocks done in threads."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from itertools import islice
+from typing import TypeVar
+
+from roboco.adapters.redis.async_follower import AsyncFollower
+from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.threads import Threads
+from roboco.client.following import TASK_END, Following
+from roboco.domain.summary import TaskSummary
+from roboco.domain.view import Cursor, StreamItem, View
+
+T = TypeVar("T")
+BATCH = 100
+"""How many items of an ended task are read at a time."""
+COMPLETING = 0.05
+"""Seconds between two looks at a task that has ended and whose workspace is being completed."""
+_READERS = Threads(32)
+"""Who reads workspaces for all followers of this process."""
+
+
+class AsyncFollowing:
+    """Follows one task in the event loop that runs; `summary` gives the task at a glance."""
+
+    def __init__(self, following: Following, follower: AsyncFollower, summary: Callable[[], TaskSummary]) -> None:
+        self._following = following
+        self._follower = follower
+        self._summary = summary
+
+    async def stream(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
+        """As `Following.stream`."""
+        at = Cursor.parse(cursor) if cursor else Cursor()
+        view = View(at, self._following.read_steps)
+        position = Position(at.generation, at.events, at.chunks)
+        async with aclosing(self._follower.follow(self._following.task_id, position)) as records:
+            async for record in records:
+                if record is not None:
+                    for item in await _taken(view, record):
+                        yield item
+                    if record["type"] == TASK_END:
+                        return
+                elif await self._once("ended", self._following.ended):
+                    break
+        async with aclosing(_in_batches(self._following.rest(view, position))) as rest:
+            async for item in rest:
+                yield item
+
+    async def settled(self) -> TaskSummary:
+        """The task as soon as it has ended or waits."""
+        async with aclosing(self._follower.stirs(self._following.task_id)) as stirs:
+            async for event in stirs:
+                while True:
+                    summary = await self._once("summary", self._summary)
+                    if summary.status.ended or summary.status.waiting:
+                        return summary
+                    if event is None or event["type"] != TASK_END:
+                        break
+                    await asyncio.sleep(COMPLETING)
+        raise AssertionError("stirs do not end")
+
+    async def last_said(self) -> str:
+        """What an agent said last."""
+        return await _READERS.run(self._following.last_said)
+
+    async def _once(self, what: str, read: Callable[[], T]) -> T:
+        return await _READERS.once((self._following.place, self._following.task_id, what), read)
+
+
+async def _taken(view: View, record: Record) -> Iterable[StreamItem]:
+    """The items of a message; the event loop goes on while steps are read that it lacks."""
+    if view.lacks_steps(record):
+        return await _READERS.run(lambda: list(view.take(record)))
+    return view.take(record)
+
+
+async def _in_batches(items: Iterator[StreamItem]) -> AsyncGenerator[StreamItem, None]:
+    """The items, which block while they are made."""
+    while True:
+        batch = await _READERS.run(lambda: list(islice(items, BATCH)))
+        for item in batch:
+            yield item
+        if len(batch) < BATCH:
+            return
