@@ -30,23 +30,9 @@ class AsyncFollowing:
         self._follower = follower
         self._summary = summary
 
-    async def stream(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
-        """As `Following.stream`."""
-        at = Cursor.parse(cursor) if cursor else Cursor()
-        view = View(at, self._following.read_steps)
-        position = Position(at.generation, at.events, at.chunks)
-        async with aclosing(self._follower.follow(self._following.task_id, position)) as records:
-            async for record in records:
-                if record is not None:
-                    for item in await _taken(view, record):
-                        yield item
-                    if record["type"] == TASK_END:
-                        return
-                elif await self._once("ended", self._following.ended):
-                    break
-        async with aclosing(_in_batches(self._following.rest(view, position))) as rest:
-            async for item in rest:
-                yield item
+    def stream(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
+        """As `Following.stream`; a cursor that is none is refused at once."""
+        return self._stream(Cursor.parse(cursor) if cursor else Cursor())
 
     async def settled(self) -> TaskSummary:
         """The task as soon as it has ended or waits."""
@@ -64,6 +50,22 @@ class AsyncFollowing:
     async def last_said(self) -> str:
         """What an agent said last."""
         return await _READERS.run(self._following.last_said)
+
+    async def _stream(self, at: Cursor) -> AsyncGenerator[StreamItem, None]:
+        view = View(at, self._following.read_steps)
+        position = Position(at.generation, at.events, at.chunks)
+        async with aclosing(self._follower.follow(self._following.task_id, position)) as records:
+            async for record in records:
+                if record is not None:
+                    for item in await _taken(view, record):
+                        yield item
+                    if record["type"] == TASK_END:
+                        return
+                elif await self._once("ended", self._following.ended):
+                    break
+        async with aclosing(_in_batches(self._following.rest(view, position))) as rest:
+            async for item in rest:
+                yield item
 
     async def _once(self, what: str, read: Callable[[], T]) -> T:
         return await _READERS.once((self._following.place, self._following.task_id, what), read)
