@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +14,7 @@ from typing import Any, Self
 from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start
 from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.local.valkey import start_valkey
+from roboco.adapters.local.valkey import ValkeyServer, start_valkey
 from tests.servers.model_server import ModelServer
 
 ROOT = Path(__file__).parent.parent
@@ -25,8 +25,9 @@ TOOLS = "tests.tools_for_agents"
 class Stack:
     """Started on entering, and gone on leaving; workers are `workers.NAME`, or a module of the test's own.
 
-    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own. `changes` are
-    settings other than the tests' own.
+    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own. `around` is entered
+    with its Valkey and gives settings: other servers, or another way to these. `changes` are settings other than the
+    tests' own.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class Stack:
         pools: Sequence[str] = POOLS,
         s3: S3Server | None = None,
         modules: str = "workers",
+        around: Callable[[ValkeyServer], AbstractContextManager[dict[str, Any]]] | None = None,
         **changes: Any,
     ) -> None:
         self.folder = folder
         self._changes = changes
+        self._around = around
         self.model = ModelServer()
         self._pools = pools
         self._modules = modules
@@ -63,7 +66,8 @@ class Stack:
             "agents_concurrency": 20,
             "cache": self.folder / "cache",
         }
-        self.settings = Settings.model_validate(own | self._changes)
+        other = self._exits.enter_context(self._around(self.valkey)) if self._around else {}
+        self.settings = Settings.model_validate(own | other | self._changes)
         self._exits.callback(self._stop_workers)
         for pool in self._pools:
             self.start(pool)

@@ -1,39 +1,18 @@
 """The settings of every Celery application of Roboco: workers, producers and Flower."""
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from celery import Celery
 from kombu import Queue
 
+from roboco.adapters.celery.broker import broker_settings
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
 
 # Stores a record, which is the JSON of a DeadLetter.
 # Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
 # again; a message whose acknowledgement is lost is stored again under the same id.
 Bury = Callable[[dict[str, Any]], None]
-
-# The same for every application on the broker's database, because the shortest visibility timeout wins there.
-# Without the socket timeouts a half-open connection blocks workers and producers for ever. All times in seconds.
-TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "visibility_timeout": 30,
-        # A dead worker's messages come back after this timeout plus interval times throttle, and the mutex if it
-        # died while it gave back those of another.
-        "unacked_restore_interval": 2,
-        "unacked_restore_throttle": 1,
-        "unacked_mutex_expire": 15,
-        "socket_timeout": 5,
-        "socket_connect_timeout": 5,
-        "socket_keepalive": True,
-        "health_check_interval": 5,
-        "max_connections": 50,
-        "client_name": "roboco",
-        # each is a list of its own; what other services send has none, and goes first
-        "priority_steps": [0, 3, 6],
-    }
-)
 
 
 def configuration(
@@ -50,8 +29,7 @@ def configuration(
     Messages are acknowledged early: a Celery task that wants it late says so itself.
     """
     return {
-        "broker_url": broker_url,
-        "broker_transport_options": dict(TRANSPORT_OPTIONS),
+        **broker_settings(broker_url),
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_pool_limit": 20,

@@ -1,0 +1,34 @@
+"""Certificates of an authority that nobody but a test knows, for servers and for clients."""
+
+import ssl
+from pathlib import Path
+from urllib.parse import urlencode
+
+import trustme
+
+
+class Certificates:
+    """Files below `folder`: the authority's certificate, a client's with its key, and one of another authority."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._authority = trustme.CA()
+        self.authority = folder / "authority.pem"
+        self.client = folder / "client.pem"
+        self.stranger = folder / "stranger.pem"
+        self._authority.cert_pem.write_to_path(self.authority)
+        self._authority.issue_cert("roboco@example.org").private_key_and_cert_chain_pem.write_to_path(self.client)
+        trustme.CA().cert_pem.write_to_path(self.stranger)
+
+    def server(self, *names: str, clients: bool = False) -> ssl.SSLContext:
+        """The context of a server of these names; with `clients` it talks only to those with a certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._authority.issue_cert(*names).configure_cert(context)
+        if clients:
+            self._authority.configure_trust(context)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def options(self) -> str:
+        """The query of a URL whose client shows its certificate and believes this authority alone."""
+        return urlencode({"ssl_ca_certs": self.authority, "ssl_certfile": self.client, "ssl_keyfile": self.client})

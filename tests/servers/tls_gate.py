@@ -1,0 +1,86 @@
+"""TlsGate: a TCP proxy that is spoken to through TLS, and speaks to its server without."""
+
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+_SIZE = 64 * 1024
+
+
+class TlsGate:
+    """Listens on `port` of this machine while it is entered, and passes on to the server's port."""
+
+    def __init__(self, server_port: int, context: ssl.SSLContext) -> None:
+        self._server_port = server_port
+        self._context = context
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._begin(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            for one in self._open:
+                _end(one)
+        for thread in self._threads:
+            thread.join(10)
+        self._listener.close()
+
+    def _begin(self, work: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=work, args=args, name="tls-gate", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._begin(self._serve, client)
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            with (
+                client,
+                self._context.wrap_socket(client, server_side=True) as secured,
+                socket.create_connection(("127.0.0.1", self._server_port)) as server,
+            ):
+                self._pass(secured, server)
+        except OSError:
+            return  # a handshake that was refused, or a connection that is gone
+
+    def _pass(self, secured: ssl.SSLSocket, server: socket.socket) -> None:
+        with self._lock:
+            self._open |= {secured, server}
+        try:
+            while True:
+                ready = [secured] if secured.pending() else select.select([secured, server], [], [])[0]
+                for source in ready:
+                    data = source.recv(_SIZE)
+                    if not data:
+                        return
+                    (server if source is secured else secured).sendall(data)
+        finally:
+            with self._lock:
+                self._open -= {secured, server}
+
+
+def _end(one: socket.socket) -> None:
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended before

@@ -1,0 +1,30 @@
+"""What each kind of broker needs of Celery's settings."""
+
+import pytest
+
+from roboco.adapters.celery.broker import broker_settings
+from roboco.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("rediss://u:p%40@host/0", "rediss://u:p%40@host/0?ssl_cert_reqs=required"),
+        ("rediss://host/0?ssl_ca_certs=/a.pem", "rediss://host/0?ssl_ca_certs=%2Fa.pem&ssl_cert_reqs=required"),
+        ("rediss://host/0?ssl_cert_reqs=none", "rediss://host/0?ssl_cert_reqs=none"),
+    ],
+)
+def test_who_answers_through_tls_is_checked_unless_that_is_refused(url: str, asked: str) -> None:
+    assert broker_settings(url)["broker_url"] == asked
+
+
+@pytest.mark.parametrize("scheme", ["redis+cluster", "rediss+cluster"])
+def test_a_cluster_is_no_broker(scheme: str) -> None:
+    with pytest.raises(UsageError, match="set ROBOCO_BROKER_URL"):
+        broker_settings(f"{scheme}://host:7000")
+
+
+def test_what_a_certificate_check_may_be_is_told() -> None:
+    with pytest.raises(UsageError, match="required, optional, none"):
+        broker_settings("rediss://host/0?ssl_cert_reqs=perhaps")
