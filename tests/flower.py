@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.adapters.local.process import free_port, start
+from roboco.cli.dev_stack import FLOWER_COLUMNS
 from tests.stack import ROOT, Stack, until
 
 _USER = "watcher:only-for-tests"
@@ -45,7 +46,13 @@ def flower(stack: Stack) -> Iterator[Flower]:
     port = free_port()
     command = [sys.executable, "-m", "celery", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}"]
     env = stack.environment | {"FLOWER_BASIC_AUTH": _USER}
-    server = start("flower", [*command, f"--conf={os.devnull}"], env=env, log=stack.folder / "flower.log", cwd=ROOT)
+    server = start(
+        "flower",
+        [*command, f"--conf={os.devnull}", f"--tasks_columns={FLOWER_COLUMNS}"],
+        env=env,
+        log=stack.folder / "flower.log",
+        cwd=ROOT,
+    )
     seen = Flower(f"http://127.0.0.1:{port}")
 
     def ready() -> bool:

@@ -18,6 +18,8 @@ from roboco.errors import RobocoError, UsageError
 from roboco.settings import read_settings
 
 POOLS = ("coordinator", "agents", "tools")
+FLOWER_COLUMNS = "name,args,uuid,state,received,runtime,worker"
+"""Flower's columns, with who does what; the arguments are not shown without being asked for."""
 _PORTS = 13
 """Valkey, Flower, the local model, and ten of the S3 server."""
 _FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
@@ -113,6 +115,7 @@ class DevStack:
             f"--port={self._base + 1}",
             "--max_tasks=20000",
             "--purge_offline_workers=300",
+            f"--tasks_columns={FLOWER_COLUMNS}",
             f"--conf={os.devnull}",  # else a flowerconfig.py of the current folder
         ]
         # The password in the environment, because everybody sees a command line.

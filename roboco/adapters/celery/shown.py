@@ -57,8 +57,7 @@ def look_id(task_id: str, at: float) -> str:
 def of_work(who: str, order: TurnOrder | CallOrder) -> str:
     """Who is to do what, for people."""
     again = f", attempt {order.attempt}" if order.attempt > 1 else ""
-    call = f", call {order.call_id}" if isinstance(order, CallOrder) else ""
-    return f"{who}, {order.task_id}, step {order.seq}{call}{again}"
+    return f"{who}, {order.task_id}, step {order.seq}{again}"
 
 
 def of_outside(arguments: Mapping[str, Any], origin: object) -> tuple[str, str]:
@@ -76,7 +75,8 @@ def of_error(error: BaseException) -> str:
     if not (isinstance(error, RobocoError) or kind.__module__.startswith(_OF_MACHINE)):
         return f"{kind.__name__}: see the worker's log"
     text = _QUOTED.sub(_name_or_dots, _FOUND.sub("(found ...)", str(error)))
-    return f"{kind.__name__}: {_PASSWORD.sub('***@', text)[:MOST]}"
+    text = _PASSWORD.sub("***@", text)[:MOST]
+    return text if text.startswith(kind.__name__) else f"{kind.__name__}: {text}"
 
 
 def frames_of(traceback: object) -> str:
