@@ -17,7 +17,7 @@ PRIORITIES: Final = ("", "\x06\x163", "\x06\x166")
 
 @dataclass(frozen=True)
 class QueueNow:
-    """A queue with its lanes: how many messages wait, and when the oldest was sent in Unix seconds, if that is known."""
+    """A queue with its lanes: how many messages wait; when the oldest was sent, in Unix seconds, if that is known."""
 
     name: str
     waiting: int
