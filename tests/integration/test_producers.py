@@ -65,9 +65,10 @@ def test_the_readmes_producer_with_celery_alone(folder_stack: Stack, celery_alon
     assert run([python, "-I", "-c", "import importlib.util as u; print(u.find_spec('roboco'))"]) == "None\n"
     run([python, "-I", str(tmp_path / "submit.py")])
     printed = run([python, "-I", str(tmp_path / "follow.py")]).split("\n")
+    chunks = [line.removeprefix("content_chunk ") for line in printed if line.startswith("content_chunk ")]
+    assert "".join(chunks) == "You say: Hello."
     events = [line for line in printed if line.startswith("event_")]
-    assert (events[0], events[-1]) == ("event_task_start", "event_task_end")
-    assert "".join(line for line in printed if not line.startswith("event_")) == "Hello.You say: Hello."
+    assert (events[0], events[1], events[-1]) == ("event_task_start ", "event_user_message Hello.", "event_task_end ")
     run([python, "-I", str(tmp_path / "submit.py")])  # the same again is no other task
     assert shape(folder_stack.orchestrator.task("order-17").history()) == [
         ("user", ["Hello."]),
