@@ -37,6 +37,7 @@ class Settings(BaseModel):
     embeddings_model: str | None = None
     embeddings_base_url: str | None = None
     embeddings_api_key_env: str = "OPENAI_API_KEY"
+    message_keys: Annotated[tuple[str, ...], Field(repr=False)] = ()
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
     turn_lease: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
     ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
@@ -55,6 +56,13 @@ class Settings(BaseModel):
                 _ = urlsplit(url).port
             except ValueError:  # whose message quotes what may be the password
                 raise ValueError("is no address: write a '/', '#', '?' or ':' of its password as %XX") from None
+        return value
+
+    @field_validator("message_keys")
+    @classmethod
+    def _long_enough(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any(len(key) < 32 for key in value):
+            raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
         return value
 
     @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
@@ -84,7 +92,7 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV"})
+_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS"})
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 

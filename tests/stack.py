@@ -30,6 +30,9 @@ class Stack:
     tests' own.
     """
 
+    level = "INFO"
+    """What the workers log."""
+
     def __init__(
         self,
         folder: Path,
@@ -108,7 +111,7 @@ class Stack:
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
         """Start a worker of the pool; an earlier one of this name must be gone. "agents-2" is another one of agents."""
         module = f"{modules or self._modules}.{pool.partition('-')[0]}"
-        command = [sys.executable, "-m", "celery", "-A", module, "worker", "-l", "INFO"]
+        command = [sys.executable, "-m", "celery", "-A", module, "worker", "-l", self.level]
         name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
         log = self.folder / f"{pool}.log"
         self._ready[pool] = self.log(pool).count(" ready.") + 1

@@ -23,7 +23,13 @@ from workers.tasks import register
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
     """An application that consumes these queues, and the engine of its processes."""
     settings = read_settings()
-    basis = configuration(settings.broker, pool=pool, concurrency=concurrency, bury=_dead_letters(settings).bury_record)
+    basis = configuration(
+        settings.broker,
+        pool=pool,
+        concurrency=concurrency,
+        bury=_dead_letters(settings).bury_record,
+        keys=settings.message_keys,
+    )
     app = application(basis | changes, queues)
     engine = ProcessEngine(app, settings)
     register(app, engine)

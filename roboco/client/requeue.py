@@ -5,6 +5,7 @@ from typing import Any
 from celery import Celery
 
 from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.celery.signature import MessageKeys
 from roboco.domain.letter import DeadLetter
 from roboco.domain.paths import open_path
 from roboco.engine.engine import Engine
@@ -48,13 +49,15 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:
+    keys: MessageKeys = app.conf["roboco_keys"]
+    keys.sign(headers := dict(letter.headers), letter.body.encode())  # whoever sends it again vouches for it
     producers: Any = app.amqp.producer_pool
     with sending(letter.name), producers.acquire(block=True) as producer:
         producer.publish(
             letter.body.encode(),
             exchange="",
             routing_key=letter.queue,
-            headers=letter.headers,
+            headers=headers,
             content_type=letter.content_type,
             content_encoding=letter.content_encoding,
             delivery_mode=2,

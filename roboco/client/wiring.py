@@ -35,7 +35,7 @@ from roboco.settings import Settings
 
 def producer(settings: Settings) -> Celery:
     """A Celery application that sends to Roboco's queues and consumes nothing."""
-    return application(configuration(settings.broker))
+    return application(configuration(settings.broker, keys=settings.message_keys))
 
 
 def build_engine(

@@ -13,7 +13,7 @@ from celery.worker.request import Request
 from redis import Redis
 
 from roboco.adapters.celery.config import application, configuration
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
+from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN
 
 BROKER = os.environ["CONSUMER_APP_BROKER"]
 FOLDER = Path(os.environ["CONSUMER_APP_FOLDER"])
@@ -40,7 +40,8 @@ class Unforeseen(Request):
 
 
 # Two slots: stock Celery only exits when one is busy while the other waits for a message.
-settings = configuration(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, bury=bury)
+keys = tuple(filter(None, os.environ.get("CONSUMER_APP_KEYS", "").split(",")))
+settings = configuration(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, bury=bury, keys=keys)
 settings |= json.loads(os.environ["CONSUMER_APP_SETTINGS"])
 app = application(settings, [AGENTS_QUEUE])
 
@@ -61,3 +62,8 @@ def hold(mark: str) -> None:
 @app.task(name="test.unforeseen", Request=f"{__name__}:Unforeseen")
 def unforeseen() -> None:
     note("ran", "unforeseen")
+
+
+@app.task(name=TOOL)
+def tool(**order: Any) -> None:
+    note("ran", "a tool")

@@ -66,13 +66,14 @@ class Bench:
         asking = [client for client in self.redis.client_list() if client["cmd"] == "brpop"]
         return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
 
-    def start_worker(self, pool: str, **settings: Any) -> subprocess.Popen[bytes]:
+    def start_worker(self, pool: str, keys: str = "", **settings: Any) -> subprocess.Popen[bytes]:
         app = "tests.integration.consumer_app"
         return self._start(
             *(sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "INFO"),
             CONSUMER_APP_BROKER=self.url,
             CONSUMER_APP_FOLDER=str(self.folder),
             CONSUMER_APP_POOL=pool,
+            CONSUMER_APP_KEYS=keys,
             CONSUMER_APP_SETTINGS=json.dumps(settings),
         )
 
@@ -263,4 +264,4 @@ def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
 
 
 def test_celery_knows_every_setting() -> None:
-    assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_bury"}
+    assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_bury", "roboco_keys"}

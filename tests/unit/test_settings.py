@@ -38,6 +38,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_EMBEDDINGS_MODEL": "small",
         "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",
         "ROBOCO_EMBEDDINGS_API_KEY_ENV": "EMBEDDINGS_KEY",
+        "ROBOCO_MESSAGE_KEYS": f"{'n' * 32},{'o' * 32}",
         "PATH": "/bin",
         "OPENAI_API_KEY": "secret",
     }
@@ -103,6 +104,7 @@ def test_settings_cannot_be_changed() -> None:
     [
         ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is no address: write a '/'"),
         ("ROBOCO_BROKER_URL", "redis://a/0;redis://:can#ary@h:6379/0", "ROBOCO_BROKER_URL is no address: write a '/'"),
+        ("ROBOCO_MESSAGE_KEYS", f"canary,{'k' * 32}", "ROBOCO_MESSAGE_KEYS holds a key of fewer than 32 characters"),
         ("ROBOCO_WORKSPACE", "s3://key:canary@bucket/prefix", "ROBOCO_WORKSPACE holds a user or password"),
         ("ROBOCO_S3_ENDPOINT_URL", "http://key:canary@h:9000", "ROBOCO_S3_ENDPOINT_URL holds a user or password"),
         ("ROBOCO_EMBEDDINGS_BASE_URL", "http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_BASE_URL holds a user or password"),
@@ -123,6 +125,7 @@ def test_a_password_does_not_show() -> None:
         assert "canary" not in text
         assert "ary@i" not in text
     assert "redis_url='redis://***@h:1/0'" in repr(settings)
+    assert "kkk" not in repr(Settings(message_keys=("k" * 32,)))
     assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"
 
 

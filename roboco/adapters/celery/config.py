@@ -8,6 +8,7 @@ from kombu import Queue
 
 from roboco.adapters.celery.broker import broker_settings
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
+from roboco.adapters.celery.signature import MessageKeys, sign_messages
 
 # Stores a record, which is the JSON of a DeadLetter.
 # Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
@@ -22,11 +23,13 @@ def configuration(
     concurrency: int | None = None,
     prefetch: int = 1,
     bury: Bury | None = None,
+    keys: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The settings of one application; what only some pool needs is added with `|`.
 
-    `bury` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU.
-    Messages are acknowledged early: a Celery task that wants it late says so itself.
+    `bury` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
+    messages are signed, and those that are not are buried. Messages are acknowledged early: a Celery task that wants it
+    late says so itself.
     """
     return {
         **broker_settings(broker_url),
@@ -64,6 +67,7 @@ def configuration(
         "worker_enable_remote_control": True,  # Flower asks the workers through it
         "worker_hijack_root_logger": False,
         "roboco_bury": bury,
+        "roboco_keys": MessageKeys(keys),
     }
 
 
@@ -75,4 +79,5 @@ def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> 
     app = Celery("roboco", set_as_current=False)
     app.conf.update(settings)
     app.amqp.queues.select([lane for name in queues for lane in lanes(name)])
+    sign_messages(app, app.conf["roboco_keys"])
     return app

@@ -2,21 +2,27 @@
 
 import json
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
 from celery.worker.consumer import Consumer
+from celery.worker.control import Panel
 from kombu.message import Message
 
 from roboco.adapters.celery.config import Bury
+from roboco.adapters.celery.names import QUEUE_OF
+from roboco.adapters.celery.signature import MessageKeys, as_bytes
 from roboco.domain.letter import letter_id_of
 
 BODY_LIMIT: Final = 1024 * 1024  # bytes; a prompt and a team fit
 HEADER_LIMIT: Final = 256  # characters of JSON, for one header
 HEADERS_LIMIT: Final = 40  # Celery itself sends about 20
 REASON_LIMIT: Final = 512  # characters
+UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
+"""What remote control may still do where messages are signed: its own are not."""
+COSTLY: Final = frozenset({"hello", "objgraph", "memdump", "memsample"})  # questions that change or cost something
 SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})  # headers that nothing but a display needs
 
 logger = logging.getLogger(__name__)
@@ -26,7 +32,8 @@ class GuardedConsumer(Consumer):
     """Celery's consumer, mended for a lost broker, and guarded against messages that it cannot run.
 
     Such a message is acknowledged and handed to the setting `roboco_bury`; without one it is only logged.
-    Gossip and mingle are off: nothing here needs them.
+    Gossip and mingle are off: nothing here needs them. Where messages are signed, remote control, which is not, can
+    only ask.
     """
 
     pause = 2.0  # seconds until a message that could not be buried goes back to its queue
@@ -43,6 +50,9 @@ class GuardedConsumer(Consumer):
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
         # kombu counts KeyError as a lost connection; while a message is handled, it is a flaw of the message.
         errors = self.connection_errors + self.channel_errors
+        self._keys: MessageKeys = self.app.conf.get("roboco_keys") or MessageKeys(())
+        if self._keys:
+            _only_questions()
         self._outages = tuple(error for error in errors if not issubclass(KeyError, error))
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
@@ -56,9 +66,10 @@ class GuardedConsumer(Consumer):
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)
+        known = own_tasks(self.app.tasks, self.app.amqp.queues.consume_from)
 
         def guarded(message: Message) -> None:
-            reason = flaw(message, self.app.tasks)
+            reason = flaw(message, known, self._keys)
             if reason:
                 self._bury(message, reason)
                 return
@@ -98,9 +109,37 @@ class GuardedConsumer(Consumer):
             message.ack_log_error(logger, self.connection_errors)
 
 
-def flaw(message: Message, known: Container[object]) -> str | None:
-    """Why a worker with the `known` Celery tasks cannot run `message`, or None where it can."""
-    return _header_flaw(message.headers, known) or _body_flaw(message)
+def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str]:
+    """The Celery tasks that are for these queues: a tool must not run in a pool that holds the keys of models.
+
+    Celery's own, such as `celery.map`, would run any of the others.
+    """
+    ours = set(queues) & set(QUEUE_OF.values())
+    return frozenset(
+        name
+        for name in registered
+        if not name.startswith("celery.") and (not ours or QUEUE_OF.get(name) in (None, *ours))
+    )
+
+
+def flaw(message: Message, known: Container[object], keys: MessageKeys) -> str | None:
+    """Why a worker with the `known` Celery tasks must not run `message`, or None where it can."""
+    return (
+        _header_flaw(message.headers, known)
+        or keys.flaw(message.headers, as_bytes(message.body or ""))
+        or _body_flaw(message)
+    )
+
+
+def _only_questions() -> None:
+    """Refuse all commands of remote control that do something; this process is a worker."""
+    for name, command in Panel.meta.items():
+        if name in COSTLY or (command.type == "control" and name not in UNSIGNED):
+            Panel.data[name] = _refuse
+
+
+def _refuse(state: object, **arguments: object) -> dict[str, str]:
+    return {"error": "refused: messages are signed here (ROBOCO_MESSAGE_KEYS), and remote control is not"}
 
 
 def _header_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | None:

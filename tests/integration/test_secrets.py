@@ -1,0 +1,218 @@
+"""Secrets: canaries are planted wherever a secret may stand, and looked for in everything that Roboco puts out."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from roboco import Orchestrator, team_from
+from roboco.adapters.local.process import start
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.local.valkey import start_valkey
+from roboco.adapters.workspace.s3 import connect_s3
+from tests.integration.cli_process import COMMAND
+from tests.mcp_servers import SHOP, free_port, listening
+from tests.servers.model_server import ModelServer, Reply, Request
+from tests.stack import POOLS, ROOT, Stack, s3_environment, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.redis]
+
+IN_ENVIRONMENT = {
+    "OPENAI_API_KEY": "canary-openai",
+    "TEAM_KEY": "canary-team",
+    "EMBEDDINGS_KEY": "canary-embeddings",
+    "SHOP_TOKEN": "canary-shop",
+    "WEB_TOKEN": "canary-web",
+    "DATABASE_PASSWORD": "canary-database",
+}
+OF_REDIS, OF_BROKER, OF_MESSAGES = "canary-redis", "canary-broker", "canary-messages-0123456789012345"
+COMMANDS = ("doctor", "dead --json", "show {}", "session {}")
+PAGES = ("/api/workers?refresh=1", "/api/tasks", "/api/queues/length", "/metrics", "/", "/tasks", "/broker")
+
+
+class Canaries(Stack):
+    """Workers that log all they can, and a Flower; secrets of every kind stand in their environment."""
+
+    level = "DEBUG"
+    flower = ""
+    guarded = 0
+    """The process of the Redis that wants passwords."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the workers, with its secrets."""
+        return super().environment | IN_ENVIRONMENT
+
+    def start_flower(self) -> None:
+        """Start Flower, and wait until it knows the workers."""
+        port = free_port()
+        self.flower = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "celery", "-A", "workers.app", "flower", f"--port={port}", "--debug"]
+        env = self.environment | {"FLOWER_UNAUTHENTICATED_API": "true"}
+        self.workers["flower"] = start("flower", command, env=env, log=self.folder / "flower.log", cwd=ROOT)
+        until(lambda: all(pool in self.page("/api/workers?refresh=1") for pool in ("agents", "tools")), 60, "Flower")
+
+    def page(self, path: str) -> str:
+        """What Flower answers."""
+        try:
+            with urllib.request.urlopen(f"{self.flower}{path}", timeout=20) as answer:
+                return str(answer.read().decode())
+        except OSError as error:
+            return str(error)
+
+    def printed(self, line: str) -> str:
+        """All that the command prints."""
+        command = [*COMMAND, *line.split()]
+        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, check=False)
+        return (done.stdout + done.stderr).decode()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Canaries]:
+    """Three workers and Flower; their Redis, broker, store, models and MCP servers want secrets."""
+    folder = tmp_path_factory.mktemp("canaries")
+    with ExitStack() as exits:
+        web, guarded = free_port(), start_valkey(folder / "guarded")
+        exits.callback(guarded.stop)
+        exits.enter_context(listening(web))
+        refusing = exits.enter_context(ModelServer())
+        refusing.script(lambda request: Reply(status=401, text=f"wrong key {request.headers['authorization']}"))
+        with redis.Redis.from_url(guarded.url) as client:
+            for user, password in {"state": OF_REDIS, "broker": OF_BROKER}.items():
+                client.execute_command("ACL", "SETUSER", user, "on", f">{password}", "~*", "&*", "+@all")
+        exits.enter_context(s3_environment(s3))
+        settings: dict[str, Any] = {
+            "redis_url": f"redis://state:{OF_REDIS}@127.0.0.1:{guarded.port}/0",
+            "broker_url": f"redis://broker:{OF_BROKER}@127.0.0.1:{guarded.port}/1",
+            "models": (f"TEAM_KEY@{refusing.base_url}",),
+            "mcp": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
+            "mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
+            "message_keys": (OF_MESSAGES,),
+            "embeddings_model": "m",
+            "embeddings_base_url": refusing.base_url,
+            "embeddings_api_key_env": "EMBEDDINGS_KEY",
+        }
+        started = exits.enter_context(Canaries(folder, s3=s3, **settings))
+        started.guarded = guarded.pid
+        started.start_flower()
+        yield started
+
+
+def team(stack: Canaries, **profile: Any) -> Any:
+    """A team whose tools get secrets and say them, and whose model may be another one."""
+    shop, web = (entry for entry in stack.settings.mcp)
+    return team_from(
+        {
+            "name": "canaries",
+            "models": {"standard": {"model": "m", "default": True} | profile},
+            "agents": [{"name": "one", "prompt": "Work.", "tools": ["mcp:shop", "mcp:web", "memory_search"]}],
+            "mcp_servers": {
+                "shop": {"command": shlex.split(shop), "env": ["SHOP_TOKEN"], "tools": ["leak", "who"]},
+                "web": {"url": web, "headers": {"Authorization": "WEB_TOKEN"}, "tools": ["leak", "who"]},
+            },
+        }
+    )
+
+
+def working(request: Request) -> Reply:
+    """Calls every tool once."""
+    if any(message["role"] == "tool" for message in request.messages):
+        return Reply(text="done")
+    calls: list[tuple[str, dict[str, str]]] = [(name, {}) for name in ("shop_leak", "web_leak", "shop_who", "web_who")]
+    return Reply(tool_calls=[*calls, ("memory_search", {"query": "canary"})])
+
+
+def in_redis(url: str) -> str:
+    """Every key of the database with all that it holds."""
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        read = {
+            "string": client.get,
+            "list": lambda key: client.lrange(key, 0, -1),
+            "hash": client.hgetall,
+            "set": client.smembers,
+            "zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+            "stream": client.xrange,
+        }
+        return repr([(key, read[client.type(key)](key)) for key in client.scan_iter()])
+
+
+def in_workspace(stack: Canaries) -> str:
+    """Every object of the workspace."""
+    client, bucket = connect_s3(stack.settings.s3_endpoint_url), stack.settings.workspace.split("/")[2]
+    found = client.list_objects_v2(Bucket=bucket, Prefix=stack.folder.name)
+    assert not found["IsTruncated"]
+    return repr([client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in found["Contents"]])
+
+
+def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
+    """What Roboco puts out, each by its name."""
+    for path in stack.folder.glob("*.log"):
+        yield path.name, path.read_text(errors="replace")
+    yield "state", in_redis(stack.settings.redis_url)
+    yield "broker", in_redis(stack.settings.broker)
+    yield "workspace", in_workspace(stack)
+    yield "models", repr([(record.request.body) for record in stack.model.requests])
+    for line in COMMANDS:
+        yield f"roboco {line}", stack.printed(line.format(task_id))
+    nodes = json.loads(stack.page("/api/workers"))
+    for page in (*PAGES, *(f"/worker/{node}" for node in nodes)):
+        yield f"Flower {page}", stack.page(page)
+    orchestrator: Orchestrator = stack.orchestrator
+    for thing in (stack.settings, orchestrator, orchestrator.engine, orchestrator.engine.toolbox, orchestrator._client):
+        yield type(thing).__name__, repr(thing) + str(thing)
+
+
+def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
+    stack.model.script(working)
+    worked = stack.orchestrator.run(team(stack), "go")
+    refused = stack.orchestrator.run(
+        team(stack, base_url=stack.settings.models[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
+    )
+    stolen = stack.orchestrator.run(team(stack, api_key_env="DATABASE_PASSWORD"), "go")
+    assert worked.result(60).status == "completed"
+    assert "refuses the key in TEAM_KEY" in refused.result(60).reason
+    assert "may not send the variable DATABASE_PASSWORD" in stolen.result(60).reason
+    with Celery(broker=stack.settings.broker, set_as_current=False) as producer:
+        producer.send_task("roboco.submit", kwargs={"task_id": "../../etc"}, queue="roboco.coordinator")
+        producer.send_task("shop.unknown", queue="roboco.coordinator")
+    until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the dead letters are kept")
+    assert {"not signed", "this worker has no Celery task"} == {
+        next(told for told in ("not signed", "this worker has no Celery task") if told in letter.reason)
+        for letter in stack.orchestrator.dead_letters()
+    }
+    leaked = [result.error for step in worked.history() for result in step.results if result.is_error]
+    assert len(leaked) == 2
+    assert all("refused" in str(error) and "canary" not in str(error) for error in leaked)
+
+    found = dict(outputs(stack, worked.task_id))
+    assert all(word in found["roboco doctor"] for word in ("redis", "broker", "workspace"))
+    assert all(task.task_id in found["Flower /api/tasks"] for task in (worked, refused, stolen))
+    assert "DEBUG" in found["agents.log"]
+    assert_kept(stack, s3, found)
+
+    os.kill(stack.guarded, signal.SIGKILL)
+    until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 30, "the workers miss Redis")
+    assert_kept(stack, s3, {path.name: path.read_text(errors="replace") for path in stack.folder.glob("*.log")})
+    assert_kept(
+        stack, s3, {line: stack.printed(line) for line in ("doctor", "tasks", "dead", f"show {worked.task_id}")}
+    )
+
+
+def assert_kept(stack: Canaries, s3: S3Server, outputs: dict[str, str]) -> None:
+    """No output has one of the secrets."""
+    told = {name: text for name, text in outputs.items() if text}
+    assert told
+    for secret in (*IN_ENVIRONMENT.values(), OF_REDIS, OF_BROKER, OF_MESSAGES, s3.secret_key):
+        for name, text in told.items():
+            place = text.find(secret)
+            assert place < 0, f"{name} has {secret}: {text[max(0, place - 300) : place + 40]}"
