@@ -99,7 +99,7 @@ class Bench:
         return [json.loads(record) for record in self.redis.lrange("dead", 0, -1)]
 
     def settled(self) -> bool:
-        return not self.redis.exists(AGENTS_QUEUE, "unacked", "unacked_index")
+        return not self.redis.exists(AGENTS_QUEUE, "roboco.unacked", "roboco.unacked_index")
 
     def close(self) -> None:
         self.app.close()

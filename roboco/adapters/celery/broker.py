@@ -18,6 +18,10 @@ TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
         "unacked_restore_interval": 2,
         "unacked_restore_throttle": 1,
         "unacked_mutex_expire": 15,
+        # Names of our own: on a database that others share, their messages keep their own visibility timeout.
+        "unacked_key": "roboco.unacked",
+        "unacked_index_key": "roboco.unacked_index",
+        "unacked_mutex_key": "roboco.unacked_mutex",
         "socket_timeout": 5,
         "socket_connect_timeout": 5,
         "socket_keepalive": True,

@@ -71,6 +71,18 @@ def configuration(
     }
 
 
+def callback_configuration(broker_url: str) -> dict[str, Any]:
+    """The settings with which Celery tasks of others are sent to their broker; nothing is consumed with them."""
+    ours = configuration(broker_url)
+    kept = ("broker_url", "broker_pool_acquire_timeout", "task_publish_retry_policy", "task_serializer")
+    sockets = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "health_check_interval", "client_name")
+    return {name: ours[name] for name in kept} | {
+        "broker_transport_options": {name: ours["broker_transport_options"][name] for name in sockets},
+        "broker_pool_limit": 2,
+        "accept_content": ["json"],
+    }
+
+
 def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
     """An application that can send to every queue; its workers consume `queues`, with their lanes, unless `-Q` differs.
 
