@@ -33,6 +33,9 @@ class Settings(BaseModel):
     models: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     mcp_env: tuple[str, ...] = ()
+    webhooks: tuple[str, ...] = ()
+    webhook_env: tuple[str, ...] = ()
+    callback_broker_url: str | None = None
     cache: Path | None = None
     embeddings_model: str | None = None
     embeddings_base_url: str | None = None
@@ -92,7 +95,7 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS"})
+_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV"})
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 

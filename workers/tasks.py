@@ -14,12 +14,13 @@ from celery import Celery, Task
 from celery.exceptions import Ignore, Reject
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, FORK, OUTSIDE, SUBMIT, TOOL, TURN
+from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, FORK, NOTIFY, OUTSIDE, SUBMIT, TOOL, TURN
 from roboco.client.intake import take
 from roboco.domain.canonical import canonical
 from roboco.domain.letter import DeadLetter, letter_id_of
 from roboco.engine.advance import advance as engine_advance
 from roboco.engine.engine import Engine
+from roboco.engine.notify import deliver
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
@@ -61,6 +62,10 @@ def register(app: Celery, engine: ProcessEngine) -> None:
     @app.task(name=ADVANCE, throws=(TransientError,), **look)
     def advance(task_id: str) -> None:
         engine_advance(engine(), task_id)
+
+    @app.task(name=NOTIFY, **look, throws=(TransientError,))
+    def notify(task_id: str) -> None:
+        deliver(engine(), task_id)
 
     @app.task(name=TURN, **SHOWN, throws=(TransientError, Conflict))
     def turn(**order: Any) -> str:

@@ -8,6 +8,7 @@ from roboco.adapters.celery.dispatcher import sending
 from roboco.adapters.celery.signature import MessageKeys
 from roboco.domain.letter import DeadLetter
 from roboco.domain.paths import open_path
+from roboco.engine import notify
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 
@@ -33,6 +34,9 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
 
 
 def _look_again(engine: Engine, letter: DeadLetter) -> None:
+    if letter.work == "notify":
+        notify.again(engine, letter.task_id, letter.detail)
+        return
     if letter.work != "advance":
         raise UsageError(
             f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has gone on without it, "

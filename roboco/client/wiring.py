@@ -10,6 +10,9 @@ from roboco.adapters.clock import SystemClock
 from roboco.adapters.functions import Functions
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.adapters.notify.callback import Callbacks
+from roboco.adapters.notify.deliverer import OutsideDeliverer
+from roboco.adapters.notify.webhook import Webhooks
 from roboco.adapters.prompts import JinjaPrompts
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
 from roboco.adapters.redis.attempts import RedisAttempts
@@ -62,6 +65,7 @@ def build_engine(
         prompts=JinjaPrompts(),
         toolbox=_toolbox(settings, workspace, time_up),
         dispatcher=dispatcher,
+        deliverer=_deliverer(settings),
         signals=RedisSignals(settings.redis_url, keys),
         clock=SystemClock(),
         keeper=Keeper(settings.turn_lease / 3),
@@ -74,6 +78,11 @@ def build_engine(
             max_queued=settings.max_queued,
         ),
     )
+
+
+def _deliverer(settings: Settings) -> OutsideDeliverer:
+    callbacks = Callbacks(settings.callback_broker_url or settings.broker)
+    return OutsideDeliverer(callbacks, Webhooks(settings.webhooks, settings.webhook_env))
 
 
 def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception]) -> FunctionToolbox:

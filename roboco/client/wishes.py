@@ -28,7 +28,8 @@ class Wished(Said, total=False):
     `task_id`: the same id with the same content again is the same task. `context` is there for the prompts' templates.
     `agent` names who acts first, `model` the profile of agents that name none; `title` is for people.
     `files` are stored with the task before it is submitted, for its first message to bring. The task begins at `eta`
-    (with a time zone), or in `countdown` seconds. `priority`: high, normal or low.
+    (with a time zone), or in `countdown` seconds. `priority`: high, normal or low. `notify` are objects that say who is
+    told when the task has ended, or waits: see `Notify`.
     """
 
     task_id: str | None
@@ -40,6 +41,7 @@ class Wished(Said, total=False):
     eta: datetime | str | None
     countdown: float | None
     priority: Priority
+    notify: list[dict[str, Any]]
 
 
 class Raised(TypedDict, total=False):

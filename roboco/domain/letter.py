@@ -6,8 +6,8 @@ from typing import Any, Literal
 from roboco.domain.canonical import sha256
 from roboco.domain.part import Recorded
 
-Work = Literal["turn", "tool", "advance"]
-"""What Roboco itself announces: a turn, a tool call, a look at a task."""
+Work = Literal["turn", "tool", "advance", "notify"]
+"""What Roboco itself announces: a turn, a tool call, a look at a task, a notice of a status."""
 
 
 class DeadLetter(Recorded):

@@ -4,6 +4,7 @@ from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.part import artifact_name
 
 OPEN = "_open/"
+NOTIFY = "_notify/"
 
 
 def team_path(task_id: str) -> str:
@@ -90,3 +91,33 @@ def outcome_path(task_id: str, call_id: str) -> str:
 def open_path(task_id: str) -> str:
     """The marker of a task that has not ended."""
     return f"{OPEN}{check_task_id(task_id)}"
+
+
+def notify_path(task_id: str) -> str:
+    """Who is told of the task."""
+    return f"{check_task_id(task_id)}/notify.json"
+
+
+def notices_path(task_id: str) -> str:
+    """The folder of notices that are not delivered yet."""
+    return f"{check_task_id(task_id)}/notices/"
+
+
+def notice_path(task_id: str, name: str) -> str:
+    """One notice that is not delivered yet."""
+    return f"{notices_path(task_id)}{check_item_id(name)}.json"
+
+
+def told_path(task_id: str, name: str) -> str:
+    """One notice that was delivered or given up: it stays, so that it is not told again."""
+    return f"{check_task_id(task_id)}/told/{check_item_id(name)}.json"
+
+
+def continued_path(task_id: str) -> str:
+    """How the Celery task that submitted the task was gone on with."""
+    return f"{check_task_id(task_id)}/continued.json"
+
+
+def to_tell_path(task_id: str) -> str:
+    """The marker of a task of which notices are not delivered yet."""
+    return f"{NOTIFY}{check_task_id(task_id)}"

@@ -8,6 +8,7 @@ from roboco.domain.beginning import LONGEST
 from roboco.domain.brought import Brought
 from roboco.domain.canonical import canonical, checked_json, sha256, well_formed
 from roboco.domain.declared import Declared
+from roboco.domain.notify import MOST, Notify
 from roboco.domain.priority import Priority
 from roboco.domain.team import MAX_PROMPT
 from roboco.errors import UsageError
@@ -21,7 +22,8 @@ class Submission(Brought):
     """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file.
 
     `model` names the team's profile for agents that name none themselves; `title` is for people. The task begins at
-    `eta` (ISO 8601 with a zone), or `countdown` seconds after it was submitted.
+    `eta` (ISO 8601 with a zone), or `countdown` seconds after it was submitted. `notify` says who is told when the task
+    has ended, or waits.
     """
 
     model_config = ConfigDict(strict=True)
@@ -36,6 +38,7 @@ class Submission(Brought):
     eta: Annotated[str | None, Field(max_length=64)] = None
     countdown: Annotated[float | None, Field(ge=0, le=LONGEST, strict=False)] = None
     priority: Priority = "normal"
+    notify: Annotated[list[Notify], Field(max_length=MOST)] = []
 
     def digest(self) -> str:
         """A digest of what the task is to do; the same submission again has the same one."""

@@ -27,7 +27,7 @@ from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
-from roboco.engine import broken, delegate, items, pending, recover
+from roboco.engine import broken, delegate, items, notify, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
 from roboco.engine.users_router import users_router
@@ -265,6 +265,7 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
 
 def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Look again in QUIET seconds; at once if something came before that was noted."""
+    notify.tell(engine, task_id, task)
     engine.agenda.put(task_id, engine.clock.now() + QUIET)
     now = engine.board.load(task_id, 1)
     return now is not None and not set(now.item_ids) <= set(task.item_ids)

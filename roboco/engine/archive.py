@@ -6,7 +6,7 @@ from roboco.domain.event_file import as_stored
 from roboco.domain.paths import events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.summary import TaskSummary
-from roboco.engine import delegate
+from roboco.engine import delegate, notify
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
 
@@ -42,6 +42,7 @@ def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
     _write_events(engine, task_id)
     _write_summary(engine, task_id, task, task.status, task.reason)
     delegate.report(engine, task_id, task)
+    notify.tell(engine, task_id, task)
     engine.files.delete(open_path(task_id))
     engine.board.leave(task_id, engine.policy.keep)
     engine.agenda.drop(task_id)

@@ -13,6 +13,7 @@ from roboco.ports import (
     Calls,
     Clock,
     DeadLetters,
+    Deliverer,
     Dispatcher,
     Files,
     Histories,
@@ -70,6 +71,7 @@ class Engine:
     prompts: Prompts
     toolbox: Toolbox
     dispatcher: Dispatcher
+    deliverer: Deliverer
     signals: Signals
     clock: Clock
     keeper: Keeper

@@ -1,7 +1,7 @@
 """submit: accept a task.
 
-    team.json ─► first step ─► task.json ─► marker ══ accepted ══► board ─► agenda ─► doorbell
-    (create)     (append)      (create)     (put)                  (create)
+    team.json ─► notify.json ─► first step ─► task.json ─► marker ══ accepted ══► board ─► agenda ─► doorbell
+    (create)     (create)       (append)      (create)     (put)                  (create)
 
 A death before the marker leaves files that nobody acts on, and the same submission again goes on with
 them. A death after it, or a Redis that fails then, leaves a marker from which the sweeper sets the task up.
@@ -22,6 +22,7 @@ from roboco.domain.step import USER, TaskStep
 from roboco.domain.submission import Submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
+from roboco.engine import notify
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.engine.message import check_brought
@@ -46,6 +47,7 @@ def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | 
         check_room(engine, task_id)
     first = _first_step(engine, submission, parent, artifacts)
     _store_team(engine, task_id, team)
+    notify.keep(engine, task_id, submission.notify)
     stored = engine.histories.append(task_id, first)
     if stored.metadata.get("submission") != submission.digest():
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
@@ -109,6 +111,8 @@ def _first_step(
         metadata["parent"] = parent.model_dump(mode="json")
     if submission.agent is not None:
         metadata["agent"] = submission.agent
+    if submission.notify:
+        metadata[notify.NOTIFIES] = len(submission.notify)
     files = (ArtifactPart(artifact=artifact) for artifact in artifacts)
     step = TaskStep(
         step_id=step_id_at(submission.task_id, 0),

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from roboco.domain.event import StreamReset
 from roboco.domain.letter import lost_work
-from roboco.domain.paths import OPEN, open_path
+from roboco.domain.paths import NOTIFY, OPEN, open_path
+from roboco.engine import notify
 from roboco.engine.advance import QUIET, advance
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
@@ -41,7 +42,8 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     due = engine.agenda.due(engine.clock.now(), BATCH)
     for task_id in due:
         try:
-            _look_at(engine, task_id, look)
+            if not notify.ring(engine, task_id):
+                _look_at(engine, task_id, look)
         except TransientError:
             raise
         except Exception:
@@ -132,4 +134,6 @@ def fill_agenda(engine: Engine, all_now: bool = False) -> None:
             engine.agenda.put(task_id, 0)
         else:
             engine.agenda.add(task_id, 0)
+    for task_id in engine.files.names(NOTIFY):
+        engine.agenda.add(notify.entry(task_id), 0)
     engine.agenda.begin(REFILL)

@@ -12,7 +12,7 @@ from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, Requ
 from roboco.ports.rates import Rates, Tokenizers
 from roboco.ports.tools import CallContext, Toolbox
 from roboco.ports.workspace import Files, Histories
-from roboco.ports.world import Clock, Dispatcher, Signals
+from roboco.ports.world import Clock, Deliverer, Dispatcher, Signals
 
 __all__ = [
     "Agenda",
@@ -26,6 +26,7 @@ __all__ = [
     "Clock",
     "Cut",
     "DeadLetters",
+    "Deliverer",
     "Dispatcher",
     "Files",
     "Grip",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from roboco.domain.notify import Notice, Notify
 from roboco.domain.priority import Priority
 from roboco.ports.board import Phase
 from roboco.ports.leases import CallOrder, TurnOrder
@@ -21,6 +22,9 @@ class Dispatcher(Protocol):
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
 
+    def notify(self, task_id: str) -> None:
+        """Have the coordinator deliver what is to be told of the task."""
+
     def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message that no worker has taken was sent, in Unix seconds: of turns, calls or `advance`.
 
@@ -29,6 +33,17 @@ class Dispatcher(Protocol):
 
     def backlog(self, task_id: str) -> int:
         """How many messages wait for workers that are taken before those of a new task of this id, or beside them."""
+
+
+class Deliverer(Protocol):
+    """Tells those outside what has become of a task."""
+
+    def deliver(self, target: Notify, notice: Notice) -> None:
+        """Hand the notice over; it may have arrived although this raises.
+
+        UsageError if that cannot be, however often it is tried; TransientError if it may be later. It returns or raises
+        within seconds.
+        """
 
 
 class Signals(Protocol):

@@ -31,7 +31,14 @@ class Tool:
     timeout: float
 
 
-Message = Advance | Turn | Tool
+@dataclass(frozen=True)
+class Notify:
+    """Have the coordinator deliver what is to be told."""
+
+    task_id: str
+
+
+Message = Advance | Turn | Tool | Notify
 
 
 class QueueDispatcher:
@@ -54,6 +61,10 @@ class QueueDispatcher:
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call."""
         self._send(Tool(order, name, timeout))
+
+    def notify(self, task_id: str) -> None:
+        """Have the coordinator deliver what is to be told of the task."""
+        self._send(Notify(task_id))
 
     def _send(self, message: Message) -> None:
         self.queue.append(message)

@@ -25,6 +25,7 @@ from roboco.domain.team_check import read_team
 from roboco.engine import answer, hold, message
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine, Policy
+from roboco.engine.notify import deliver
 from roboco.engine.receive import receive
 from roboco.engine.submit import submit
 from roboco.engine.sweep import REFILL, sweep
@@ -36,7 +37,8 @@ from roboco.ports import Phase
 from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
-from tests.memory.dispatcher import Advance, Message, QueueDispatcher, Tool, Turn
+from tests.memory.deliverer import MemoryDeliverer
+from tests.memory.dispatcher import Advance, Message, Notify, QueueDispatcher, Tool, Turn
 from tests.memory.keeper import ManualKeeper
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
@@ -81,6 +83,7 @@ class World:
         self.histories = MemoryHistories()
         self.dispatcher = QueueDispatcher(self.clock)
         self.keeper = ManualKeeper()
+        self.deliverer = MemoryDeliverer()
         self.failures: list[Exception] = []
         self.engine = self.process()
         MemoryAgenda(self.server, self.clock).begin(REFILL)
@@ -110,6 +113,7 @@ class World:
             prompts=JinjaPrompts(),
             toolbox=watched(self.given.toolbox, "toolbox", watch),
             dispatcher=watched(self.dispatcher, "dispatcher", watch),
+            deliverer=watched(self.deliverer, "deliverer", watch),
             signals=MemorySignals(self.server),
             clock=self.clock,
             keeper=self.keeper,
@@ -272,6 +276,8 @@ class World:
                 turn(self.engine, letter.order)
             case Tool():
                 tool(self.engine, letter.order)
+            case Notify():
+                deliver(self.engine, letter.task_id)
 
     def until_answered(self, call: Any) -> None:
         """Do what a caller does, again if it is not answered or its process dies, three times at most."""

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from roboco.adapters.celery import shown
 from roboco.adapters.celery.lanes import Lanes
-from roboco.adapters.celery.names import ADVANCE, TOOL, TURN
+from roboco.adapters.celery.names import ADVANCE, NOTIFY, TOOL, TURN
 from roboco.domain.priority import Priority
 from roboco.errors import TransientError
 from roboco.ports import CallOrder, Phase, TurnOrder
@@ -53,6 +53,10 @@ class CeleryDispatcher:
         self._send(TOOL, _fields(order), shown.call_task_id(order), shown.of_work(name, order), **options)
         if order.attempt > 1:
             self._tell_lost(shown.call_task_id(replace(order, attempt=order.attempt - 1)), order.attempt)
+
+    def notify(self, task_id: str) -> None:
+        """Have the coordinator deliver what is to be told of the task."""
+        self._send(NOTIFY, {"task_id": task_id}, shown.notify_id(task_id, time.time()), task_id)
 
     def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message in the queue was sent; None if there is none, or on a broker other than Redis."""

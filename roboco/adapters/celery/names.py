@@ -65,11 +65,18 @@ OUTSIDE: Final = (
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"
+NOTIFY: Final = "roboco.notify"
+
+TEAM: Final = "roboco.team"
+"""On a shop's own application: submits a task, whose result becomes its own."""
+ENDED: Final = "roboco.ended"
+"""On a shop's own application: goes on where such a task has ended."""
 
 QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(OUTSIDE, COORDINATOR_QUEUE)
     | {
         ADVANCE: COORDINATOR_QUEUE,
+        NOTIFY: COORDINATOR_QUEUE,
         TURN: AGENTS_QUEUE,
         TOOL: TOOLS_QUEUE,
     }

@@ -54,6 +54,11 @@ def look_id(task_id: str, at: float) -> str:
     return f"{task_id}/advance/{at * 1000:.0f}"
 
 
+def notify_id(task_id: str, at: float) -> str:
+    """The id of the Celery task that tells what has become of the task, as announced at this time."""
+    return f"{task_id}/notify/{at * 1000:.0f}"
+
+
 def of_work(who: str, order: TurnOrder | CallOrder) -> str:
     """Who is to do what, for people."""
     again = f", attempt {order.attempt}" if order.attempt > 1 else ""

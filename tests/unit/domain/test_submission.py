@@ -31,6 +31,7 @@ def test_a_submission_is_read() -> None:
         "client_context": {},
         "scope": None,
         "artifacts": [],
+        "notify": [],
     }
 
 
@@ -47,6 +48,12 @@ def test_a_submission_is_read() -> None:
         ({"prompt": ""}, "prompt: "),
         ({"prompt": " \n"}, "prompt: is empty"),
         ({"prompt": "x" * (MAX_PROMPT + 1)}, f"prompt: has {MAX_PROMPT + 1} characters, at most {MAX_PROMPT}"),
+        ({"notify": [{}]}, "give either 'celery' or 'webhook'"),
+        ({"notify": [{"webhook": "https://a.example"}]}, "'secret_env' names the variable"),
+        ({"notify": [{"celery": {"args": []}}]}, "is no signature"),
+        ({"notify": [{"celery": {"task": "a", "args": ["x" * 70_000]}}]}, "at most 65536"),
+        ({"notify": [{"celery": {"task": "a"}, "on": ["running"]}]}, "passes too soon"),
+        ({"notify": [{"celery": {"task": "a"}}] * 9}, "notify: .* at most 8"),
         ({"context": []}, r"context: .* \(found \[\]\)"),
         ({"context": {"a": "x" * MAX_CONTEXT}}, f"context: has .* at most {MAX_CONTEXT}"),
         ({"team": 5}, r"team: .* \(found 5\)"),

@@ -1,0 +1,69 @@
+"""Which webhooks the operator of a worker allows: who submits a task reaches nothing by that, and gets no secret."""
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from roboco.domain.address import leads
+from roboco.domain.notify import Notify
+from roboco.errors import TransientError, UsageError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def check_webhook(target: Notify, allowed: tuple[str, ...], variables: tuple[str, ...]) -> str:
+    """The webhook's address; UsageError unless it lies below an entry, and its secret may be used."""
+    url, variable = target.webhook or "", target.secret_env or ""
+    if not any(leads(entry, url) for entry in allowed):
+        raise UsageError(
+            f"webhook {url!r} is not allowed on this worker: name its address, or the beginning of it, in "
+            "ROBOCO_WEBHOOKS to allow it"
+        )
+    if variable not in variables:
+        raise UsageError(f"the variable {variable} may not be used on this worker: name it in ROBOCO_WEBHOOK_ENV")
+    return url
+
+
+def secret_of(variable: str, environment: Mapping[str, str]) -> str:
+    """The secret in the variable; UsageError if that is not set."""
+    secret = environment.get(variable, "")
+    if not secret:
+        raise UsageError(f"the variable {variable}, which holds a webhook's secret, is not set on this worker")
+    return secret
+
+
+def reachable(host: str, port: int, allowed: tuple[str, ...]) -> str:
+    """An address of the host that may be connected to: a public one, or one that the operator lists.
+
+    A private one is listed as a network ("10.0.0.0/8"), or as the host of an entry. UsageError if the host has only
+    others: a name that somebody points elsewhere leads nowhere. TransientError if it is not found.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise TransientError(f"host {host!r} is not found: {error}") from error
+    addresses = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
+    networks = [network for entry in allowed if (network := _network(entry)) is not None]
+    for address in addresses:
+        if _is_public(address) or any(address in network for network in networks):
+            return str(address)
+    raise UsageError(
+        f"host {host!r} is at {addresses[0]}, which is no public address: name its network in ROBOCO_WEBHOOKS "
+        "to allow it"
+    )
+
+
+def _is_public(address: Address) -> bool:
+    inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    known = inner or address
+    return known.is_global and not known.is_multicast and not known.is_reserved
+
+
+def _network(entry: str) -> Network | None:
+    host = urlsplit(entry).hostname if "://" in entry else entry
+    try:
+        return ipaddress.ip_network(host or "")
+    except ValueError:
+        return None

@@ -1,0 +1,154 @@
+"""Notify: who is told when a task comes to a status, and what they are told."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, JsonValue, TypeAdapter, field_validator, model_validator
+
+from roboco.domain.canonical import canonical, sha256
+from roboco.domain.declared import Declared, Variable
+from roboco.domain.part import Recorded
+from roboco.domain.status import TaskStatus
+
+MOST = 8
+"""How many are told of one task."""
+MAX_SIGNATURE = 64 * 1024
+"""The largest Celery signature, in characters of its JSON."""
+MAX_KEPT = 256 * 1024
+"""How many characters are kept for who confirms."""
+MAX_TEXT = 16_000
+"""How many characters of what was said last a notice carries."""
+FINAL = tuple(status for status in TaskStatus if status.ended)
+
+
+class Notify(Declared):
+    """Who is told: a Celery signature, or a webhook signed with the secret in the variable `secret_env`.
+
+    `on` are the statuses of which they are told: those in which a task has ended or waits. A signature that is
+    `confirmed` is sent again until it has confirmed; `kept` is what it finds then.
+    """
+
+    celery: dict[str, JsonValue] | None = None
+    webhook: Annotated[str | None, Field(max_length=2000)] = None
+    secret_env: Variable | None = None
+    on: Annotated[tuple[TaskStatus, ...], Field(min_length=1)] = FINAL
+    confirmed: bool = False
+    kept: Annotated[str, Field(max_length=MAX_KEPT)] = ""
+
+    @field_validator("celery")
+    @classmethod
+    def _is_signature(cls, signature: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if signature is not None and not isinstance(signature.get("task"), str):
+            raise ValueError("is no signature: 'task' must be the name of a Celery task")
+        if (size := len(canonical(signature))) > MAX_SIGNATURE:
+            raise ValueError(f"has {size} characters of JSON, at most {MAX_SIGNATURE} are possible")
+        return signature
+
+    @field_validator("on")
+    @classmethod
+    def _can_be_told(cls, statuses: tuple[TaskStatus, ...]) -> tuple[TaskStatus, ...]:
+        if passing := [status.value for status in statuses if not (status.ended or status.waiting)]:
+            raise ValueError(f"{passing[0]!r} passes too soon to be told: follow the task's events instead")
+        return statuses
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.celery is None) == (self.webhook is None):
+            raise ValueError("give either 'celery' or 'webhook'")
+        if (self.webhook is None) != (self.secret_env is None):
+            raise ValueError("'secret_env' names the variable with a webhook's secret, and comes with one")
+        if self.confirmed and self.celery is None:
+            raise ValueError("a webhook confirms by its answer: 'confirmed' is for signatures")
+        return self
+
+    @property
+    def named(self) -> str:
+        """Who it is, for people."""
+        return self.webhook or str((self.celery or {}).get("task"))
+
+
+Outcome = Literal["pending", "delivered", "given_up"]
+
+
+class Notice(Recorded):
+    """What is told, to which of those that are told (`target`), and how far that is; times in Unix seconds.
+
+    `notice_id` is the same in every try; `round` counts how often it was given up and asked for again.
+    `text` is what was said last, or its beginning with `cut`.
+    """
+
+    notice_id: str
+    name: str
+    target: int
+    task_id: str
+    team: str
+    status: TaskStatus
+    reason: str
+    steps: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    text: str
+    cut: bool = False
+    time: datetime
+    outcome: Outcome = "pending"
+    round: int = 0
+    tries: int = 0
+    first_at: float
+    next_at: float
+    error: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """What those who are told get: an object with `id`, `type`, `timestamp` and `data`."""
+        hidden = {"notice_id", "name", "target", "time", "outcome", "round", "tries", "first_at", "next_at", "error"}
+        data = self.model_dump(mode="json", exclude=hidden)
+        return {
+            "id": self.notice_id,
+            "type": f"task.{self.status}",
+            "timestamp": self.time.isoformat(),
+            "data": data,
+        }
+
+    def after_try(self, now: float, error: str, at_least: float = 0.0) -> "Notice":
+        """The notice after one more try, which has not succeeded; the next one is so many seconds later, or more."""
+        tries = self.tries + 1
+        pause = max(at_least, pause_after(self.notice_id, tries))
+        return self.model_copy(update={"tries": tries, "error": error[:1000], "next_at": now + pause})
+
+
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 3600.0
+
+
+def pause_after(notice_id: str, tries: int) -> float:
+    """Seconds until the next try: they double from 5 up to an hour, and differ by a quarter from notice to notice."""
+    pause = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 20), LONGEST_PAUSE)
+    share = int(sha256(f"{notice_id}/{tries}")[:8], 16) / 0xFFFFFFFF
+    return pause * (0.75 + 0.5 * share)
+
+
+def notice_name(target: int, seq: int, status: TaskStatus, reason: str) -> str:
+    """The name of a notice: of each who is told, they sort in the order in which they came about.
+
+    A task may wait twice at the same position, for another reason.
+    """
+    why = "" if status.ended else f"-{sha256(reason)[:8]}"
+    return f"{target}-{seq:08d}-{status}{why}"
+
+
+def notice_id_of(task_id: str, name: str) -> str:
+    """The id of a notice: derived, so that it is the same however often it is told."""
+    return f"msg_{sha256(f'{task_id}/{name}')[:32]}"
+
+
+_TARGETS: TypeAdapter[list[Notify]] = TypeAdapter(list[Notify])
+
+
+def as_stored(targets: list[Notify]) -> bytes:
+    """Those who are told, as a file; the same ones always have the same bytes."""
+    return canonical([target.model_dump(mode="json", exclude_defaults=True) for target in targets]).encode()
+
+
+def read_targets(data: bytes) -> list[Notify]:
+    """Those who are told, of such a file."""
+    return _TARGETS.validate_json(data)

@@ -1,0 +1,256 @@
+"""notify: tell those who asked for it when a task has ended, or waits.
+
+    status ─► notice ─► marker ─► agenda ─► doorbell ─► delivery ─► told ─► no marker
+              (create)  (put)                           (outside)   (put)
+
+A look at a task that waits or has ended writes the notice down, if it is not there: a death after the change of status
+is found by the sweeper, which looks again, and an ended task is not closed before. From then on the marker makes the
+sweeper ring until all is told. A delivery whose answer is lost, or whose worker dies before it has noted that, is made
+again with the same id.
+
+What is told of each target keeps its order. A wait that somebody ended before any look had noted it is not told.
+"""
+
+import logging
+from collections.abc import Iterator
+from itertools import groupby
+
+from roboco.domain.letter import letter_id_of, lost_work
+from roboco.domain.notify import (
+    MAX_TEXT,
+    Notice,
+    Notify,
+    Outcome,
+    as_stored,
+    notice_id_of,
+    notice_name,
+    read_targets,
+)
+from roboco.domain.paths import notice_path, notices_path, notify_path, to_tell_path, told_path
+from roboco.domain.step import last_said
+from roboco.engine.engine import Engine
+from roboco.errors import TransientError, UsageError
+from roboco.ports import Snapshot
+
+_log = logging.getLogger(__name__)
+
+NOTIFIES = "notify"
+"""Where the metadata of a task's first step says how many are told."""
+UNCONFIRMED = 60.0
+"""Seconds, at least, after which something is sent again that was not confirmed: it may wait in its queue."""
+RING = 30.0
+"""Seconds after which the sweeper rings for what nobody has delivered."""
+PATIENCE = 86_400.0
+"""Seconds for which a notice is tried."""
+_ENTRY = "notify:"
+
+
+def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
+    """Store who is told of the task; UsageError if others were named before."""
+    if not targets:
+        return
+    if not engine.files.create(notify_path(task_id), as_stored(targets)):
+        raise UsageError(f"task id {task_id!r} was submitted before with another 'notify'; choose another id")
+
+
+def entry(task_id: str) -> str:
+    """What stands in the agenda for what is to be told of the task."""
+    return f"{_ENTRY}{task_id}"
+
+
+def ring(engine: Engine, name: str) -> bool:
+    """Have delivered what is to be told, if the agenda's entry is about that; whether it is."""
+    if not name.startswith(_ENTRY):
+        return False
+    engine.agenda.put(name, engine.clock.now() + RING)
+    engine.dispatcher.notify(name.removeprefix(_ENTRY))
+    return True
+
+
+def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Write down what is to be told of a task that waits or has ended, and have it delivered. Twice is once."""
+    if NOTIFIES not in task.first.metadata:
+        return
+    data = engine.files.get(notify_path(task_id))
+    targets = [] if data is None else read_targets(data)  # a fork is not told of
+    written = [_write(engine, task_id, task, index) for index, one in enumerate(targets) if task.status in one.on]
+    if any(written):
+        engine.files.put(to_tell_path(task_id), b"")
+        engine.agenda.put(entry(task_id), engine.clock.now() + RING)
+        try:
+            engine.dispatcher.notify(task_id)
+        except TransientError as error:
+            _log.warning("what is to be told of task %s is delivered later: %s", task_id, error)
+
+
+def _write(engine: Engine, task_id: str, task: Snapshot, target: int) -> bool:
+    """Write the notice down; whether it is yet to be delivered."""
+    name = notice_name(target, task.seq, task.status, task.reason)
+    if engine.files.get(told_path(task_id, name)) is not None:
+        return False
+    said, now = last_said(task.tail), engine.clock.now()
+    notice = Notice(
+        notice_id=notice_id_of(task_id, name),
+        name=name,
+        target=target,
+        task_id=task_id,
+        team=engine.teams.get(task_id).name,
+        status=task.status,
+        reason=task.reason,
+        steps=task.state.steps,
+        tokens_in=task.state.tokens_in,
+        tokens_out=task.state.tokens_out,
+        cost=task.state.cost,
+        text=said[:MAX_TEXT],
+        cut=len(said) > MAX_TEXT,
+        time=engine.at(now),
+        first_at=now,
+        next_at=now,
+    )
+    engine.files.create(notice_path(task_id, name), notice.model_dump_json().encode())
+    return True
+
+
+def deliver(engine: Engine, task_id: str) -> None:
+    """Deliver what is to be told of the task and due; nothing if another worker is at it."""
+    key = entry(task_id)
+    if engine.attempts.begin(key) is None:
+        return
+    try:
+        with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+            _deliver_due(engine, task_id)
+            _rest(engine, task_id)
+    except Exception:
+        engine.attempts.end(key)
+        raise
+    engine.attempts.end(key)
+
+
+def _deliver_due(engine: Engine, task_id: str) -> None:
+    names = _pending(engine, task_id)
+    if not names:
+        return
+    targets = read_targets(engine.files.get(notify_path(task_id)) or b"[]")
+    for target, own in groupby(names, _target_of):
+        for name in own:
+            if not _deliver_one(engine, task_id, name, targets[target]):
+                break  # the later ones wait for it
+
+
+def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify) -> bool:
+    """Try to deliver the notice, if it is due; whether it is told or given up."""
+    notice, now = _read(engine, notice_path(task_id, name)), engine.clock.now()
+    told = _read(engine, told_path(task_id, name))
+    if notice is None or (told is not None and told.round == notice.round):
+        engine.files.delete(notice_path(task_id, name))
+        return True
+    if notice.next_at > now:
+        return False
+    error, possible = _try(engine, target, notice)
+    if not error:
+        _settle(engine, name, notice, "delivered")
+        return True
+    tried = notice.after_try(now, error, UNCONFIRMED if target.confirmed else 0.0)
+    if possible and tried.next_at - tried.first_at < PATIENCE:
+        engine.files.put(notice_path(task_id, name), tried.model_dump_json().encode())
+        return False
+    _give_up(engine, name, tried, target)
+    return True
+
+
+def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool]:
+    """Why the notice is not delivered, "" if it is, and whether it may be later."""
+    try:
+        engine.deliverer.deliver(target, notice)
+    except UsageError as error:
+        return str(error), False
+    except TransientError as error:
+        return str(error), True
+    except Exception as error:
+        _log.exception("a notice of task %s could not be delivered", notice.task_id)
+        return f"{type(error).__name__}: {error}", True
+    return ("it was sent, and is not confirmed yet", True) if target.confirmed else ("", True)
+
+
+def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
+    reason = f"{target.named} could not be told that the task is {notice.status}: {notice.error}"
+    _log.error("task %s: %s", notice.task_id, reason)
+    engine.dead.bury(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
+    _settle(engine, name, notice, "given_up")
+
+
+def _settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
+    told = notice.model_copy(update={"outcome": outcome, "tries": notice.tries + (outcome == "delivered")})
+    engine.files.put(told_path(notice.task_id, name), told.model_dump_json().encode())
+    engine.files.delete(notice_path(notice.task_id, name))
+
+
+def confirm(engine: Engine, task_id: str, name: str) -> None:
+    """Who was told confirms it: the notice is not sent again. UsageError if there is none of this name."""
+    notice = _read(engine, notice_path(task_id, name))
+    if notice is not None:
+        _settle(engine, name, notice, "delivered")
+        engine.dead.remove(letter_id_of("notify", task_id, name))
+    elif engine.files.get(told_path(task_id, name)) is None:
+        raise UsageError(f"task {task_id!r} has no notice {name!r}")
+
+
+def again(engine: Engine, task_id: str, name: str) -> None:
+    """Deliver a notice that was given up, with its tries forgotten; UsageError if it is none of those."""
+    notice = _read(engine, told_path(task_id, name))
+    if notice is None or notice.outcome != "given_up":
+        raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
+    now = engine.clock.now()
+    fresh = {
+        "outcome": "pending",
+        "round": notice.round + 1,
+        "tries": 0,
+        "first_at": now,
+        "next_at": now,
+        "error": "",
+    }
+    engine.files.put(notice_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode())
+    engine.files.put(to_tell_path(task_id), b"")
+    engine.agenda.put(entry(task_id), now)
+
+
+def _rest(engine: Engine, task_id: str) -> None:
+    """Come back when the next notice is due; if none is left, forget the task."""
+    due = min(_due_times(engine, task_id), default=None)
+    if due is None:
+        engine.files.delete(to_tell_path(task_id))
+        engine.agenda.drop(entry(task_id))
+        if not _pending(engine, task_id):
+            return
+        engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
+        due = engine.clock.now()
+    engine.agenda.put(entry(task_id), due)
+
+
+def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
+    """When the first notice of each target is due."""
+    for _, own in groupby(_pending(engine, task_id), _target_of):
+        notice = _read(engine, notice_path(task_id, next(own)))
+        if notice is not None:
+            yield notice.next_at
+
+
+def _read(engine: Engine, path: str) -> Notice | None:
+    data = engine.files.get(path)
+    return None if data is None else Notice.model_validate_json(data)
+
+
+def _target_of(name: str) -> int:
+    return int(name.partition("-")[0])
+
+
+def _pending(engine: Engine, task_id: str) -> list[str]:
+    return [name.removesuffix(".json") for name in engine.files.names(notices_path(task_id))]
+
+
+def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:
+    """Who is told by the notice of this name, and what; UsageError if there is none."""
+    notice = _read(engine, notice_path(task_id, name)) or _read(engine, told_path(task_id, name))
+    if notice is None:
+        raise UsageError(f"task {task_id!r} has no notice {name!r}")
+    return read_targets(engine.files.get(notify_path(task_id)) or b"[]")[notice.target], notice

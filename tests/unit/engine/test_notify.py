@@ -1,0 +1,252 @@
+"""notify: those who asked are told of a task's statuses, in order, at least once each, whatever fails."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.domain.notify import FIRST_PAUSE, LONGEST_PAUSE, Notice, pause_after
+from roboco.domain.paths import NOTIFY, notices_path, told_path
+from roboco.engine import notify
+from roboco.engine.sweep import fill_agenda
+from roboco.errors import TransientError, UsageError
+from tests.faults.enumerated import WRONG, Struck
+from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
+from tests.memory.watch import Call, Watch, make
+from tests.memory.world import TASK, World
+
+SHOP = {"celery": {"task": "shop.done", "args": [], "kwargs": {}, "options": {}}}
+HOOK = {"webhook": "https://hooks.example/roboco", "secret_env": "HOOK", "on": ["user_turn", "completed", "cancelled"]}
+URL = str(HOOK["webhook"])
+
+
+def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
+    """The world when the journey was travelled, and all that is to be told has had time to be delivered."""
+    world = journey.world(watch)
+    submitting = replace(journey, wishes={"notify": list(targets)})
+    submitting.travel(world)
+    delivered(world)
+    return world
+
+
+def delivered(world: World) -> None:
+    """Let time pass until nothing is left to be told."""
+    for _ in range(60):
+        world.drain()
+        if not world.files.names(NOTIFY):
+            return
+        world.clock.move(notify.RING)
+        world.sweep()
+    raise AssertionError(f"still to tell: {world.files.names(NOTIFY)} {world.failures[:3]}")
+
+
+def test_the_end_of_a_task_is_told_once() -> None:
+    world = told(GRAPH, SHOP)
+    (target, notice), *others = world.deliverer.told
+    assert (target, others) == ("shop.done", [])
+    assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
+    assert notice.text == "APPROVED at last"
+    assert notify.entry(TASK) not in world.server.held.agenda
+    assert world.files.names(notices_path(TASK)) == []
+
+
+def test_what_is_told_has_an_id_a_type_a_time_and_data() -> None:
+    body = told(FAILING, SHOP).deliverer.told[0][1].body()
+    assert set(body) == {"id", "type", "timestamp", "data"}
+    assert body["type"] == "task.failed"
+    assert set(body["data"]) == {
+        *("task_id", "team", "status", "reason", "steps", "tokens_in", "tokens_out", "cost", "text", "cut"),
+    }
+    assert "the model refuses" in body["data"]["reason"]
+
+
+def test_only_statuses_that_were_asked_for_are_told_and_in_order() -> None:
+    world = told(MANUAL, SHOP, HOOK)
+    assert world.deliverer.heard("shop.done") == ["cancelled"]
+    assert world.deliverer.heard(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
+
+
+def test_a_task_that_asks_for_nothing_costs_nothing() -> None:
+    calls: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        calls.append(name)
+        return call()
+
+    world = told(GRAPH, watch=watch)
+    assert not world.deliverer.told
+    assert not [path for path in world.files.held if "noti" in path or "told" in path]
+    assert "dispatcher.notify" not in calls
+
+
+def test_a_long_text_is_cut() -> None:
+    notice = told(GRAPH, SHOP).deliverer.told[0][1]
+    assert not notice.cut
+    assert notice.model_copy(update={"text": "x", "cut": True}).body()["data"]["cut"]
+
+
+def test_the_same_submission_again_is_the_same_and_another_one_is_refused() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, notify=[SHOP])
+    world.submit(GRAPH.team, notify=[SHOP])
+    with pytest.raises(UsageError, match="submitted before with another 'notify'"):
+        world.submit(GRAPH.team, notify=[HOOK])
+
+
+def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = TransientError("the server is away")
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    pauses: list[float] = []
+    for _ in range(6):
+        due = world.server.held.agenda[notify.entry(TASK)]
+        pauses.append(due - world.clock.now())
+        world.clock.move(due - world.clock.now())
+        world.sweep()
+        world.drain()
+    assert all(0.7 * FIRST_PAUSE * 2**n <= pause <= 1.3 * FIRST_PAUSE * 2**n for n, pause in enumerate(pauses))
+    world.deliverer.error = None
+    delivered(world)
+    assert [name for name, _ in world.deliverer.told] == ["shop.done"]
+    assert world.deliverer.told[0][1].tries == 7
+
+
+def test_one_who_does_not_answer_does_not_hold_up_another() -> None:
+    world = GRAPH.world(_refusing(URL))
+    replace(GRAPH, wishes={"notify": [HOOK, SHOP]}).travel(world)
+    world.drain()
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
+def _refusing(name: str) -> Watch:
+    def watch(port: str, call: Any) -> Any:
+        if port == "deliverer.deliver" and call.args[0].named == name:
+            raise TransientError("away")
+        return call()
+
+    return watch
+
+
+def test_later_notices_wait_for_earlier_ones() -> None:
+    world = MANUAL.world()
+    world.deliverer.error = TransientError("away")
+    replace(MANUAL, wishes={"notify": [HOOK]}).travel(world)
+    world.drain()
+    assert len(world.files.names(notices_path(TASK))) == 4
+    world.deliverer.error = None
+    delivered(world)
+    assert [str(notice.status) for _, notice in world.deliverer.told] == [*["user_turn"] * 3, "cancelled"]
+
+
+@pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])
+def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error: Exception) -> None:
+    world = GRAPH.world()
+    world.deliverer.error = error
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    start = world.clock.now()
+    while not world.server.held.letters:
+        world.clock.move(600)
+        world.sweep()
+        world.drain()
+        assert world.clock.now() - start < notify.PATIENCE + LONGEST_PAUSE
+    (letter,) = world.engine.dead.letters()
+    assert (letter.name, letter.task_id) == ("roboco.notify", TASK)
+    assert str(error) in letter.reason
+    assert world.files.names(NOTIFY) == []
+    world.deliverer.error = None
+    notify.again(world.engine, TASK, letter.detail)
+    delivered(world)
+    assert world.deliverer.heard("shop.done") == ["completed"]
+    kept = Notice.model_validate_json(world.files.held[told_path(TASK, letter.detail)])
+    assert (kept.outcome, kept.round) == ("delivered", 1)
+    with pytest.raises(UsageError, match="that was given up"):
+        notify.again(world.engine, TASK, letter.detail)
+
+
+def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
+    world = GRAPH.world()
+    replace(GRAPH, wishes={"notify": [SHOP | {"confirmed": True, "kept": "{}"}]}).travel(world)
+    world.drain()
+    start = world.clock.now()
+    while len(world.deliverer.told) < 3:
+        world.clock.move(notify.RING)
+        world.sweep()
+        world.drain()
+    assert world.clock.now() - start >= 2 * notify.UNCONFIRMED
+    notice = world.deliverer.told[-1][1]
+    notify.confirm(world.engine, TASK, notice.name)
+    notify.confirm(world.engine, TASK, notice.name)
+    delivered(world)
+    assert len(world.deliverer.told) == 3
+    with pytest.raises(UsageError, match="no notice"):
+        notify.confirm(world.engine, TASK, "0-00000001-failed")
+
+
+def test_redis_that_loses_all_loses_no_notice() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = TransientError("away")
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    world.deliverer.error = None
+    fill_agenda(world.engine)
+    assert notify.entry(TASK) in world.server.held.agenda
+    delivered(world)
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
+def test_two_workers_at_once_tell_once() -> None:
+    def watch(name: str, call: Call) -> Any:
+        if name == "deliverer.deliver" and not world.deliverer.told:
+            notify.deliver(world.process(), TASK)
+        return call()
+
+    world = GRAPH.world(watch)
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    delivered(world)
+    assert len(world.deliverer.told) == 1
+
+
+def test_pauses_double_up_to_an_hour_and_differ() -> None:
+    assert len({pause_after(f"msg_{n}", 3) for n in range(50)}) == 50
+    assert all(0.75 * LONGEST_PAUSE <= pause_after("msg", tries) <= 1.25 * LONGEST_PAUSE for tries in (11, 100, 9999))
+
+
+ENUMERATED = {"graph": GRAPH, "failing": FAILING, "manual": MANUAL}
+EXPECTED = {
+    "graph": (["completed"], ["completed"]),
+    "failing": (["failed"], []),
+    "manual": (["cancelled"], ["user_turn", "user_turn", "user_turn", "cancelled"]),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("name", ENUMERATED)
+def test_everything_is_told_whatever_goes_wrong_at_any_call(name: str, kind: str) -> None:
+    """One fault of each kind at every port call: what the same id says twice counts once."""
+    shop, hook = EXPECTED[name]
+    at, struck = 1, True
+    while struck:
+        world, struck = _struck(name, kind, at)
+        assert world.deliverer.heard("shop.done") == shop, f"{kind}@{at}"
+        assert world.deliverer.heard(URL)[-1:] == hook[-1:], f"{kind}@{at}"
+        assert set(world.deliverer.heard(URL)) <= set(hook), f"{kind}@{at}"
+        at += 1
+    assert at > 50
+
+
+def _struck(name: str, kind: str, at: int) -> tuple[World, bool]:
+    """The world after something went wrong at this port call, and whether there was so late a one."""
+    calls = 0
+
+    def watch(port: str, call: Call) -> Any:
+        nonlocal calls
+        calls += 1
+        return WRONG[kind](Struck(world, port, call)) if calls == at else call()
+
+    world = ENUMERATED[name].world(watch)
+    replace(ENUMERATED[name], wishes={"notify": [SHOP, HOOK]}).travel(world)
+    delivered(world)
+    return world, calls >= at
