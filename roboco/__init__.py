@@ -2,6 +2,7 @@
 
 from roboco.adapters.team_file import load_team, team_from
 from roboco.adapters.tool import tool
+from roboco.celery import team
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task, TaskResult
@@ -22,6 +23,7 @@ from roboco.errors import (
     Overloaded,
     RobocoError,
     TeamError,
+    TeamFailed,
     TransientError,
     UsageError,
 )
@@ -54,10 +56,12 @@ __all__ = [
     "TaskSummary",
     "Team",
     "TeamError",
+    "TeamFailed",
     "TransientError",
     "UsageError",
     "load_team",
     "read_settings",
+    "team",
     "team_from",
     "tool",
 ]

@@ -6,6 +6,7 @@
     │   └── Overloaded    the caller, later: too much waits already
     ├── TransientError    the machine: the same call may succeed later
     │   └── ModelError    the model's provider: carries a code, and whether trying again can help
+    ├── TeamFailed        who waits for a team: its task did not come to a good end
     ├── CorruptHistory    an operator: a stored history breaks its own rules
     └── Conflict          nobody: another worker has this already
 
@@ -64,3 +65,16 @@ class CorruptHistory(RobocoError):
 
 class Conflict(RobocoError):
     """Another worker has this already; the loser drops its work."""
+
+
+class TeamFailed(RobocoError):
+    """What a Celery task that ran a team fails with: the task, the `status` in which it ended or waits, and why."""
+
+    def __init__(self, task_id: str, status: str, reason: str) -> None:
+        super().__init__(task_id, status, reason)
+        self.task_id = task_id
+        self.status = status
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"task {self.task_id} is {self.status}: {self.reason}"

@@ -38,6 +38,7 @@ def test_every_error_is_public() -> None:
         errors.ModelError("http_500", "the model is away", True),
         errors.CorruptHistory("step 3"),
         errors.Conflict("taken"),
+        errors.TeamFailed("task_1", "failed", "the model refuses"),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -1,0 +1,98 @@
+"""Continuation: what follows a Celery task whose result comes later than its end.
+
+What the worker's tracer does when a task ends (`celery.app.trace.build_tracer`) is done here of a request that was
+kept: callbacks and chain are sent before a result is stored, errbacks after an error is.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from celery import Celery, group
+from celery.app.task import Context
+from celery.canvas import maybe_signature
+from kombu.utils import json
+
+from roboco.errors import UsageError
+
+KEPT: Final = (
+    *("id", "root_id", "parent_id", "group", "group_index", "chord", "chain", "callbacks", "errbacks"),
+    *("reply_to", "correlation_id", "task", "retries", "origin", "replaced_task_nesting"),
+)
+MOST = 200_000
+"""The longest request that is kept, in characters of its JSON."""
+
+
+def kept(request: Any, ignore_result: bool) -> str:
+    """What is kept of a request, as JSON; UsageError if that cannot be."""
+    delivery = {name: (request.delivery_info or {}).get(name) for name in ("priority", "routing_key")}
+    record = {name: getattr(request, name, None) for name in KEPT}
+    try:
+        text = str(json.dumps(record | {"delivery_info": delivery, "ignore_result": ignore_result}))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"what follows the team's task in its canvas is no JSON: {error}") from error
+    if len(text) > MOST:
+        raise UsageError(
+            f"what follows the team's task in its canvas has {len(text)} characters of JSON, at most {MOST} are "
+            "possible; pass large values by name"
+        )
+    return text
+
+
+class Continuation:
+    """What follows a kept request, on the application and result backend that the Celery task has."""
+
+    def __init__(self, app: Celery, text: str) -> None:
+        self.app: Any = app
+        request: Any = Context(json.loads(text), args=(), kwargs={}, called_directly=False)
+        self.request = request
+        self.task: Any = self.app.tasks[self.request.task]
+
+    def send(self, result: Any) -> None:
+        """Send the callbacks and the next of the chain."""
+        priority = self.request.delivery_info.get("priority") if self.app.conf.task_inherit_parent_priority else None
+        options = {
+            "parent_id": self.request.id,
+            "root_id": self.request.root_id or self.request.id,
+            "priority": priority,
+        }
+        for signature in self._callbacks(self.request.callbacks or ()):
+            self.app.amqp._retry_publish(signature.apply_async, (result,), **options)
+        if chain := list(self.request.chain or ()):
+            following = _signature(chain.pop(), self.app)
+            self.app.amqp._retry_publish(following.apply_async, (result,), chain=chain, **options)
+
+    def _callbacks(self, callbacks: Sequence[Any]) -> list[Any]:
+        """Groups each of their own, and all others in one, as the tracer sends them."""
+        signatures = [_signature(one, self.app) for one in callbacks]
+        if len(signatures) < 2:
+            return signatures
+        groups = [one for one in signatures if isinstance(one, group)]
+        others = [one for one in signatures if not isinstance(one, group)]
+        return [*groups, group(others, app=self.app)] if others else groups
+
+    def done(self, result: Any) -> None:
+        """Store the result, and its part of a chord. Twice is once."""
+        self.task.backend.mark_as_done(self.request.id, result, self.request, not self.request.ignore_result)
+
+    def failed(self, error: Exception) -> None:
+        """Store the error for the task, its part of a chord and those that are chained to it. Twice is once."""
+        self.task.backend.mark_as_failure(
+            self.request.id, error, request=self.request, store_result=self._stores_errors, call_errbacks=False
+        )
+
+    def call_errbacks(self, error: Exception) -> None:
+        """Run or send the errbacks."""
+        if self.request.errbacks:
+            self.task.backend._call_task_errbacks(self.request, error, None)
+
+    def revoked(self, reason: str) -> None:
+        """Store that the task was revoked, and its part of a chord. Twice is once."""
+        self.task.backend.mark_as_revoked(self.request.id, reason, self.request, self._stores_errors)
+
+    @property
+    def _stores_errors(self) -> bool:
+        return not self.request.ignore_result or bool(self.task.store_errors_even_if_ignored)
+
+
+def _signature(record: Any, app: Any) -> Any:
+    return maybe_signature(record, app=app)

@@ -1,0 +1,62 @@
+"""A shop: a Celery application of somebody else's, with Celery tasks of its own, in which Roboco is installed."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+from roboco import Settings
+from roboco.celery import install
+
+VISIBILITY = 4242
+"""Seconds of the shop's own visibility timeout."""
+
+
+def shop_app(url: str, settings: Settings | None = None) -> Celery:
+    """The shop's application, on one Redis database for messages and results."""
+    app = Celery("shop", broker=url, backend=url, set_as_current=False)
+    app.conf.update(
+        worker_concurrency=1,
+        broker_transport_options={"visibility_timeout": VISIBILITY},
+        broker_connection_retry_on_startup=True,
+        worker_hijack_root_logger=False,
+    )
+    _register(app)
+    install(app, settings)
+    return app
+
+
+def _register(app: Celery) -> None:
+    @app.task(name="shop.fetch")
+    def fetch(topic: str) -> str:
+        return f"notes on {topic}"
+
+    @app.task(name="shop.publish")
+    def publish(text: Any) -> Any:
+        note(f"published {text}")
+        return {"published": text}
+
+    @app.task(name="shop.complain")
+    def complain(celery_id: str) -> None:
+        note(f"complained {celery_id}")
+
+    @app.task(name="shop.explain")
+    def explain(request: Any, error: Exception, traceback: str | None) -> None:
+        note(f"explained {request.id}: {error}")
+
+    @app.task(name="shop.hear")
+    def hear(notice: dict[str, Any]) -> None:
+        note(f"heard {notice['data']['status']} of {notice['data']['task_id']}: {notice['data']['text']}")
+
+    @app.task(name="shop.nap", acks_late=True)
+    def nap(seconds: float) -> None:
+        note("napping")
+        time.sleep(seconds)
+
+
+def note(line: str) -> None:
+    """Add a line to what the shop has done."""
+    with (Path(os.environ["TEST_FOLDER"]) / "shop.txt").open("a") as file:
+        file.write(f"{line}\n")
