@@ -63,8 +63,8 @@ class Notify(Declared):
 
     @property
     def named(self) -> str:
-        """Who it is, for people."""
-        return self.webhook or str((self.celery or {}).get("task"))
+        """Who it is, for people: of an address not what stands behind its "?", which may be a secret."""
+        return (self.webhook or str((self.celery or {}).get("task"))).partition("?")[0]
 
 
 Outcome = Literal["pending", "delivered", "given_up"]

@@ -18,7 +18,7 @@ def check_webhook(target: Notify, allowed: tuple[str, ...], variables: tuple[str
     url, variable = target.webhook or "", target.secret_env or ""
     if not any(leads(entry, url) for entry in allowed):
         raise UsageError(
-            f"webhook {url!r} is not allowed on this worker: name its address, or the beginning of it, in "
+            f"webhook {target.named!r} is not allowed on this worker: name its address, or the beginning of it, in "
             "ROBOCO_WEBHOOKS to allow it"
         )
     if variable not in variables:

@@ -1,0 +1,57 @@
+"""post: one request to an address that was checked, over within seconds whatever the server does."""
+
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+EACH = 5.0
+"""Seconds for which a connection, and each piece of an answer, is waited for."""
+LONGEST = 10.0
+"""Seconds after which the connection is closed, however much comes."""
+SHOWN = 300
+"""How many bytes of an answer are read: what it says of a refusal."""
+PORTS = {"http": 80, "https": 443}
+
+
+def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    """The status of the answer and the beginning of its text. No redirection is followed, and no name looked up.
+
+    OSError, http.client.HTTPException or ValueError if there is no answer.
+    """
+    parts = urlsplit(url)
+    port = parts.port or PORTS[parts.scheme]
+    held = [socket.create_connection((address, port), timeout=EACH)]
+    over = threading.Event()
+    timer = threading.Timer(LONGEST, lambda: _cut(held[0], over))
+    timer.daemon = True
+    timer.start()
+    try:
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            secure = context.wrap_socket(held[0], server_hostname=parts.hostname, do_handshake_on_connect=False)
+            held[0] = secure
+            secure.do_handshake()
+        client = http.client.HTTPConnection(parts.netloc)
+        client.sock = held[0]
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        client.request("POST", path, body, dict(headers))
+        answer = client.getresponse()
+        said = answer.read(SHOWN).decode("utf-8", "replace")
+        if over.is_set():  # what was cut off looks like an answer that has ended
+            raise TimeoutError(f"no whole answer within {LONGEST:g} s")
+        return answer.status, said
+    finally:
+        timer.cancel()
+        held[0].close()
+
+
+def _cut(connection: socket.socket, over: threading.Event) -> None:
+    """End whatever waits for the connection."""
+    over.set()
+    try:
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended already

@@ -1,0 +1,242 @@
+"""Webhooks: signed as the specification says, to where the operator allows, and over soon whatever the server does."""
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from roboco import team_from
+from roboco.adapters.notify import post
+from roboco.adapters.notify.allowed import check_webhook, reachable
+from roboco.adapters.notify.rests import FIRST, Rests
+from roboco.adapters.notify.signed import signed
+from roboco.adapters.notify.webhook import Webhooks
+from roboco.domain.notify import Notice, Notify
+from roboco.domain.status import TaskStatus
+from roboco.errors import TransientError, UsageError
+from tests.servers.hook_server import HookServer, in_turn, status
+from tests.servers.model_server import Reply
+from tests.stack import Stack, until
+
+SECRET = "whsec_" + base64.b64encode(b"canary-of-a-secret").decode()
+TEAM = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[HookServer]:
+    with HookServer() as running:
+        yield running
+
+
+def notice(text: str = "all is well") -> Notice:
+    """What is told of a task."""
+    return Notice(
+        notice_id="msg_1",
+        name="0-00000002-completed",
+        target=0,
+        task_id="task_1",
+        team="echo",
+        status=TaskStatus.COMPLETED,
+        reason="",
+        steps=2,
+        tokens_in=1,
+        tokens_out=2,
+        cost=0.0,
+        text=text,
+        time=datetime.now(UTC),
+        first_at=0,
+        next_at=0,
+    )
+
+
+def hook(url: str) -> Notify:
+    """A webhook at the address."""
+    return Notify(webhook=url, secret_env="HOOK_SECRET")
+
+
+def webhooks(*allowed: str) -> Webhooks:
+    """Webhooks below these entries."""
+    return Webhooks(allowed, ("HOOK_SECRET",), {"HOOK_SECRET": SECRET})
+
+
+def test_the_signature_of_the_specifications_example() -> None:
+    headers = signed(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        1614265330,
+        b'{"test": 2432232314}',
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    )
+    assert headers == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_a_secret_that_is_not_what_it_says_is_not_shown() -> None:
+    with pytest.raises(UsageError) as raised:
+        signed("msg", 1, b"", "whsec_canary!")
+    assert "canary" not in str(raised.value)
+
+
+def test_the_receiver_can_check_what_it_gets(server: HookServer) -> None:
+    webhooks(server.url).deliver(hook(f"{server.url}hooks?from=roboco"), notice("grüße"))
+    (posted,) = server.posted
+    signature = hmac.new(
+        b"canary-of-a-secret",
+        b".".join([posted.headers["webhook-id"].encode(), posted.headers["webhook-timestamp"].encode(), posted.body]),
+        hashlib.sha256,
+    )
+    assert posted.headers["webhook-signature"] == f"v1,{base64.b64encode(signature.digest()).decode()}"
+    assert abs(int(posted.headers["webhook-timestamp"]) - time.time()) < 60
+    assert (posted.path, posted.headers["content-type"]) == ("/hooks?from=roboco", "application/json")
+    record = json.loads(posted.body)
+    assert (record["id"], record["type"]) == ("msg_1", "task.completed")
+    assert record["data"]["text"] == "grüße"
+
+
+@pytest.mark.parametrize("code", [199, 301, 302, 307, 308, 400, 404, 429, 500, 503])
+def test_everything_but_2xx_is_tried_again_and_no_redirection_is_followed(server: HookServer, code: int) -> None:
+    with HookServer() as elsewhere:
+        server.answer = status(code, "no" * 5000, location=elsewhere.url)
+        with pytest.raises(TransientError, match=f"answers {code}") as raised:
+            webhooks(server.url, elsewhere.url).deliver(hook(f"{server.url}a?token=canary"), notice())
+        assert not elsewhere.posted
+    assert len(str(raised.value)) < 600
+    assert "canary" not in str(raised.value)
+
+
+def test_what_is_gone_is_not_tried_again(server: HookServer) -> None:
+    server.answer = status(410)
+    with pytest.raises(UsageError, match="gone for good"):
+        webhooks(server.url).deliver(hook(server.url), notice())
+
+
+def _silent(connection: socket.socket, _: int) -> None:
+    connection.recv(1)
+
+
+def _dripping(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+    while True:
+        connection.sendall(b"y")
+        time.sleep(0.05)
+
+
+def _garbage(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"\x00\xff not http \r\n\r\n")
+
+
+def _closing(connection: socket.socket, _: int) -> None:
+    connection.close()
+
+
+@pytest.mark.parametrize("answer", [_silent, _dripping, _garbage, _closing])
+def test_a_hostile_server_holds_nobody_up(server: HookServer, answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post, "EACH", 0.5)
+    monkeypatch.setattr(post, "LONGEST", 1.0)
+    server.answer = answer  # type: ignore[assignment]
+    began = time.monotonic()
+    ours = webhooks(server.url)
+    with pytest.raises(TransientError, match="does not answer"):
+        ours.deliver(hook(server.url), notice())
+    assert time.monotonic() - began < 5
+    with pytest.raises(TransientError, match="is left alone for 30 s"):
+        ours.deliver(hook(server.url), notice())
+    assert len(server.posted) == 1
+
+
+def test_rests_grow_and_end_with_an_answer() -> None:
+    now = [0.0]
+    rests = Rests(lambda: now[0])
+    for factor in (1, 2, 4):
+        rests.check("a")
+        rests.begin("a")
+        now[0] += FIRST * factor - 1
+        with pytest.raises(TransientError):
+            rests.check("a")
+        rests.check("b")
+        now[0] += 1
+    rests.end("a")
+    rests.begin("a")
+    now[0] += FIRST
+    rests.check("a")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example/other",
+        "https://hooks.example/roboco/../other",
+        "https://hooks.example/roboco%2f..%2fother",
+        "https://hooks.example.evil/roboco",
+        "https://hooks.example:8443/roboco",
+        "http://hooks.example/roboco",
+        "https://user@hooks.example/roboco",
+        "file:///etc/passwd",
+    ],
+)
+def test_who_submits_reaches_only_what_the_operator_lists(url: str) -> None:
+    allowed = ("https://hooks.example/roboco",)
+    assert check_webhook(hook("https://hooks.example/roboco/done?x=1"), allowed, ("HOOK_SECRET",))
+    with pytest.raises(UsageError, match="ROBOCO_WEBHOOKS"):
+        check_webhook(hook(url), allowed, ("HOOK_SECRET",))
+
+
+def test_only_secrets_that_the_operator_lists_are_used() -> None:
+    with pytest.raises(UsageError, match="ROBOCO_WEBHOOK_ENV"):
+        check_webhook(hook("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
+    with pytest.raises(UsageError, match="is not set on this worker"):
+        Webhooks(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(hook("https://hooks.example/"), notice())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:10.0.0.1", "0.0.0.0"])
+def test_private_addresses_are_reached_only_where_they_are_listed(host: str) -> None:
+    with pytest.raises(UsageError, match="no public address"):
+        reachable(host, 443, ("https://hooks.example/",))
+
+
+def test_networks_and_hosts_that_are_listed_are_reached() -> None:
+    assert reachable("10.1.2.3", 443, ("10.0.0.0/8",)) == "10.1.2.3"
+    assert reachable("127.0.0.1", 80, ("http://127.0.0.1:8080/hooks",)) == "127.0.0.1"
+    with pytest.raises(UsageError, match="no public address"):
+        reachable("localhost", 443, ("https://localhost/",))  # a name says nothing about where it leads
+
+
+@pytest.mark.workers
+def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
+    tmp_path: Path, server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    server.answer = in_turn(status(500), status(204))
+    allowed = (f"{server.url}allowed",)
+    with Stack(tmp_path, webhooks=allowed, webhook_env=("HOOK_SECRET",)) as stack:
+        stack.model.script(lambda request: Reply(text="hello"))
+        told = [
+            {"webhook": f"{server.url}allowed", "secret_env": "HOOK_SECRET"},
+            {"webhook": f"{server.url}elsewhere", "secret_env": "HOOK_SECRET"},
+        ]
+        stack.orchestrator.run(team_from(TEAM), "Go.", notify=told).result(60)
+        until(lambda: len(server.posted) == 2, 30, "it is told again")
+        first, second = server.posted
+        assert first.headers["webhook-id"] == second.headers["webhook-id"]
+        assert {posted.path for posted in server.posted} == {"/allowed"}
+        until(stack.orchestrator.dead_letters, 20, "the other one is given up")
+        (letter,) = stack.orchestrator.dead_letters()
+        assert letter.name == "roboco.notify"
+        assert "ROBOCO_WEBHOOKS" in letter.reason
+        stack.settings = stack.settings.model_copy(update={"webhooks": (server.url,)})
+        stack.restart("coordinator")
+        stack.wait_ready("coordinator")
+        stack.orchestrator.requeue(letter.letter_id)
+        until(lambda: server.posted[-1].path == "/elsewhere", 30, "it is sent again by hand")
+        assert stack.orchestrator.dead_letters() == []
+        files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]
+        assert not [path for path in files if b"canary" in path.read_bytes() or SECRET.encode() in path.read_bytes()]
