@@ -31,7 +31,8 @@ from roboco.engine import broken, delegate, items, notify, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
 from roboco.engine.users_router import users_router
-from roboco.ports import Choice, Phase, Snapshot, TurnOrder
+from roboco.ports import Choice, Phase, Snapshot, TurnOrder, Work
+from roboco.ports.telemetry import TASKS
 
 MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
@@ -47,16 +48,17 @@ def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | N
 
     A task that is not known, or has ended, is left alone.
     """
-    for _ in range(MOVES):
-        task = recover.load(engine, task_id)
-        if task is None:
-            _forget(engine, task_id)
-            return
-        if ring and recover.catch_up(engine, task_id, task):
-            continue
-        if not _move(engine, task_id, task, ring, exhausted):
-            return
-    engine.dispatcher.advance(task_id)
+    with engine.telemetry.work(Work("advance", task_id)):
+        for _ in range(MOVES):
+            task = recover.load(engine, task_id)
+            if task is None:
+                _forget(engine, task_id)
+                return
+            if ring and recover.catch_up(engine, task_id, task):
+                continue
+            if not _move(engine, task_id, task, ring, exhausted):
+                return
+        engine.dispatcher.advance(task_id)
 
 
 def _forget(engine: Engine, task_id: str) -> None:
@@ -283,5 +285,6 @@ def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
         agents=state.agents,
     )
     choice = Choice(Phase.END, action.status, action.reason, items=len(task.item_ids))
-    engine.board.choose(task_id, task.epoch, choice, [event])
+    if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
+        engine.telemetry.note(TASKS, 1, action.status)
     return True

@@ -40,12 +40,13 @@ def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Close an ended task: its workspace is complete, and Redis forgets it after a while. Twice is once."""
     engine.histories.fold(task_id)
     _write_events(engine, task_id)
-    _write_summary(engine, task_id, task, task.status, task.reason)
+    summary = _write_summary(engine, task_id, task, task.status, task.reason)
     delegate.report(engine, task_id, task)
     notify.tell(engine, task_id, task)
     engine.files.delete(open_path(task_id))
     engine.board.leave(task_id, engine.policy.keep)
     engine.agenda.drop(task_id)
+    engine.telemetry.ended(summary)
 
 
 def _write_events(engine: Engine, task_id: str) -> None:
@@ -63,7 +64,7 @@ def _generation(line: bytes) -> object:
     return json.loads(line).get("generation")
 
 
-def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
+def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> TaskSummary:
     summary = TaskSummary(
         task_id=task_id,
         team=engine.teams.get(task_id).name,
@@ -79,6 +80,7 @@ def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskSta
         updated_at=engine.now(),
     )
     engine.files.put(summary_path(task_id), summary.model_dump_json().encode())
+    return summary
 
 
 def _archived(engine: Engine, task_id: str) -> int:

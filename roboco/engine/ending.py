@@ -7,6 +7,7 @@ from typing import Any
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.ports import Grip, ModelStream, TurnClaim
+from roboco.ports.telemetry import STOP_SECONDS
 
 CLOSING = 1.0
 """Seconds for which the end of a model's connection is waited for, to say when it was."""
@@ -64,6 +65,8 @@ class Ending:
         closed_at = self._engine.now() if stream.wait_closed(CLOSING) else None
         what = f"when the end of task {claim.order.task_id}'s turn was asked for"
         cut = insist(self._engine, lambda: self._engine.turns.cut(claim), lambda: True, what)
+        if cut is not None and closed_at is not None:
+            self._engine.telemetry.note(STOP_SECONDS, closed_at.timestamp() - cut.at)
         return {
             "requested_at": None if cut is None else _iso(self._engine.at(cut.at)),
             "seen_at": _iso(self.asked_at),

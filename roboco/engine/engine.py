@@ -20,9 +20,11 @@ from roboco.ports import (
     Inbox,
     Logs,
     Model,
+    NoTelemetry,
     Prompts,
     Rates,
     Signals,
+    Telemetry,
     Tokenizers,
     Toolbox,
     Turns,
@@ -77,6 +79,7 @@ class Engine:
     keeper: Keeper
     teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
+    telemetry: Telemetry = field(default_factory=NoTelemetry)
 
     def now(self) -> datetime:
         """The time, UTC."""

@@ -32,6 +32,7 @@ from roboco.engine import delegate, recover
 from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError
 from roboco.ports import CallOrder, CallState, Choice, Phase, Snapshot, TurnOrder
+from roboco.ports.telemetry import LEASE_LOSSES, RESTARTS
 
 SKEW = 2.0
 """Seconds by which the clocks of the machines may differ, without a message being announced twice."""
@@ -64,7 +65,8 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
         detail = f"{task.agent}, step {task.seq}"
         engine.dead.bury(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
         return reason
-    restart_turn(engine, task_id, task, "the worker that made it was lost")
+    if restart_turn(engine, task_id, task, "the worker that made it was lost"):
+        engine.telemetry.note(LEASE_LOSSES, 1, "turn")
     return False
 
 
@@ -82,8 +84,8 @@ def _when_due(engine: Engine, task_id: str, task: Snapshot, seconds: float) -> b
     return False
 
 
-def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "") -> None:
-    """Void the attempt and hand the turn out again; nothing happens if somebody else did."""
+def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "") -> bool:
+    """Void the attempt and hand the turn out again; nothing happens, and False comes back, if somebody else did."""
     attempt = task.attempt + 1
     event = TurnRestarted(
         task_id=task_id,
@@ -93,9 +95,12 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
         reason=reason,
     )
     epoch = engine.turns.restart(task_id, task.epoch, event, token)
-    if epoch is not None:
-        engine.agenda.put(task_id, engine.clock.now() + min(SOON, engine.policy.ring_pause))
-        engine.dispatcher.turn(_turn(task_id, task, epoch, attempt), task.agent)
+    if epoch is None:
+        return False
+    engine.telemetry.note(RESTARTS, 1, "turn")
+    engine.agenda.put(task_id, engine.clock.now() + min(SOON, engine.policy.ring_pause))
+    engine.dispatcher.turn(_turn(task_id, task, epoch, attempt), task.agent)
+    return True
 
 
 def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
@@ -229,6 +234,9 @@ def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, l
         return
     attempt = engine.calls.restart(order, lost)
     if attempt is not None:
+        engine.telemetry.note(RESTARTS, 1, "tool")
+        if not lost:
+            engine.telemetry.note(LEASE_LOSSES, 1, "tool")
         _send(engine, team, replace(order, attempt=attempt), call)
 
 

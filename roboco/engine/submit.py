@@ -29,6 +29,7 @@ from roboco.engine.message import check_brought
 from roboco.engine.prompt import render_prompt
 from roboco.engine.teams import frozen
 from roboco.errors import Overloaded, TransientError, UsageError
+from roboco.ports import Work
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,12 @@ def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | 
     The same submission again changes nothing. UsageError if the task id has other content already.
     """
     task_id = check_task_id(submission.task_id)
+    with engine.telemetry.work(Work("submit", task_id)):
+        _submit(engine, submission, team, parent)
+
+
+def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent | None) -> None:
+    task_id = submission.task_id
     if submission.model is not None:
         team = team.with_profile(submission.model)
     artifacts = _check(engine, submission, team)

@@ -27,7 +27,8 @@ from roboco.engine.answer import approved
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.pending import close_call, restart_call, stored_outcome, told
-from roboco.ports import CallContext, CallOrder, Snapshot
+from roboco.ports import CallContext, CallOrder, Doing, Snapshot, Work
+from roboco.ports.telemetry import TOOL_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,12 @@ LOST = "the worker that ran this call was lost, or the call was ended because it
 
 def tool(engine: Engine, order: CallOrder) -> bool:
     """Run the call, unless it is done, taken, or no longer wanted. False if another worker is at this attempt."""
+    work = Work("tool", order.task_id, order.seq, order.attempt, order.call_id)
+    with engine.telemetry.work(work) as doing:
+        return _claim_and_run(engine, order, doing)
+
+
+def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> bool:
     token = engine.token()
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
@@ -43,14 +50,15 @@ def tool(engine: Engine, order: CallOrder) -> bool:
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):
             with engine.keeper.hold(lambda: engine.calls.renew(order, token), cancellation.set):
-                _run(engine, team, order, token, cancellation)
+                _run(engine, team, order, token, cancellation, doing)
             return True
+    doing.void()
     now = engine.board.load(order.task_id, 1)
     call = None if now is None or now.epoch != order.epoch else now.calls.get(order.call_id)
     return not (call and call.claimed and call.attempt == order.attempt and call.outcome is None)
 
 
-def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation: threading.Event) -> None:
+def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation: threading.Event, doing: Doing) -> None:
     task = engine.board.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
         return
@@ -65,9 +73,15 @@ def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation:
         order.task_id, step.agent_name, call.id, key, order.attempt, scope, step.step_id, cancellation
     )
     work = _Work(engine, team, order, token, call, spec_of(team, step, call), context)
+    doing.tell(agent=step.agent_name, tool=call.tool_name)
+    began = engine.clock.now()
     outcome = work.outcome()
     if outcome is None:
         return
+    ended_as = "error" if outcome.result.is_error else "ok"
+    engine.telemetry.note(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
+    if outcome.result.is_error:
+        doing.tell(error="unknown" if outcome.unknown else "tool_error")
     kept = engine.calls.record(order, token, outcome, told(engine, order, call, outcome))
     if kept is not None and kept >= _run_at_once(team, task, step):
         engine.dispatcher.advance(order.task_id)
@@ -90,6 +104,7 @@ def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
         return
     team = engine.teams.get(order.task_id)
     call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
+    engine.telemetry.note(TOOL_SECONDS, timeout, call.tool_name, "error")
     if _irreversible(spec_of(team, task.tail[-1], call)):
         restart_call(engine, team, order, call, lost=True)
     else:

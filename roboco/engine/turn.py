@@ -28,10 +28,11 @@ from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
+from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, joined, said
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Grip, ModelStream, Reply, TurnClaim, TurnOrder, Used
+from roboco.ports import Doing, Grip, ModelStream, Reply, TurnClaim, TurnOrder, Used, Work
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -52,14 +53,23 @@ class TurnEnd(StrEnum):
 
 def turn(engine: Engine, order: TurnOrder) -> TurnEnd:
     """Make the turn, unless it is done, taken, or no longer wanted."""
+    work = Work("turn", order.task_id, order.seq, order.attempt)
+    with engine.telemetry.work(work) as doing:
+        return _claim_and_make(engine, order, doing)
+
+
+def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
     ending = Ending(engine)
     with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # what is signalled before is told by the claim
         claim = engine.turns.claim(order, engine.token(), team.tail)
         if claim is not None:
+            making = _Making(engine, team, claim, ending, doing, engine.clock.now())
+            doing.tell(agent=claim.task.agent, model=making.model)
             with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
-                return _make(_Making(engine, team, claim, ending))
+                return _make(making)
+    doing.void()
     now = engine.board.load(order.task_id, 1)
     at_it = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _place(order)
     return TurnEnd.TAKEN if at_it else TurnEnd.REFUSED
@@ -71,12 +81,19 @@ def _place(order: TurnOrder) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class _Making:
-    """A turn that this worker has claimed."""
+    """A turn that this worker has claimed, and since when, in Unix seconds."""
 
     engine: Engine
     team: Team
     claim: TurnClaim
     ending: Ending
+    doing: Doing
+    began: float
+
+    @property
+    def model(self) -> str:
+        """The name of the agent's model."""
+        return self.team.profile(self.team.agent(self.claim.task.agent)).model
 
     @property
     def ticket(self) -> str:
@@ -265,5 +282,6 @@ def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name
         engine.board.commit(order.task_id, order.epoch, step, task.state.after(step), events)
     else:
         recover.catch_up(engine, order.task_id, task)
+    observe_turn(engine, making.doing, making.model, step, engine.clock.now() - making.began)
     engine.dispatcher.advance(order.task_id)
     return TurnEnd.COMMITTED if stored.digest == step.digest else TurnEnd.LOST

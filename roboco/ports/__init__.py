@@ -10,6 +10,7 @@ from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot, Used
 from roboco.ports.leases import CallOrder, Calls, Cut, Grip, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
 from roboco.ports.rates import Rates, Tokenizers
+from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Toolbox
 from roboco.ports.workspace import Files, Histories
 from roboco.ports.world import Clock, Deliverer, Dispatcher, Signals
@@ -28,6 +29,8 @@ __all__ = [
     "DeadLetters",
     "Deliverer",
     "Dispatcher",
+    "Doing",
+    "Figure",
     "Files",
     "Grip",
     "Histories",
@@ -35,6 +38,7 @@ __all__ = [
     "Logs",
     "Model",
     "ModelStream",
+    "NoTelemetry",
     "Phase",
     "Prompts",
     "Rates",
@@ -43,10 +47,12 @@ __all__ = [
     "RequestedCall",
     "Signals",
     "Snapshot",
+    "Telemetry",
     "Tokenizers",
     "Toolbox",
     "TurnClaim",
     "TurnOrder",
     "Turns",
     "Used",
+    "Work",
 ]

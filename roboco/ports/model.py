@@ -54,6 +54,10 @@ class ModelStream(Protocol):
     def __iter__(self) -> Iterator[str | Reply]:
         """Texts, gathered while they come fast, and at the end the Reply; ModelError if the call fails."""
 
+    @property
+    def read_at(self) -> float:
+        """When the beginning of the last text came from the model, by `time.monotonic`."""
+
     def close(self) -> None:
         """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
 

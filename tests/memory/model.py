@@ -52,6 +52,8 @@ class ScriptedModel:
 class ScriptedStream:
     """A running model call; `closed` says whether its connection was closed."""
 
+    read_at = 0.0
+
     def __init__(self, script: Said) -> None:
         self._said = script
         self._closed = threading.Event()

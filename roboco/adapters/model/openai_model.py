@@ -7,7 +7,7 @@ import queue
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import openai
 from openai import AsyncOpenAI
@@ -86,7 +86,7 @@ class OpenAIModel:
             )
             asked = asked_again(first, request, assembly.held, answer.mistake)
         if text := assembly.held if answer.mistake else answer.text:
-            out.put(text)
+            out.put(_Heard(text, time.monotonic()))
         reason = "malformed" if answer.mistake else "tool_calls" if answer.calls else "stop"
         out.put(replace(_summed(replies), finish_reason=reason, calls=answer.calls))
 
@@ -131,7 +131,7 @@ class OpenAIModel:
         extra: Mapping[str, Any],
     ) -> None:
         profile = request.profile
-        say = assembly.hold if out is None else out.put
+        say = assembly.hold if out is None else lambda text: out.put(_Heard(text, time.monotonic()))
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
                 async with await self._client(request).chat.completions.create(**_arguments(request, extra)) as chunks:
@@ -172,29 +172,38 @@ class OpenAIModel:
         return self._loop.submit(self.run(request, out))
 
 
-_Item = str | Reply | ModelError | None
+class _Heard(NamedTuple):
+    """A text, and when it came from the model, by `time.monotonic`."""
+
+    text: str
+    at: float
+
+
+_Item = _Heard | Reply | ModelError | None
 
 
 class _Stream:
     def __init__(self, model: OpenAIModel, request: Request) -> None:
+        self.read_at = 0.0
         self._out: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._running = model.start(request, self._out)
 
     def __iter__(self) -> Iterator[str | Reply]:
         due = 0.0
-        held: _Item = ""
+        held: _Item | Literal[""] = ""
         while True:
             item = held or self._out.get()
             held = ""
-            if isinstance(item, str):
-                item, held = self._gathered(item, due)
+            if isinstance(item, _Heard):
+                self.read_at = item.at
+                text, held = self._gathered(item.text, due)
                 due = time.monotonic() + GATHER
-            if item is None:
-                return
-            if isinstance(item, ModelError):
+                yield text
+            elif isinstance(item, ModelError):
                 raise item
-            yield item
-            if held is None:
+            elif item is not None:
+                yield item
+            if item is None or held is None:
                 return
 
     def close(self) -> None:
@@ -206,7 +215,7 @@ class _Stream:
         """Wait until the connection is closed: whether it is, after so many seconds at most."""
         return self._running.ended.wait(seconds)
 
-    def _gathered(self, text: str, due: float) -> tuple[str, _Item]:
+    def _gathered(self, text: str, due: float) -> tuple[str, _Item | Literal[""]]:
         """All text that comes until `due`, and what came after it, or ""."""
         texts = [text]
         while True:
@@ -214,9 +223,9 @@ class _Stream:
                 item = self._out.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 return "".join(texts), ""
-            if not isinstance(item, str):
+            if not isinstance(item, _Heard):
                 return "".join(texts), item
-            texts.append(item)
+            texts.append(item.text)
 
 
 def _summed(replies: list[Reply]) -> Reply:
