@@ -1,5 +1,6 @@
 """Keeper: the heartbeat that renews the leases of this process while their work is silent."""
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ _log = logging.getLogger(__name__)
 class _Held:
     renew: Callable[[], bool]
     lost: Callable[[], None]
+    context: contextvars.Context  # of the work, which log lines name
 
 
 class Keeper:
@@ -34,7 +36,7 @@ class Keeper:
         """Renew until the block ends; if a renewal is refused, call `lost` once, from the keeper's thread."""
         key = object()
         with self._changed:
-            self._held[key] = _Held(renew, lost)
+            self._held[key] = _Held(renew, lost, contextvars.copy_context())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="roboco-keeper", daemon=True)
                 self._thread.start()
@@ -54,7 +56,7 @@ class Keeper:
                     return
                 held = list(self._held.items())
             for key, one in held:
-                self._renew(key, one)
+                one.context.run(self._renew, key, one)
 
     def _renew(self, key: object, held: _Held) -> None:
         with self._changed:

@@ -1,5 +1,6 @@
 """Session: a kept conversation with one MCP server, for all threads of a process."""
 
+import contextvars
 import logging
 import os
 import re
@@ -59,7 +60,8 @@ class Session:
         self._opened: Future[ClientSession] = Future()
         self._secrets: tuple[str, ...] = ()
         self._scope: anyio.CancelScope | None = None
-        self._running = loop.submit(self._own())
+        # not in the context of the call that happens to come first: it is held for many
+        self._running = contextvars.Context().run(loop.submit, self._own())
 
     def tools(self, until: float) -> dict[str, McpTool]:
         """Those that the team may use and the server lists, by the server's name; UsageError, Stale."""

@@ -1,5 +1,6 @@
 """Signals on Redis: one channel for all workers, and one thread in each process that has heard of work."""
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ class RedisSignals:
         self._url = url
         self._channel = keys.signals
         self._lock = threading.Lock()
-        self._listening: dict[str, list[Callable[[], None]]] = {}
+        self._listening: dict[str, list[tuple[contextvars.Context, Callable[[], None]]]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -39,8 +40,9 @@ class RedisSignals:
     def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> Iterator[None]:
         """Until the block ends, call `heard` when the work of this epoch is to end: from any thread, and soon over."""
         name = f"{task_id} {epoch}"
+        listener = (contextvars.copy_context(), heard)  # the context tells log lines which work it is
         with self._lock:
-            self._listening.setdefault(name, []).append(heard)
+            self._listening.setdefault(name, []).append(listener)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="roboco-signals", daemon=True)
                 self._thread.start()
@@ -48,7 +50,7 @@ class RedisSignals:
             yield
         finally:
             with self._lock:
-                self._listening[name].remove(heard)
+                self._listening[name].remove(listener)
                 if not self._listening[name]:
                     del self._listening[name]
 
@@ -73,8 +75,12 @@ class RedisSignals:
     def _tell(self, name: str) -> None:
         with self._lock:
             listening = list(self._listening.get(name, ()))
-        for heard in listening:
-            try:
-                heard()
-            except Exception:
-                _log.exception("work that is to end could not be told so")
+        for context, heard in listening:
+            context.run(_tell, heard)
+
+
+def _tell(heard: Callable[[], None]) -> None:
+    try:
+        heard()
+    except Exception:
+        _log.exception("work that is to end could not be told so")

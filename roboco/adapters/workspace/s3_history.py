@@ -5,6 +5,7 @@ Such segments are folded into `history.jsonl`, whose metadata says how many step
 taken if `history.jsonl` holds it or if it has a segment; where both are there, `history.jsonl` counts.
 """
 
+import contextvars
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
@@ -76,7 +77,7 @@ class S3Histories:
             if not self._put(task_id, lines, stored):
                 return
         folded = [segments_path(task_id) + name for name in names if _seq(name) < len(lines)]
-        with ThreadPoolExecutor(_ABREAST) as pool:
+        with _abreast() as pool:
             list(pool.map(self._objects.delete, folded))
 
     def _put(self, task_id: str, lines: list[bytes], stored: Stored | None) -> bool:
@@ -127,9 +128,19 @@ class S3Histories:
         if len(paths) == 1:
             found = [self._objects.get(paths[0])]
         else:
-            with ThreadPoolExecutor(_ABREAST) as pool:
+            with _abreast() as pool:
                 found = list(pool.map(self._objects.get, paths))
         return [stored.data for stored in takewhile(bool, found) if stored]
+
+
+def _abreast() -> ThreadPoolExecutor:
+    """Threads that know for which work they are, as log lines tell."""
+    return ThreadPoolExecutor(_ABREAST, initializer=_adopt, initargs=(contextvars.copy_context(),))
+
+
+def _adopt(context: contextvars.Context) -> None:
+    for variable, value in context.items():
+        variable.set(value)
 
 
 def _segment(task_id: str, seq: int) -> str:
