@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -50,6 +50,10 @@ class Settings(BaseModel):
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     max_queued: Annotated[int | None, Field(ge=1)] = None
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    metrics_address: str = "0.0.0.0"  # noqa: S104  # as exporters of metrics do; nothing listens without a port
+    log: Literal["text", "json"] = "text"
+    traces: Literal["on", "off"] | None = None
 
     @field_validator("redis_url", "broker_url")
     @classmethod

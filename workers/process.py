@@ -10,6 +10,7 @@ from roboco.adapters.redis.client import connect
 from roboco.client.wiring import build_engine, dispatcher_of
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
+from workers.observing import Observing
 
 
 class ProcessEngine:
@@ -17,10 +18,13 @@ class ProcessEngine:
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self.settings = settings
+        self.observing = Observing(app, settings)
 
         @cache
         def build(pid: int) -> Engine:
-            return build_engine(settings, dispatcher_of(app), connect(settings.redis_url), SoftTimeLimitExceeded)
+            client = connect(settings.redis_url)
+            telemetry = self.observing.telemetry()
+            return build_engine(settings, dispatcher_of(app), client, SoftTimeLimitExceeded, telemetry)
 
         self._build = build
 

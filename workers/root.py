@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import redis
 from celery import Celery
 from celery.signals import celeryd_init
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.settings import Settings, read_settings
@@ -44,13 +42,4 @@ def _note_node(app: Celery, sender: str, **_: Any) -> None:
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:
-    def connect() -> redis.Redis:
-        return redis.Redis.from_url(
-            settings.redis_url,
-            decode_responses=True,
-            socket_timeout=2,
-            socket_connect_timeout=2,
-            retry=Retry(NoBackoff(), 0),
-        )
-
-    return RedisDeadLetters(connect, Keys(settings.prefix))
+    return RedisDeadLetters(lambda: connect_briefly(settings.redis_url), Keys(settings.prefix))

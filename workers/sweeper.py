@@ -18,6 +18,7 @@ def run_sweeper(engine: ProcessEngine) -> None:
     ended = threading.Event()
 
     def begin(**_: Any) -> None:
+        engine.observing.tell_levels()
         threading.Thread(target=_sweep_until, args=(engine, ended), name="roboco-sweeper", daemon=True).start()
 
     def end(**_: Any) -> None:

@@ -21,7 +21,8 @@ def environment(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROBOCO_")}
     if _SOURCES not in (*site.getsitepackages(), site.getusersitepackages()):
         inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOURCES, inherited.get("PYTHONPATH"))))
-    return inherited | settings.environment() | dict(more)
+    one_machine = settings.model_copy(update={"metrics_port": 0})  # its workers would want the same port
+    return inherited | one_machine.environment() | dict(more)
 
 
 def start_celery(name: str, app: str, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> Server:

@@ -26,13 +26,14 @@ from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.embedding_rank import EmbeddingRank
 from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.telemetry.observed_model import ObservedModel
 from roboco.adapters.tokenizers import KnownTokenizers
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.keeper import Keeper
 from roboco.engine.teams import FrozenTeams
-from roboco.ports import Dispatcher
+from roboco.ports import Dispatcher, NoTelemetry, Telemetry
 from roboco.settings import Settings
 
 
@@ -42,12 +43,17 @@ def producer(settings: Settings) -> Celery:
 
 
 def build_engine(
-    settings: Settings, dispatcher: Dispatcher, client: redis.Redis, time_up: type[Exception] = TimeoutError
+    settings: Settings,
+    dispatcher: Dispatcher,
+    client: redis.Redis,
+    time_up: type[Exception] = TimeoutError,
+    telemetry: Telemetry | None = None,
 ) -> Engine:
     """The engine of this process; nothing is connected before it is used. Do not share it across a fork."""
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
+    model = OpenAIModel(settings.models)
     return Engine(
         board=RedisBoard(scripts, keys),
         turns=RedisTurns(scripts, keys, settings.turn_lease),
@@ -59,7 +65,7 @@ def build_engine(
         logs=RedisLogs(client, keys),
         histories=workspace.histories,
         files=workspace.files,
-        model=OpenAIModel(settings.models),
+        model=model if telemetry is None else ObservedModel(model, telemetry),
         rates=RedisRates(scripts, keys),
         tokenizers=KnownTokenizers(),
         prompts=JinjaPrompts(),
@@ -77,6 +83,7 @@ def build_engine(
             keep=settings.keep,
             max_queued=settings.max_queued,
         ),
+        telemetry=telemetry or NoTelemetry(),
     )
 
 

@@ -39,6 +39,10 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",
         "ROBOCO_EMBEDDINGS_API_KEY_ENV": "EMBEDDINGS_KEY",
         "ROBOCO_MESSAGE_KEYS": f"{'n' * 32},{'o' * 32}",
+        "ROBOCO_METRICS_PORT": "9808",
+        "ROBOCO_METRICS_ADDRESS": "127.0.0.1",
+        "ROBOCO_LOG": "json",
+        "ROBOCO_TRACES": "on",
         "PATH": "/bin",
         "OPENAI_API_KEY": "secret",
     }

@@ -40,6 +40,11 @@ class RedisAgenda:
         with answering():
             return [str(task_id) for task_id in self._client.zrangebyscore(self._keys.agenda, "-inf", now, 0, limit)]
 
+    def count(self) -> int:
+        """How many tasks stand in it, which is all that are open."""
+        with answering():
+            return int(self._client.zcard(self._keys.agenda))
+
     def drop(self, task_id: str) -> None:
         """Do not look at the task again."""
         with answering():

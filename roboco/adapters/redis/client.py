@@ -33,16 +33,23 @@ def connect_channels(url: str) -> Connection:
     return connection
 
 
+def connect_briefly(url: str) -> redis.Redis:
+    """A client for who must not wait: an answer within two seconds, or none."""
+    return _client(url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
+
+
 def _client(url: str, **options: Any) -> redis.Redis:
     retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
     try:
         return redis.Redis.from_url(
             url,
-            decode_responses=True,
-            socket_connect_timeout=TIMEOUT,
-            health_check_interval=TIMEOUT,
-            retry=retry,
-            **options,
+            **{
+                "decode_responses": True,
+                "socket_connect_timeout": TIMEOUT,
+                "health_check_interval": TIMEOUT,
+                "retry": retry,
+                **options,
+            },
         )
     except ValueError:  # whose message may quote the password
         raise UsageError(

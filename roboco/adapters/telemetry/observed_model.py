@@ -1,0 +1,83 @@
+"""ObservedModel: a model whose calls are measured. Used only where somebody wants to know."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from roboco.errors import ModelError
+from roboco.ports import Doing, Model, ModelStream, Reply, Request, Telemetry, Work
+from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, STREAM_LAG_SECONDS
+
+
+class ObservedModel:
+    """Calls another model, and notes how many calls run, when they say something, and how soon that is passed on."""
+
+    def __init__(self, model: Model, telemetry: Telemetry) -> None:
+        self._model = model
+        self._telemetry = telemetry
+
+    def stream(self, request: Request) -> ModelStream:
+        """Begin the call."""
+        return _ObservedStream(self._model, request, self._telemetry)
+
+
+class _ObservedStream:
+    def __init__(self, model: Model, request: Request, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._model_name = request.profile.model
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._work = ExitStack()
+        self._doing: Doing = self._work.enter_context(telemetry.work(Work("model", model=self._model_name)))
+        self._stream = model.stream(request)
+        telemetry.note(OPEN_STREAMS, 1)
+        self._work.callback(telemetry.note, OPEN_STREAMS, -1)
+
+    @property
+    def read_at(self) -> float:
+        """When the beginning of the last text came from the model, by `time.monotonic`."""
+        return self._stream.read_at
+
+    def __iter__(self) -> Iterator[str | Reply]:
+        """Texts, and at the end the Reply. Who asks for the next one has passed the last one on."""
+        begun = False
+        try:
+            for piece in self._stream:
+                if isinstance(piece, Reply):
+                    self._answered(piece, begun)
+                    yield piece
+                    continue
+                if not begun:
+                    self._first(self._stream.read_at - self._began)
+                begun = True
+                yield piece
+                self._telemetry.note(STREAM_LAG_SECONDS, time.monotonic() - self._stream.read_at)
+        except ModelError as error:
+            self._doing.tell(error=error.code)
+            raise
+
+    def close(self) -> None:
+        """Close the connection to the model now, from any thread. Twice is once."""
+        self._stream.close()
+        with self._lock:
+            work, self._work = self._work, ExitStack()
+        work.close()
+
+    def wait_closed(self, seconds: float) -> bool:
+        """Wait until the connection is closed: whether it is, after so many seconds at most."""
+        return self._stream.wait_closed(seconds)
+
+    def _answered(self, reply: Reply, begun: bool) -> None:
+        if not begun:  # it had only calls to make
+            self._first(reply.first_token_ms / 1000)
+        self._doing.tell(
+            tokens_in=reply.tokens_in,
+            tokens_out=reply.tokens_out,
+            finish_reason=reply.finish_reason,
+            response_model=reply.model,
+        )
+
+    def _first(self, seconds: float) -> None:
+        self._telemetry.note(FIRST_TOKEN_SECONDS, seconds, self._model_name)
+        self._doing.tell(first_token_seconds=seconds)

@@ -1,0 +1,204 @@
+"""Tracer: spans of OpenTelemetry, one trace for each task, named as the conventions for generative AI have it.
+
+The trace and its root are derived from the task's id, so that every process finds them: nothing depends on a message.
+The root is told when the task ends; until then the others are children of one that is to come. Nothing that anybody
+wrote or said is in them. Conventions: open-telemetry/semantic-conventions-genai, of the time after v1.41.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.summary import TaskSummary
+from roboco.ports import Work
+
+DELAY = 1000
+"""Milliseconds until spans are sent, unless OTEL_BSP_SCHEDULE_DELAY says otherwise: a killed child loses no more."""
+CLOSING = 3000
+"""Milliseconds for which the last ones are waited for."""
+
+_OPERATIONS = {"turn": "invoke_agent", "model": "chat", "tool": "execute_tool"}
+_ATTRIBUTES = {
+    "agent": "gen_ai.agent.name",
+    "tool": "gen_ai.tool.name",
+    "model": "gen_ai.request.model",
+    "response_model": "gen_ai.response.model",
+    "tokens_in": "gen_ai.usage.input_tokens",
+    "tokens_out": "gen_ai.usage.output_tokens",
+    "first_token_seconds": "gen_ai.response.time_to_first_chunk",
+}
+_TITLES = {"turn": "agent", "tool": "tool"}
+"""The fact that a span of this kind has in its name."""
+Value = str | int | float | Sequence[str]
+
+
+def ids_of(task_id: str) -> tuple[int, int]:
+    """The ids of the task's trace and of its root."""
+    digest = hashlib.sha256(f"roboco {task_id}".encode()).digest()
+    return int.from_bytes(digest[:16]) or 1, int.from_bytes(digest[16:24]) or 1
+
+
+class Tracer:
+    """Sends the spans of this process to the exporter, in the background. Made anew in a process that was forked."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._ids = _Ids()
+        self._provider = TracerProvider(id_generator=self._ids, resource=_resource())
+        delay = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else DELAY
+        self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=delay))
+        self._tracer = self._provider.get_tracer("roboco")
+
+    def begin(self, work: Work, task_id: str) -> "_Span":
+        """The work begins."""
+        operation = _OPERATIONS.get(work.kind, work.kind)
+        facts: dict[str, Value | None] = {
+            "gen_ai.operation.name": operation if work.kind in _OPERATIONS else None,
+            "gen_ai.conversation.id": task_id,
+            "gen_ai.provider.name": "openai" if work.kind in ("turn", "model") else None,  # the protocol's flavour
+            "gen_ai.request.model": work.model or None,
+            "gen_ai.tool.call.id": work.call_id or None,
+            "gen_ai.tool.type": "function" if work.kind == "tool" else None,
+            "roboco.step": work.seq,
+            "roboco.attempt": work.attempt,
+        }
+        span = self._tracer.start_span(
+            f"{operation} {work.model}" if work.model else operation,
+            context=self._above(work, task_id),
+            kind=SpanKind.CLIENT if work.kind == "model" else SpanKind.INTERNAL,
+            attributes={name: value for name, value in facts.items() if value is not None},
+        )
+        return _Span(span, work.kind)
+
+    def ended(self, summary: TaskSummary) -> None:
+        """Tell the root of the task's trace, from its submission to its end."""
+        facts: dict[str, Value] = {
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": summary.team,
+            "gen_ai.conversation.id": summary.task_id,
+            "gen_ai.usage.input_tokens": summary.tokens_in,
+            "gen_ai.usage.output_tokens": summary.tokens_out,
+            "roboco.status": str(summary.status),
+            "roboco.steps": summary.steps,
+            "roboco.cost": summary.cost,
+        }
+        with self._ids.given(*ids_of(summary.task_id)):
+            span = self._tracer.start_span(
+                f"invoke_workflow {summary.team}",
+                context=Context(),
+                attributes=facts,
+                start_time=_nanoseconds(summary.created_at.timestamp()),
+            )
+        if summary.status in (TaskStatus.FAILED, TaskStatus.GOALS_FAILED):
+            _fail(span, str(summary.status))
+        span.end(_nanoseconds(summary.updated_at.timestamp()))
+
+    def close(self) -> None:
+        """Send what was not sent; what is not taken soon is left."""
+        self._provider.force_flush(CLOSING)
+
+    def _above(self, work: Work, task_id: str) -> Context:
+        """The turn for a model's call, and the root for all else."""
+        if work.kind == "model" and trace.get_current_span().get_span_context().is_valid:
+            return trace.set_span_in_context(trace.get_current_span())
+        trace_id, root = ids_of(task_id)
+        decision = self._provider.sampler.should_sample(None, trace_id, "invoke_workflow").decision
+        sampled = decision is Decision.RECORD_AND_SAMPLE
+        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        return trace.set_span_in_context(NonRecordingSpan(SpanContext(trace_id, root, True, flags)), Context())
+
+
+class _Span:
+    """A span, and for all but a model's call the context in which the work's own code may begin others."""
+
+    def __init__(self, span: trace.Span, kind: str) -> None:
+        self._span = span
+        self._kind = kind
+        self._current: AbstractContextManager[Any] | None = None
+        if kind != "model":
+            self._current = trace.use_span(span, record_exception=False, set_status_on_exception=False)
+            self._current.__enter__()
+
+    def tell(self, facts: Mapping[str, str | int | float]) -> None:
+        """Facts that came to light."""
+        for name, value in facts.items():
+            if name == "error":
+                _fail(self._span, str(value))
+            elif name == "finish_reason":
+                self._span.set_attribute("gen_ai.response.finish_reasons", [str(value)])
+            elif name in _ATTRIBUTES:
+                self._span.set_attribute(_ATTRIBUTES[name], value)
+        if title := facts.get(_TITLES.get(self._kind, "")):
+            self._span.update_name(f"{_OPERATIONS[self._kind]} {title}")
+
+    def end(self, error: str = "") -> None:
+        """It is over, with this kind of error."""
+        if error:
+            _fail(self._span, error)
+        self.drop()
+        self._span.end()
+
+    def drop(self) -> None:
+        """What never ends is never sent."""
+        if self._current is not None:
+            self._current.__exit__(None, None, None)
+            self._current = None
+
+
+class _Ids(RandomIdGenerator):
+    """Random ids, or within `given` those that are given."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def given(self, trace_id: int, span_id: int) -> "_Given":
+        """Until the block ends, spans of this thread get these ids."""
+        return _Given(self._local, (trace_id, span_id))
+
+    def generate_trace_id(self) -> int:
+        """The given id, or a random one."""
+        given: tuple[int, int] | None = getattr(self._local, "ids", None)
+        return given[0] if given else super().generate_trace_id()
+
+    def generate_span_id(self) -> int:
+        """The given id, or a random one."""
+        given: tuple[int, int] | None = getattr(self._local, "ids", None)
+        return given[1] if given else super().generate_span_id()
+
+
+class _Given:
+    def __init__(self, local: threading.local, ids: tuple[int, int]) -> None:
+        self._local = local
+        self._ids = ids
+
+    def __enter__(self) -> None:
+        self._local.ids = self._ids
+
+    def __exit__(self, *_: object) -> None:
+        self._local.ids = None
+
+
+def _resource() -> Resource:
+    named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return Resource.create(({} if named else {"service.name": "roboco"}) | {"process.pid": os.getpid()})
+
+
+def _fail(span: trace.Span, error: str) -> None:
+    span.set_attribute("error.type", error)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)

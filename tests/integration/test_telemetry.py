@@ -1,0 +1,219 @@
+"""What operators see of real workers: metrics of all three pools, JSON lines, and one whole trace."""
+
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from roboco import Task, Team, team_from
+from roboco.adapters.local.process import free_port
+from roboco.adapters.telemetry.tracer import ids_of
+from roboco.client.wiring import producer
+from tests.servers.model_server import Reply, Request
+from tests.servers.trace_server import TraceServer
+from tests.stack import POOLS, Stack, until
+
+pytestmark = pytest.mark.workers
+
+CANARY = "the-prompt-that-nobody-may-log"
+TEAM = {
+    "name": "solo",
+    "models": {"only": {"model": "scripted"}},
+    "agents": [{"name": "worker", "prompt": "worker", "tools": ["add", "raise_error", "die"]}],
+    "tools": [
+        {"name": name, "function": f"tests.tools_for_agents:{name}", "effect": "pure", "timeout": 5}
+        for name in ("add", "raise_error", "die")
+    ],
+}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("add", {"a": 1, "b": 2}),
+    ("add", {"a": 3, "b": 4}),
+    ("raise_error", {"message": CANARY}),
+]
+
+
+class Observed(Stack):
+    """Workers that tell all that they can."""
+
+    traces: TraceServer
+
+    def start(self, pool: str, modules: str | None = None, **environment: str) -> Any:
+        """Start a worker with a port of its own."""
+        self.ports = getattr(self, "ports", {}) | {pool: free_port()}
+        told = {
+            "ROBOCO_METRICS_PORT": str(self.ports[pool]),
+            "ROBOCO_METRICS_ADDRESS": "127.0.0.1",
+            "ROBOCO_LOG": "json",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url,
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+        }
+        return super().start(pool, modules, **(told | environment))
+
+    def figures(self, pool: str) -> dict[str, float]:
+        """What the pool's worker tells now, by name and labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[pool]}/metrics", timeout=10) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        return {
+            " ".join((one.name, *(f"{key}={value}" for key, value in sorted(one.labels.items())))): one.value
+            for family in families
+            for one in family.samples
+        }
+
+    def lines(self, pool: str) -> list[dict[str, Any]]:
+        """The pool's log; ValueError if a line of it is no JSON."""
+        return [json.loads(line) for line in self.log(pool).splitlines()]
+
+    def received(self, pool: str, name: str) -> int:
+        """How many messages of this name the pool's workers have taken."""
+        return self.log(pool).count(f"Task {name}[")
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+    """Three workers, and a task that has made two turns and three calls."""
+    with TraceServer() as traces:
+        observed = Observed(tmp_path_factory.mktemp("stack"))
+        observed.traces = traces
+        with observed as started:
+            started.model.script(respond)
+            yield started
+
+
+def respond(request: Request) -> Reply:
+    if request.count("assistant") == 0:
+        calls = [("die", {})] if "die" in request.last_user else CALLS
+        return Reply(text="I add.", tool_calls=calls, usage=(100, 20))
+    return Reply(text="It is done now.", interval=0.01, usage=(200, 30))
+
+
+@pytest.fixture(scope="module")
+def task(stack: Observed) -> Task:
+    """A task that a Celery producer has submitted, so that a worker tells of that too."""
+    task_id = "task_observed"
+    with producer(stack.settings) as app:
+        arguments = {"task_id": task_id, "team": TEAM, "prompt": f"Go, {CANARY}."}
+        app.send_task("roboco.submit", kwargs=arguments, ignore_result=True)
+    until(lambda: task_id in {one.task_id for one in stack.orchestrator.tasks()}, 20, "the task was taken in")
+    task = stack.orchestrator.task(task_id)
+    assert task.result(60).status == "completed"
+    return task
+
+
+def team() -> Team:
+    return team_from(TEAM)
+
+
+def test_figures_of_all_pools(stack: Observed, task: Task) -> None:
+    agents = stack.figures("agents")
+    assert agents["roboco_turn_seconds_count model=scripted"] == 2
+    assert agents["roboco_first_token_seconds_count model=scripted"] == 2
+    assert agents["roboco_tokens_total direction=in model=scripted"] == 300
+    assert agents["roboco_tokens_total direction=out model=scripted"] == 50
+    assert agents["roboco_open_streams"] == 0
+    assert agents["roboco_stream_lag_seconds_count"] >= 2
+    assert agents["roboco_queue_wait_seconds_count queue=roboco.agents"] >= 2
+    until(lambda: stack.figures("tools").get("roboco_tool_seconds_count outcome=ok tool=add") == 2, 5, "calls are told")
+    tools = stack.figures("tools")
+    assert tools["roboco_tool_seconds_count outcome=error tool=raise_error"] == 1
+    assert tools["roboco_queue_wait_seconds_count queue=roboco.tools"] == 3
+    until(lambda: stack.figures("coordinator").get("roboco_tasks_total status=completed") == 1, 5, "the end is told")
+    coordinator = stack.figures("coordinator")
+    assert coordinator["roboco_queue_wait_seconds_count queue=roboco.coordinator"] >= 2
+    assert coordinator["roboco_dead_letters"] == 0
+    assert coordinator["roboco_queue_length queue=roboco.agents"] == 0
+    assert "roboco_open_tasks" not in agents
+    told = json.dumps([stack.figures(pool) for pool in POOLS])
+    assert task.task_id not in told
+    assert CANARY not in told
+
+
+def test_what_waits_is_told_by_the_sweepers_process(stack: Observed, task: Task) -> None:
+    os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
+    try:
+        stack.orchestrator.run(team(), "Wait.")
+        until(lambda: stack.figures("coordinator")["roboco_open_tasks"] == 1, 15, "the open task is told")
+    finally:
+        os.kill(stack.workers["agents"].pid, signal.SIGCONT)
+    until(lambda: stack.figures("coordinator")["roboco_open_tasks"] == 0, 30, "it has ended")
+
+
+def test_a_tool_that_kills_its_child(stack: Observed, task: Task) -> None:
+    before = stack.figures("tools")
+    died = stack.orchestrator.run(team(), "Let it die.")
+    assert died.result(90).status == "completed"
+    after = stack.figures("tools")
+    for name in ("roboco_tool_seconds_count outcome=ok tool=add", "roboco_queue_wait_seconds_sum queue=roboco.tools"):
+        assert after[name] >= before[name]
+    waits = "roboco_queue_wait_seconds_count queue=roboco.tools"
+    assert after[waits] >= before[waits] + 2
+    assert after["roboco_open_streams"] == 0
+    figures = stack.figures("coordinator")
+    assert figures["roboco_restarts_total kind=tool"] == figures["roboco_lease_losses_total kind=tool"] >= 1
+    assert figures["roboco_restarts_total kind=turn"] == 0
+
+
+def test_every_line_is_json_and_names_its_work(stack: Observed, task: Task) -> None:
+    for pool in POOLS:
+        assert all({"time", "level", "logger", "message", "process"} <= set(line) for line in stack.lines(pool))
+    [first, second] = [
+        line for line in stack.lines("agents") if line["logger"] == "httpx2" and line["task_id"] == task.task_id
+    ]
+    assert (first["step"], second["step"]) == (1, 3)
+    assert first["agent"] == second["agent"] == "worker"
+    logs = "".join(stack.log(pool) for pool in POOLS)
+    assert CANARY not in logs
+    assert "test-key" not in logs
+
+
+def test_one_whole_trace(stack: Observed, task: Task) -> None:
+    trace_id, root = ids_of(task.task_id)
+
+    def spans() -> list[dict[str, Any]]:
+        return [one for one in stack.traces.spans() if one["trace"] == f"{trace_id:032x}"]
+
+    until(lambda: any(one["name"] == "invoke_workflow solo" for one in spans()), 10, "the root is told")
+    until(lambda: sum(one["name"].startswith("execute_tool") for one in spans()) == 3, 10, "the calls are told")
+    told = spans()
+    names = [one["name"] for one in told if one["name"] != "advance"]
+    assert sorted(names) == [
+        "chat scripted",
+        "chat scripted",
+        "execute_tool add",
+        "execute_tool add",
+        "execute_tool raise_error",
+        "invoke_agent worker",
+        "invoke_agent worker",
+        "invoke_workflow solo",
+        "submit",
+    ]
+    turns = {one["id"] for one in told if one["name"] == "invoke_agent worker"}
+    for one in told:
+        above = {"chat scripted": turns, "invoke_workflow solo": {""}}.get(one["name"], {f"{root:016x}"})
+        assert one["above"] in above, one
+        assert one["facts"]["gen_ai.conversation.id"] == task.task_id
+    assert any(one["name"] == "advance" for one in told)
+    assert len({one["process"] for one in told}) >= 3
+    [calling, speaking] = sorted(
+        (one["facts"] for one in told if one["name"] == "invoke_agent worker"), key=lambda facts: facts["roboco.step"]
+    )
+    assert (calling["gen_ai.usage.input_tokens"], calling["gen_ai.usage.output_tokens"]) == (100, 20)
+    assert (speaking["gen_ai.usage.input_tokens"], speaking["gen_ai.usage.output_tokens"]) == (200, 30)
+    assert calling["gen_ai.agent.name"] == "worker"
+    [failed] = [one["facts"] for one in told if one["name"] == "execute_tool raise_error"]
+    assert failed["error.type"] == "tool_error"
+    assert failed["gen_ai.tool.call.id"].startswith("tc_")
+    assert CANARY.encode() not in stack.traces.raw
+
+
+def test_a_port_that_is_taken_is_a_clear_error(stack: Observed) -> None:
+    taken = stack.ports["agents"]
+    worker = stack.start("tools-2", ROBOCO_METRICS_PORT=str(taken))
+    until(lambda: not worker.alive(), 30, "the worker has given up")
+    assert worker.process.returncode not in (0, None)
+    assert f"metrics cannot be served at 127.0.0.1:{taken}" in stack.log("tools-2")
+    del stack.workers["tools-2"]

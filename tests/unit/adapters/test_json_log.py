@@ -1,0 +1,161 @@
+"""Logs as JSON: each line is one object, says for which work it is, and holds no secret."""
+
+import asyncio
+import contextvars
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from roboco.adapters.model.loop import LoopThread
+from roboco.adapters.telemetry.hidden import Hidden
+from roboco.adapters.telemetry.json_log import JsonFormatter
+from roboco.adapters.telemetry.observed import Observed
+from roboco.engine.keeper import Keeper
+from roboco.ports import Work
+
+SECRETS = {
+    "OPENAI_API_KEY": "sk-the-key-of-the-shop",
+    "AWS_SECRET_ACCESS_KEY": "aws/secret+key",
+    "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer abcdef",
+    "SHOP_ACCESS": "named-elsewhere",
+    "SHORT_KEY": "a",
+    "HOME": "/home/roboco",
+}
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged as JSON lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(JsonFormatter(Hidden(SECRETS, ("SHOP_ACCESS",))))
+        self.lines: list[dict[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        assert "\n" not in line
+        self.lines.append(json.loads(line))
+
+
+@pytest.fixture
+def lines() -> Any:
+    handler, logger = Lines(), logging.getLogger("tests.json")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield handler.lines
+    logger.propagate = True
+    logger.removeHandler(handler)
+
+
+log = logging.getLogger("tests.json")
+TURN = Work("turn", "task_1", 3, 1)
+
+
+def test_a_line(lines: list[dict[str, Any]]) -> None:
+    log.warning("two\nlines of %s \ud83d", "text", extra={"prompt": "never told"})
+    [line] = lines
+    assert set(line) == {"time", "level", "logger", "message", "process"}
+    assert (line["level"], line["logger"]) == ("WARNING", "tests.json")
+    assert line["message"] == "two\nlines of text \ud83d"
+    assert line["time"].endswith("+00:00")
+
+
+def test_an_exception_is_a_field(lines: list[dict[str, Any]]) -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("failed")
+    assert lines[0]["exception"].endswith("ValueError: broken")
+    assert lines[0]["message"] == "failed"
+
+
+def test_arguments_that_do_not_fit() -> None:
+    record = log.makeRecord("tests.json", logging.INFO, "f", 1, "%d of %d", ("one",), None)
+    line = json.loads(JsonFormatter(Hidden({})).format(record))
+    assert line["message"].startswith("%d of %d (")
+
+
+def test_no_secret_is_in_a_message_or_an_exception(lines: list[dict[str, Any]]) -> None:
+    try:
+        raise ValueError("key sk-the-key-of-the-shop was refused")
+    except ValueError:
+        log.exception("at redis://user:pass-word@host:1/0 with %s, %s", "aws/secret+key", SECRETS["SHOP_ACCESS"])
+    log.warning("header %s of %s a", SECRETS["OTEL_EXPORTER_OTLP_HEADERS"], SECRETS["HOME"])
+    said = json.dumps(lines)
+    for secret in ("sk-the", "pass-word", "aws/secret", "abcdef", "named-elsewhere"):
+        assert secret not in said
+    assert "redis://user:***@host:1/0" in said
+    assert "/home/roboco a" in said
+
+
+def test_lines_name_the_work_and_what_comes_to_light(lines: list[dict[str, Any]]) -> None:
+    telemetry = Observed(None, None)
+    with telemetry.work(TURN) as doing:
+        log.info("claimed")
+        doing.tell(agent="writer", model="small", tokens_in=3)
+        log.info("speaks")
+        with telemetry.work(Work("tool", "task_1", 4, 2, "tc_1")):
+            log.info("calls")
+    log.info("done")
+    named = [{key: line[key] for key in line.keys() & {"task_id", "step", "agent", "tool_call_id"}} for line in lines]
+    turn = {"task_id": "task_1", "step": 3}
+    assert named == [
+        turn,
+        turn | {"agent": "writer"},
+        {"task_id": "task_1", "step": 4, "agent": "writer", "tool_call_id": "tc_1"},
+        {},
+    ]
+
+
+def test_two_threads_do_not_mix_up_their_work(lines: list[dict[str, Any]]) -> None:
+    meet = threading.Barrier(2, timeout=5)
+
+    def work(task_id: str) -> None:
+        with Observed(None, None).work(Work("turn", task_id, 0)):
+            meet.wait()
+            log.info(task_id)
+
+    threads = [threading.Thread(target=work, args=(f"task_{number}",)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [line["task_id"] for line in lines] == [line["message"] for line in lines]
+
+
+def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dict[str, Any]]) -> None:
+    loop, beaten = LoopThread(), threading.Event()
+
+    async def stream() -> None:
+        await asyncio.sleep(0)
+        log.info("streams")
+        await asyncio.to_thread(log.info, "reads")
+
+    def renew() -> bool:
+        log.info("renews")
+        beaten.set()
+        return True
+
+    with Observed(None, None).work(TURN) as doing, Keeper(0.01).hold(renew, lambda: None):
+        running = loop.submit(stream())
+        doing.tell(agent="writer")
+        assert running.ended.wait(5)
+        assert beaten.wait(5)
+    assert {line["message"] for line in lines} == {"streams", "reads", "renews"}
+    assert {(line["task_id"], line["step"]) for line in lines} == {("task_1", 3)}
+
+
+def test_what_is_held_for_many_names_no_work(lines: list[dict[str, Any]]) -> None:
+    """As the conversations with MCP servers are."""
+
+    async def converse() -> None:
+        log.info("converses")
+
+    with Observed(None, None).work(TURN):
+        running = contextvars.Context().run(LoopThread().submit, converse())
+        assert running.ended.wait(5)
+    assert "task_id" not in lines[0]

@@ -1,0 +1,142 @@
+"""Traces: one for each task, whichever process tells a part of it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from roboco.adapters.telemetry.observed import Observed
+from roboco.adapters.telemetry.tracer import Tracer, ids_of
+from roboco.adapters.telemetry.traces import open_spans, traces_wanted
+from roboco.domain.status import TaskStatus
+from roboco.domain.summary import TaskSummary
+from roboco.errors import UsageError
+from roboco.ports import Work
+
+NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
+
+
+class Process:
+    """A process that traces."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._tracer = Tracer(self._exporter)
+        self.telemetry = Observed(None, self._tracer)
+
+    def spans(self) -> dict[str, ReadableSpan]:
+        self._tracer.close()
+        return {span.name: span for span in self._exporter.get_finished_spans()}
+
+
+def facts(span: ReadableSpan) -> Mapping[str, Any]:
+    return span.attributes or {}
+
+
+def summary(status: TaskStatus = TaskStatus.COMPLETED) -> TaskSummary:
+    return TaskSummary(task_id="task_1", team="desk", status=status, steps=4, created_at=NOW, updated_at=NOW)
+
+
+def test_two_processes_tell_one_trace() -> None:
+    one, other = Process(), Process()
+    with one.telemetry.work(Work("turn", "task_1", 1, 1)) as turn:
+        turn.tell(agent="writer", model="small")
+        with one.telemetry.work(Work("model", model="small")) as call:
+            call.tell(tokens_in=3, tokens_out=4, finish_reason="stop")
+        turn.tell(tokens_in=3, tokens_out=4)
+    with other.telemetry.work(Work("tool", "task_1", 1, 1, "tc_1")) as tool:
+        tool.tell(agent="writer", tool="search", error="tool_error")
+    other.telemetry.ended(summary())
+    spans = one.spans() | other.spans()
+    assert set(spans) == {"invoke_agent writer", "chat small", "execute_tool search", "invoke_workflow desk"}
+    trace_id, root = ids_of("task_1")
+    assert {span.context.trace_id for span in spans.values()} == {trace_id}
+    above = {name: span.parent.span_id if span.parent else None for name, span in spans.items()}
+    turn_id = spans["invoke_agent writer"].context.span_id
+    assert above == {
+        "invoke_agent writer": root,
+        "chat small": turn_id,
+        "execute_tool search": root,
+        "invoke_workflow desk": None,
+    }
+    assert spans["invoke_workflow desk"].context.span_id == root
+    assert dict(facts(spans["chat small"])) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.conversation.id": "task_1",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "small",
+        "gen_ai.usage.input_tokens": 3,
+        "gen_ai.usage.output_tokens": 4,
+        "gen_ai.response.finish_reasons": ("stop",),
+    }
+    assert facts(spans["execute_tool search"])["gen_ai.tool.call.id"] == "tc_1"
+    assert facts(spans["execute_tool search"])["error.type"] == "tool_error"
+    assert not spans["execute_tool search"].status.is_ok
+
+
+def test_what_was_for_another_worker_leaves_no_trace_and_no_context() -> None:
+    process = Process()
+    with process.telemetry.work(Work("turn", "task_1", 1, 1)) as turn:
+        turn.void()
+        assert not trace.get_current_span().get_span_context().is_valid
+    assert not process.spans()
+
+
+def test_an_exception_is_told_by_its_kind_alone() -> None:
+    process = Process()
+    with pytest.raises(ValueError, match="secret"), process.telemetry.work(Work("advance", "task_1")):
+        raise ValueError("a secret text")
+    span = process.spans()["advance"]
+    assert facts(span)["error.type"] == "ValueError"
+    assert "secret" not in span.to_json()
+
+
+def test_a_task_that_failed() -> None:
+    process = Process()
+    process.telemetry.ended(summary(TaskStatus.FAILED))
+    assert facts(process.spans()["invoke_workflow desk"])["error.type"] == "failed"
+
+
+def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    process = Process()
+    ids = [f"task_{number}" for number in range(60)]
+    for task_id in ids:
+        with process.telemetry.work(Work("advance", task_id)):
+            pass
+        process.telemetry.ended(summary().model_copy(update={"task_id": task_id}))
+    process.spans()
+    by_task: dict[Any, int] = {}
+    for span in process._exporter.get_finished_spans():
+        task_id = facts(span)["gen_ai.conversation.id"]
+        by_task[task_id] = by_task.get(task_id, 0) + 1
+    assert set(by_task.values()) == {2}
+    assert 5 < len(by_task) < 55
+
+
+@pytest.mark.parametrize(
+    ("traces", "environment", "wanted"),
+    [
+        (None, {}, False),
+        ("on", {}, True),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        (None, {"OTEL_TRACES_EXPORTER": "console"}, True),
+        (None, {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
+        ("off", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
+        ("on", {"OTEL_SDK_DISABLED": "true"}, False),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+    ],
+)
+def test_who_asks_for_traces(traces: str | None, environment: dict[str, str], wanted: bool) -> None:
+    assert traces_wanted(traces, environment) is wanted
+
+
+def test_an_exporter_that_is_not_installed() -> None:
+    with pytest.raises(UsageError, match=r"'otlp_proto_grpc'.*otlp_proto_http.*OTEL_EXPORTER_OTLP_PROTOCOL"):
+        open_spans("on", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert open_spans(None, {}) is None
