@@ -56,11 +56,11 @@ TURN = Work("turn", "task_1", 3, 1)
 
 
 def test_a_line(lines: list[dict[str, Any]]) -> None:
-    log.warning("two\nlines of %s \ud83d", "text", extra={"prompt": "never told"})
+    log.warning("two\nlines of %s", "text", extra={"prompt": "never told"})
     [line] = lines
     assert set(line) == {"time", "level", "logger", "message", "process"}
     assert (line["level"], line["logger"]) == ("WARNING", "tests.json")
-    assert line["message"] == "two\nlines of text \ud83d"
+    assert line["message"] == "two\nlines of text"
     assert line["time"].endswith("+00:00")
 
 
@@ -74,9 +74,12 @@ def test_an_exception_is_a_field(lines: list[dict[str, Any]]) -> None:
 
 
 def test_arguments_that_do_not_fit() -> None:
-    record = log.makeRecord("tests.json", logging.INFO, "f", 1, "%d of %d", ("one",), None)
+    record = log.makeRecord("tests.json", logging.INFO, "f", 1, "%d of %d", ("one \ud83d",), None)
     line = json.loads(JsonFormatter(Hidden({})).format(record))
     assert line["message"].startswith("%d of %d (")
+    assert json.loads(JsonFormatter(Hidden({})).format(log.makeRecord("", 20, "", 1, "half \ud83d", (), None)))[
+        "message"
+    ]
 
 
 def test_no_secret_is_in_a_message_or_an_exception(lines: list[dict[str, Any]]) -> None:
