@@ -99,11 +99,19 @@ def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
 
     What an irreversible one has done by then is found out by the next attempt, which does not run it again.
     """
+    work = Work("tool", order.task_id, order.seq, order.attempt, order.call_id)
+    with engine.telemetry.work(work) as doing:
+        _see_to_overdue(engine, order, timeout, doing)
+
+
+def _see_to_overdue(engine: Engine, order: CallOrder, timeout: float, doing: Doing) -> None:
     task = engine.board.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
+        doing.void()
         return
     team = engine.teams.get(order.task_id)
     call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
+    doing.tell(agent=task.tail[-1].agent_name, tool=call.tool_name, error="timeout")
     engine.telemetry.note(TOOL_SECONDS, timeout, call.tool_name, "error")
     if _irreversible(spec_of(team, task.tail[-1], call)):
         restart_call(engine, team, order, call, lost=True)

@@ -45,6 +45,7 @@ from tests.memory.model import ScriptedModel
 from tests.memory.rates import Estimates, MemoryRates
 from tests.memory.server import MemoryServer
 from tests.memory.signals import MemorySignals
+from tests.memory.telemetry import KeptTelemetry
 from tests.memory.toolbox import MemoryToolbox
 from tests.memory.watch import Crash, Watch, make, watched
 from tests.memory.workspace import MemoryFiles, MemoryHistories
@@ -85,6 +86,7 @@ class World:
         self.keeper = ManualKeeper()
         self.deliverer = MemoryDeliverer()
         self.failures: list[Exception] = []
+        self.telemetry = KeptTelemetry()
         self.engine = self.process()
         MemoryAgenda(self.server, self.clock).begin(REFILL)
 
@@ -119,6 +121,7 @@ class World:
             keeper=self.keeper,
             teams=FrozenTeams(files),
             policy=self.given.policy,
+            telemetry=self.telemetry,
         )
 
     def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, **wishes: Any) -> None:

@@ -1,52 +1,23 @@
 """A model that is observed says the same, and what it did is noted."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 
 from roboco.adapters.telemetry.observed_model import ObservedModel
 from roboco.domain.model_profile import ModelProfile
-from roboco.domain.summary import TaskSummary
 from roboco.errors import ModelError
-from roboco.ports import Doing, Figure, Reply, Request, Work
+from roboco.ports import Reply, Request, Work
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, STREAM_LAG_SECONDS
 from tests.memory.model import Said, ScriptedModel, said
+from tests.memory.telemetry import KeptTelemetry
 
 REQUEST = Request(ModelProfile(model="small"), (), ())
 
 
-class Notes:
-    """Telemetry that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.noted: list[tuple[Figure, float, tuple[str, ...]]] = []
-        self.told: dict[str, Any] = {}
-        self.begun: list[Work] = []
-
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
-        self.noted.append((figure, value, labels))
-
-    def work(self, work: Work) -> AbstractContextManager[Doing]:
-        self.begun.append(work)
-        return nullcontext(self)
-
-    def tell(self, **facts: str | int | float) -> None:
-        self.told |= facts
-
-    def void(self) -> None:
-        raise AssertionError("a model's call is never void")
-
-    def ended(self, summary: TaskSummary) -> None:
-        raise AssertionError("no task ends here")
-
-    def of(self, figure: Figure) -> list[float]:
-        return [value for one, value, _ in self.noted if one == figure]
-
-
-def stream(script: Said) -> tuple[Notes, Iterator[str | Reply], Any]:
-    notes = Notes()
+def stream(script: Said) -> tuple[KeptTelemetry, Iterator[str | Reply], Any]:
+    notes = KeptTelemetry()
     running = ObservedModel(ScriptedModel(lambda request: script), notes).stream(REQUEST)
     return notes, iter(running), running
 
@@ -58,8 +29,8 @@ def test_a_call_from_its_begin_to_its_end() -> None:
     assert texts == ["one", " two"]
     assert isinstance(reply, Reply)
     assert len(notes.of(STREAM_LAG_SECONDS)) == 2
-    assert len(notes.of(FIRST_TOKEN_SECONDS)) == 1
-    assert notes.told["tokens_in"] == 10
+    assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert (notes.told[0] or {})["tokens_in"] == 10
     assert notes.begun == [Work("model", model="small")]
     running.close()
     running.close()
@@ -71,7 +42,7 @@ def test_a_call_that_says_nothing_but_calls() -> None:
     notes, pieces, running = stream(said("", ("add", {})))
     list(pieces)
     running.close()
-    assert len(notes.of(FIRST_TOKEN_SECONDS)) == 1
+    assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
     assert not notes.of(STREAM_LAG_SECONDS)
 
 
@@ -80,7 +51,7 @@ def test_a_call_that_fails() -> None:
     with pytest.raises(ModelError, match="too late"):
         list(pieces)
     running.close()
-    assert notes.told == {"error": "timeout"}
+    assert notes.told == [{"error": "timeout"}]
     assert notes.of(OPEN_STREAMS) == [1, -1]
 
 

@@ -1,0 +1,50 @@
+"""Telemetry that keeps what it is told."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from roboco.domain.summary import TaskSummary
+from roboco.ports import Doing, Figure, Work
+
+
+class KeptTelemetry:
+    """`begun` is the work, `told` its facts in the same order, None where it was void; `tasks` have ended."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[Figure, float, tuple[str, ...]]] = []
+        self.begun: list[Work] = []
+        self.told: list[dict[str, Any] | None] = []
+        self.tasks: list[TaskSummary] = []
+
+    def note(self, figure: Figure, value: float, *labels: str) -> None:
+        """Keep it."""
+        assert len(labels) == len(figure.labels)
+        self.noted.append((figure, value, labels))
+
+    @contextmanager
+    def work(self, work: Work) -> Iterator[Doing]:
+        """Keep it."""
+        self.begun.append(work)
+        self.told.append({})
+        yield _Kept(self.told, len(self.told) - 1)
+
+    def ended(self, summary: TaskSummary) -> None:
+        """Keep it."""
+        self.tasks.append(summary)
+
+    def of(self, figure: Figure, *labels: str) -> list[float]:
+        """The values of the figure with these labels."""
+        return [value for one, value, its in self.noted if one == figure and its == labels]
+
+
+class _Kept:
+    def __init__(self, told: list[dict[str, Any] | None], number: int) -> None:
+        self._told = told
+        self._number = number
+
+    def tell(self, **facts: str | int | float) -> None:
+        self._told[self._number] = (self._told[self._number] or {}) | facts
+
+    def void(self) -> None:
+        self._told[self._number] = None

@@ -1,0 +1,156 @@
+"""What operators are told of a task's work: each thing once, with what it took."""
+
+from typing import Any
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.tool import overdue
+from roboco.errors import ModelError
+from roboco.ports import CallOrder, Request, TurnOrder
+from roboco.ports.telemetry import (
+    COST,
+    LEASE_LOSSES,
+    RESTARTS,
+    STOP_SECONDS,
+    TASKS,
+    TOKENS,
+    TOOL_SECONDS,
+    TURN_SECONDS,
+)
+from tests.memory.dispatcher import Turn
+from tests.memory.journeys import member, own_turns
+from tests.memory.model import Said, said
+from tests.memory.watch import Crash, make
+from tests.memory.world import TASK, World, given, team_of
+
+PRICED = {"small": {"model": "m1", "price_in": 1000.0, "price_out": 2000.0}}
+TEAM = team_of(
+    models=PRICED,
+    agents=[member("one", tools=["add"])],
+    tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+)
+
+
+def fail(args: Any, context: Any) -> Any:
+    raise ValueError("no sum")
+
+
+def world_of(add: Any = lambda args, context: 3) -> World:
+    """An agent that calls a tool once and then says what came of it."""
+    return World(
+        given(lambda request: said("done") if own_turns(request) else said("", ("add", {"a": 1})), {"add": add})
+    )
+
+
+def crash_once(world: World, port_call: str) -> None:
+    """Have the process die after the next call of this."""
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == port_call:
+            world.watch = make
+            raise Crash
+        return answer
+
+    world.watch = watch
+
+
+def test_a_task_from_submit_to_end() -> None:
+    world = world_of()
+    world.submit(TEAM)
+    world.settle()
+    told = world.telemetry
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(told.of(TURN_SECONDS, "m1")) == 2
+    assert all(seconds > 0 for seconds in told.of(TURN_SECONDS, "m1"))
+    assert sum(told.of(TOKENS, "in", "m1")) == world.summary().tokens_in == 20
+    assert sum(told.of(TOKENS, "out", "m1")) == world.summary().tokens_out == 10
+    assert sum(told.of(COST, "m1")) == world.summary().cost > 0
+    assert len(told.of(TOOL_SECONDS, "add", "ok")) == 1
+    assert told.of(TASKS, "completed") == [1]
+    assert not told.of(RESTARTS, "turn")
+    assert [task.status for task in told.tasks] == [TaskStatus.COMPLETED]
+    kinds = [work.kind for work in told.begun]
+    assert kinds[0] == "submit"
+    assert (kinds.count("turn"), kinds.count("tool")) == (2, 1)
+    assert {work.task_id for work in told.begun} == {TASK}
+    facts = {work.kind: facts for work, facts in zip(told.begun, told.told, strict=True)}
+    assert facts["tool"] == {"agent": "one", "tool": "add"}
+    assert facts["turn"] == {"agent": "one", "model": "m1", "tokens_in": 10, "tokens_out": 5}
+
+
+def test_a_tool_that_fails() -> None:
+    world = world_of(fail)
+    world.submit(TEAM)
+    world.settle()
+    assert len(world.telemetry.of(TOOL_SECONDS, "add", "error")) == 1
+    assert {"agent": "one", "tool": "add", "error": "tool_error"} in world.telemetry.told
+
+
+def test_a_turn_that_is_delivered_twice_is_told_once() -> None:
+    world = world_of()
+    world.submit(TEAM)
+    world.drain()
+    first = next(work for work in world.telemetry.begun if work.kind == "turn")
+    assert first.seq is not None
+    assert first.attempt is not None
+    world.deliver(Turn(TurnOrder(TASK, first.seq, 1, first.attempt), "one"))
+    assert world.telemetry.told[-1] is None
+    assert len(world.telemetry.of(TURN_SECONDS, "m1")) == 2
+
+
+def test_a_worker_lost_in_a_turn() -> None:
+    world = world_of()
+    world.submit(TEAM)
+    crash_once(world, "turns.claim")
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.telemetry.of(LEASE_LOSSES, "turn") == world.telemetry.of(RESTARTS, "turn") == [1]
+    assert not world.telemetry.of(LEASE_LOSSES, "tool")
+
+
+def test_a_worker_lost_in_a_call() -> None:
+    world = world_of()
+    world.submit(TEAM)
+    crash_once(world, "calls.claim")
+    world.settle()
+    assert world.telemetry.of(LEASE_LOSSES, "tool") == world.telemetry.of(RESTARTS, "tool") == [1]
+
+
+def test_an_answer_that_breaks_is_a_restart_and_no_lost_lease() -> None:
+    answers = iter([Said(("ha",), error=ModelError("connection", "broke", True)), said("whole")])
+    world = World(given(lambda request: next(answers)))
+    world.submit(team_of(models=PRICED, agents=[member("one")]))
+    world.settle()
+    assert world.telemetry.of(RESTARTS, "turn") == [1]
+    assert not world.telemetry.of(LEASE_LOSSES, "turn")
+
+
+def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
+    worlds: list[World] = []
+
+    def script(request: Request) -> Said:
+        if any(message["content"] == "shorter" for message in request.messages):
+            return said("brief")
+        return Said(("half",), meanwhile=lambda: worlds[0].interrupt("shorter"))
+
+    worlds.append(World(given(script)))
+    worlds[0].submit(team_of(agents=[member("one")]))
+    worlds[0].settle()
+    [seconds] = worlds[0].telemetry.of(STOP_SECONDS)
+    assert 0 < seconds < 1
+    assert any(facts and facts.get("finish_reason") == "interrupted" for facts in worlds[0].telemetry.told)
+
+
+def test_a_call_that_was_killed_at_its_time_limit() -> None:
+    world = world_of()
+    world.submit(TEAM)
+    crash_once(world, "calls.claim")
+    world.drain()
+    [work] = [work for work in world.telemetry.begun if work.kind == "tool"]
+    assert work.seq is not None
+    task = world.engine.board.load(TASK, 1)
+    assert task is not None
+    overdue(world.engine, CallOrder(TASK, work.seq, task.epoch, work.call_id, 1), 30.0)
+    world.settle()
+    assert world.telemetry.of(TOOL_SECONDS, "add", "error") == [30.0]
+    assert {"agent": "one", "tool": "add", "error": "timeout"} in world.telemetry.told
