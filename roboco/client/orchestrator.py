@@ -12,7 +12,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.client.requeue import requeue
 from roboco.client.task import Task
 from roboco.client.teams import chosen_team
-from roboco.client.wiring import build_engine, dispatcher_of, producer
+from roboco.client.wiring import build_engine, client_telemetry, dispatcher_of, producer
 from roboco.client.wishes import Wished
 from roboco.domain.ids import is_task_id, of_tenant, tenant_of
 from roboco.domain.letter import DeadLetter
@@ -38,7 +38,9 @@ class Orchestrator:
         self.settings = settings or read_settings()
         self._producer = producer(self.settings)
         self._client = connect(self.settings.redis_url)
-        self.engine: Engine = build_engine(self.settings, dispatcher_of(self._producer), self._client)
+        self._telemetry = client_telemetry(self.settings)
+        dispatcher = dispatcher_of(self._producer)
+        self.engine: Engine = build_engine(self.settings, dispatcher, self._client, telemetry=self._telemetry)
         self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
 
     def __enter__(self) -> Self:
@@ -49,6 +51,8 @@ class Orchestrator:
 
     def close(self) -> None:
         """Close the connections; tasks go on."""
+        if self._telemetry is not None:
+            self._telemetry.close()
         self._producer.close()
         self._client.close()
 

@@ -1,5 +1,7 @@
 """Wiring: an engine on the real parts that the settings name."""
 
+import os
+
 import redis
 from celery import Celery
 
@@ -26,7 +28,9 @@ from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.embedding_rank import EmbeddingRank
 from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.observed_model import ObservedModel
+from roboco.adapters.telemetry.traces import open_spans
 from roboco.adapters.tokenizers import KnownTokenizers
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
@@ -90,6 +94,12 @@ def build_engine(
 def _deliverer(settings: Settings) -> OutsideDeliverer:
     callbacks = Callbacks(settings.callback_broker_url or settings.broker)
     return OutsideDeliverer(callbacks, Webhooks(settings.webhooks, settings.webhook_env))
+
+
+def client_telemetry(settings: Settings) -> Observed | None:
+    """What a process tells that is no worker: traces, where they are asked for; UsageError if they cannot be sent."""
+    spans = open_spans(settings.traces, os.environ)
+    return None if spans is None else Observed(None, spans)
 
 
 def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception]) -> FunctionToolbox:

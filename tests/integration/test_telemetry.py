@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from roboco import Task, Team, team_from
+from roboco import Orchestrator, Task, Team, team_from
 from roboco.adapters.local.process import free_port
 from roboco.adapters.telemetry.tracer import ids_of
 from roboco.client.wiring import producer
@@ -85,6 +85,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
 
 
 def respond(request: Request) -> Reply:
+    if "at length" in request.last_user:
+        return Reply(chunks=["word "] * 600, interval=0.05)
     if request.count("assistant") == 0:
         calls = [("die", {})] if "die" in request.last_user else CALLS
         return Reply(text="I add.", tool_calls=calls, usage=(100, 20))
@@ -157,6 +159,21 @@ def test_a_tool_that_kills_its_child(stack: Observed, task: Task) -> None:
     assert figures["roboco_restarts_total kind=turn"] == 0
 
 
+def test_how_soon_a_stop_stops(stack: Observed, task: Task) -> None:
+    stopped = stack.orchestrator.run(team(), "Speak at length.")
+    for item in stopped.stream():
+        if item.type == "text_part_delta":
+            break
+    until(lambda: stack.figures("agents")["roboco_open_streams"] == 1, 10, "it speaks")
+    stopped.stop()
+    assert stopped.result(30).status == "cancelled"
+    agents = stack.figures("agents")
+    assert agents["roboco_stop_seconds_count"] == 1
+    assert 0 < agents["roboco_stop_seconds_sum"] < 2
+    assert agents["roboco_open_streams"] == 0
+    until(lambda: stack.figures("coordinator").get("roboco_tasks_total status=cancelled") == 1, 5, "the end is told")
+
+
 def test_every_line_is_json_and_names_its_work(stack: Observed, task: Task) -> None:
     for pool in POOLS:
         assert all({"time", "level", "logger", "message", "process"} <= set(line) for line in stack.lines(pool))
@@ -208,6 +225,16 @@ def test_one_whole_trace(stack: Observed, task: Task) -> None:
     assert failed["error.type"] == "tool_error"
     assert failed["gen_ai.tool.call.id"].startswith("tc_")
     assert CANARY.encode() not in stack.traces.raw
+
+
+def test_who_submits_is_part_of_the_trace(stack: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", stack.traces.url)
+    with Orchestrator(stack.settings.model_copy(update={"traces": "on"})) as orchestrator:
+        task_id = orchestrator.run(team(), "Go.").task_id
+    assert stack.orchestrator.task(task_id).result(60).status == "completed"
+    trace_id, root = ids_of(task_id)
+    [submit] = [one for one in stack.traces.spans() if one["trace"] == f"{trace_id:032x}" and one["name"] == "submit"]
+    assert (submit["process"], submit["above"]) == (os.getpid(), f"{root:016x}")
 
 
 def test_a_port_that_is_taken_is_a_clear_error(stack: Observed) -> None:

@@ -4,10 +4,16 @@ from contextvars import Token
 from types import TracebackType
 from typing import Protocol
 
-from roboco.adapters.telemetry.metrics import Metrics
 from roboco.adapters.telemetry.named import NAMED, Named, named
 from roboco.domain.summary import TaskSummary
 from roboco.ports import Doing, Figure, Work
+
+
+class Figures(Protocol):
+    """Where figures go."""
+
+    def note(self, figure: Figure, value: float, *labels: str) -> None:
+        """Add to a counter or gauge, or note a value of a histogram."""
 
 
 class Span(Protocol):
@@ -39,14 +45,14 @@ class Spans(Protocol):
 class Observed:
     """Each part may be missing."""
 
-    def __init__(self, metrics: Metrics | None, spans: Spans | None) -> None:
-        self._metrics = metrics
+    def __init__(self, figures: Figures | None, spans: Spans | None) -> None:
+        self._figures = figures
         self._spans = spans
 
     def note(self, figure: Figure, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or note a value of a histogram."""
-        if self._metrics is not None:
-            self._metrics.note(figure, value, *labels)
+        if self._figures is not None:
+            self._figures.note(figure, value, *labels)
 
     def work(self, work: Work) -> "_Doing":
         """Until the block ends, this work is being done."""
