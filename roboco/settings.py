@@ -54,6 +54,8 @@ class Settings(BaseModel):
     metrics_address: str = "0.0.0.0"  # noqa: S104  # as exporters of metrics do; nothing listens without a port
     log: Literal["text", "json"] = "text"
     traces: Literal["on", "off"] | None = None
+    health: Path | None = None
+    health_limit: Annotated[float, Field(ge=0.5, le=3600)] = 60.0
 
     @field_validator("redis_url", "broker_url")
     @classmethod

@@ -2,9 +2,11 @@
 
 from roboco.adapters.celery.names import AGENTS_QUEUE
 from roboco.settings import read_settings
+from workers.pulse import run_pulse
 from workers.root import compose
 
 PREFETCH = 4
 """Turns that a process takes from the broker before it can begin them."""
 
 app, engine = compose([AGENTS_QUEUE], "threads", read_settings().agents_concurrency, roboco_prefetch=PREFETCH)
+run_pulse(app, engine.settings, "agents")

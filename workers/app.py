@@ -4,8 +4,10 @@ Prefork, because a tool's time limit must really end it; so each child makes one
 """
 
 from roboco.adapters.celery.names import QUEUES
+from workers.pulse import run_pulse
 from workers.root import compose
 from workers.sweeper import run_sweeper
 
 app, engine = compose(QUEUES, "prefork", 8)
 run_sweeper(engine)
+run_pulse(app, engine.settings, "app")

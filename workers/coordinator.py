@@ -1,8 +1,10 @@
 """The coordinator pool: `celery -A workers.coordinator worker`. It also sweeps."""
 
 from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from workers.pulse import run_pulse
 from workers.root import compose
 from workers.sweeper import run_sweeper
 
 app, engine = compose([COORDINATOR_QUEUE], "prefork", 4, worker_prefetch_multiplier=4)
 run_sweeper(engine)
+run_pulse(app, engine.settings, "coordinator")

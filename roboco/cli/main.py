@@ -15,6 +15,7 @@ from roboco.cli.dev import dev
 from roboco.cli.doctor import doctor
 from roboco.cli.failure import interrupted, report, report_usage
 from roboco.cli.fork import fork
+from roboco.cli.health import health
 from roboco.cli.models import models
 from roboco.cli.raise_limits import raise_limits
 from roboco.cli.replay import replay_task
@@ -77,6 +78,7 @@ for _command in (
     schema,
     verify,
     doctor,
+    health,
 ):
     commands.add_command(_command)
 

@@ -35,6 +35,8 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
         "ROBOCO_MCP_ENV": "WEB_KEY",
         "ROBOCO_CACHE": "/cache",
+        "ROBOCO_HEALTH": "/health",
+        "ROBOCO_HEALTH_LIMIT": "30",
         "ROBOCO_EMBEDDINGS_MODEL": "small",
         "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",
         "ROBOCO_EMBEDDINGS_API_KEY_ENV": "EMBEDDINGS_KEY",

@@ -1,0 +1,23 @@
+"""roboco health: does the worker of this machine or container take and do work?"""
+
+import subprocess
+import sys
+
+import click
+
+from roboco.cli.worker import environment
+from roboco.settings import read_settings
+
+
+@click.command()
+@click.argument("pool", type=click.Choice(["coordinator", "agents", "tools", "app"]))
+def health(pool: str) -> int:
+    """Whether the worker that shares ROBOCO_HEALTH with this command works.
+
+    The exit code is 0 if it does, and 1 if it does not. `python -m workers.alive POOL` says the same, and takes 30 ms
+    instead of two seconds: that is for the health checks of containers.
+    """
+    command = [sys.executable, "-P", "-m", "workers.alive", pool]
+    ran = subprocess.run(command, env=environment(read_settings(), {}), capture_output=True, text=True)
+    click.echo(ran.stdout + ran.stderr, nl=False)
+    return ran.returncode

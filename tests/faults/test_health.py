@@ -1,0 +1,183 @@
+"""`workers.alive`, and so `roboco health`, says how a worker is: each case with a real worker of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from roboco import Team
+from roboco.adapters.celery.names import AGENTS_QUEUE, TOOLS_QUEUE
+from roboco.adapters.celery.pulse_step import OWN_QUEUE
+from roboco.cli.main import commands
+from tests.servers.gate import Gate
+from tests.servers.model_server import Reply
+from tests.stack import ROOT, Stack, until
+
+pytestmark = pytest.mark.workers
+
+LIMIT = 2.0
+SPEAKER = Team.model_validate({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A coordinator, and all that the workers of these tests need."""
+    with Stack(tmp_path_factory.mktemp("health"), ["coordinator"], turn_lease=20.0, ring_pause=30.0) as started:
+        yield started
+
+
+@contextmanager
+def worker(stack: Stack, pool: str, **environment: str) -> Iterator[Path]:
+    """A worker of the pool, and the folder of its health; it is killed in the end, whatever it does."""
+    folder = stack.folder / f"health-{os.urandom(4).hex()}"
+    changes = {"ROBOCO_HEALTH": str(folder), "ROBOCO_HEALTH_LIMIT": str(LIMIT)}
+    server = stack.start(pool, **changes, **environment)
+    try:
+        stack.wait_ready(pool)
+        yield folder
+    finally:
+        stack.workers.pop(pool)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(server.pid, signal.SIGKILL)
+        server.process.wait()
+
+
+@pytest.fixture(scope="module")
+def gate(stack: Stack) -> Iterator[Gate]:
+    """What stands between the worker of the tools and its broker."""
+    with Gate(stack.valkey.port) as gate:
+        yield gate
+
+
+@pytest.fixture(scope="module")
+def tools(stack: Stack, gate: Gate) -> Iterator[Path]:
+    """The folder of an idle worker of tools, which each test leaves as it found it."""
+    url = f"redis://127.0.0.1:{gate.port}/0"
+    with worker(stack, "tools", ROBOCO_BROKER_URL=url) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def agents(stack: Stack) -> Iterator[Path]:
+    """The folder of an idle worker of agents with two places, which each test but the last leaves as it found it."""
+    with worker(stack, "agents", ROBOCO_AGENTS_CONCURRENCY="2") as folder:
+        yield folder
+
+
+def health(pool: str, folder: Path) -> tuple[int, str]:
+    """The exit code and the words of the check, as a container's health check runs it."""
+    command = [sys.executable, "-m", "workers.alive", pool]
+    ran = subprocess.run(command, env={"ROBOCO_HEALTH": str(folder)}, cwd=ROOT, capture_output=True, text=True)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def until_it_says(pool: str, folder: Path, code: int, words: str) -> None:
+    """Wait until the check says so."""
+    until(
+        lambda: health(pool, folder)[0] == code and words in health(pool, folder)[1],
+        20,
+        lambda: f"{pool} says {words!r}: {health(pool, folder)}",
+    )
+
+
+def stays_healthy(pool: str, folder: Path, beats: int = 15) -> None:
+    """The check says so over several limits: at each of the next so many beats."""
+    note = folder / f"{pool}.json"
+    for _ in range(beats):
+        before = note.read_text()
+        until(lambda before=before: note.read_text() != before, LIMIT, "the worker notes its pulse")  # type: ignore[misc]
+        assert health(pool, folder) == (0, f"{pool} is healthy\n")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that this one has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("pool", ["agents", "tools"])
+def test_idle(request: pytest.FixtureRequest, pool: str) -> None:
+    folder: Path = request.getfixturevalue(pool)
+    until_it_says(pool, folder, 0, "is healthy")
+    stays_healthy(pool, folder)
+
+
+def test_stopped_process(stack: Stack, agents: Path) -> None:
+    until_it_says("agents", agents, 0, "is healthy")
+    os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
+    until_it_says("agents", agents, 1, "its main loop was last seen")
+    os.kill(stack.workers["agents"].pid, signal.SIGCONT)
+    until_it_says("agents", agents, 0, "is healthy")
+
+
+def test_queue_no_longer_consumed(stack: Stack, tools: Path) -> None:
+    """As somebody may have it in Flower."""
+    until_it_says("tools", tools, 0, "is healthy")
+    control = stack.orchestrator._producer.control
+    names = [name for answer in control.ping(timeout=2) for name in answer if name.startswith("tools")]
+    control.cancel_consumer(TOOLS_QUEUE, destination=names)
+    until_it_says("tools", tools, 1, "it does not consume roboco.tools")
+    control.add_consumer(TOOLS_QUEUE, exchange="", routing_key=TOOLS_QUEUE, destination=names)
+    until_it_says("tools", tools, 0, "is healthy")
+
+
+def test_pool_that_takes_nothing(stack: Stack, tools: Path) -> None:
+    until_it_says("tools", tools, 0, "is healthy")
+    stopped = children(stack.workers["tools"].pid)
+    for child in stopped:
+        os.kill(child, signal.SIGSTOP)
+    until_it_says("tools", tools, 1, "its pool has free places, but has not answered")
+    for child in stopped:
+        os.kill(child, signal.SIGCONT)
+    until_it_says("tools", tools, 0, "is healthy")
+
+
+def test_broker_that_does_not_answer(tools: Path, gate: Gate) -> None:
+    """The connection stays open, and nothing comes through."""
+    until_it_says("tools", tools, 0, "is healthy")
+    held = gate.hold(OWN_QUEUE.encode())
+    until_it_says("tools", tools, 1, "is unhealthy")
+    held.drop()
+    until_it_says("tools", tools, 0, "is healthy")
+
+
+def test_broker_gone_for_long(stack: Stack) -> None:
+    with ExitStack() as exits:
+        gate = exits.enter_context(Gate(stack.valkey.port))
+        with worker(stack, "tools-2", ROBOCO_BROKER_URL=f"redis://127.0.0.1:{gate.port}/0") as folder:
+            until_it_says("tools", folder, 0, "is healthy")
+            exits.close()
+            until_it_says("tools", folder, 1, "its main loop was last seen")
+            assert stack.workers["tools-2"].alive()
+
+
+def test_fully_busy_and_then_ending(stack: Stack, agents: Path) -> None:
+    """Two turns run, two wait in the worker, and two in the queue, as it may fetch no more: all is well."""
+    stack.model.script(lambda request: Reply(text="Well.", delay=4 * LIMIT))
+    until_it_says("agents", agents, 0, "is healthy")
+    for number in range(6):
+        stack.orchestrator.run(SPEAKER, f"Task {number}.")
+    with redis.Redis.from_url(stack.valkey.url) as client:
+        until(lambda: client.llen(AGENTS_QUEUE) == 2, 20, lambda: f"2 messages are left: {client.llen(AGENTS_QUEUE)}")
+        stays_healthy("agents", agents)
+        assert client.llen(AGENTS_QUEUE) == 2
+    server = stack.workers["agents"]
+    server.process.terminate()
+    until(lambda: "Warm shutdown" in stack.log("agents"), 10, "it ends what it has begun")
+    assert health("agents", agents) == (0, "agents is healthy\n")
+    server.process.wait(30)
+    assert health("agents", agents) == (0, "agents is healthy\n")
+
+
+def test_command(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(
+        commands, ["health", "agents"], env={"ROBOCO_HEALTH": str(tmp_path)}, standalone_mode=False
+    )
+    assert ran.return_value == 1
+    assert "it has not begun to consume" in ran.output

@@ -1,0 +1,12 @@
+"""The pulse of a worker, where ROBOCO_HEALTH says that somebody wants to know."""
+
+from celery import Celery
+
+from roboco.adapters.celery.pulse_step import keep_pulse
+from roboco.settings import Settings
+
+
+def run_pulse(app: Celery, settings: Settings, pool: str) -> None:
+    """Note the pulse of this application's workers."""
+    if settings.health is not None:
+        keep_pulse(app, pool, settings.health, settings.health_limit)
