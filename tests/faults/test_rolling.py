@@ -1,0 +1,153 @@
+"""A rolling deploy under load: every worker is replaced while 50 tasks run, and nobody notices."""
+
+import signal
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from roboco import Task, team_from
+from roboco.domain.step import verify_chain
+from tests.faults.moments import ENDING
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+from tests.transcript import Transcript
+
+pytestmark = pytest.mark.workers
+
+TASKS = 50
+POOLS = ("coordinator", "agents", "tools")
+CLERKS = team_from(
+    {
+        "name": "clerks",
+        "agents": [
+            {
+                "name": "clerk",
+                "prompt": "clerk",
+                "tools": ["add", "append_soon"],
+                "context": {"strategy": "recent", "steps": 500},
+            }
+        ],
+        "tools": [
+            {"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure"},
+            {"name": "append_soon", "function": "tests.tools_for_agents:append_soon", "timeout": 20},
+        ],
+        "limits": {"max_steps": 1000},
+    }
+)
+SPEAKER = team_from({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
+
+
+class Clerks:
+    """What the model says: one tool after another, until it is told that this is enough."""
+
+    def __init__(self) -> None:
+        self.enough = threading.Event()
+
+    def __call__(self, request: Request) -> Reply:
+        place = request.count("assistant")
+        if place > 1 and self.enough.is_set():
+            return Reply(text="All is done.", interval=0.05)
+        call = ("append_soon", {}) if place == 1 else ("add", {"a": place, "b": 1})
+        return Reply(text="Now I do what comes next on the list.", tool_calls=[call], interval=0.15)
+
+
+def test_rolling_deploy_under_load(tmp_path: Path) -> None:
+    """All pools at once, one worker of each after another; the new one consumes before the old one is told to end."""
+    workers = [f"{pool}-{number}" for number in (1, 2) for pool in POOLS]
+    clerks = Clerks()
+    with Stack(tmp_path, workers, turn_lease=10.0, ring_pause=3.0, agents_concurrency=30) as stack:
+        stack.model.script(clerks)
+        tasks = [stack.orchestrator.run(CLERKS, f"Task {number}.") for number in range(TASKS)]
+        with ThreadPoolExecutor(TASKS) as threads:
+            followed = [threads.submit(follow, task) for task in tasks]
+            replace_all(stack, clerks, tasks)
+            transcripts = [one.result(60) for one in followed]
+        for task, transcript in zip(tasks, transcripts, strict=True):
+            assert task.result(1).status == "completed", task.summary().reason
+            check_history(stack, task, transcript)
+        check_requests(stack, tasks)
+        check_lines(stack, tasks)
+        assert stack.model.violations == []
+
+
+def replace_all(stack: Stack, clerks: Clerks, tasks: list[Task]) -> None:
+    """Replace every worker while all tasks run, and have them come to an end when the last old one has ended."""
+    try:
+        stack.model.wait_for(lambda records: len({one.request.last_user for one in records}) == TASKS, 30)
+        leaving = [name for old, new in ((1, 3), (2, 4)) for name in replace(stack, old, new)]
+        for name in leaving:
+            assert stack.workers[name].process.wait(ENDING) == 0, stack.log(name)[-3000:]
+        assert not any(task.summary().status.ended for task in tasks), "all run while everything is replaced"
+    finally:
+        clerks.enough.set()
+
+
+def replace(stack: Stack, old: int, new: int) -> list[str]:
+    """Have a worker of each pool take the place of another one, and tell that to end: the names of those that do."""
+    for pool in POOLS:
+        stack.start(f"{pool}-{new}")
+    for pool in POOLS:
+        stack.wait_ready(f"{pool}-{new}")
+    for pool in POOLS:
+        stack.kill(f"{pool}-{old}", signal.SIGTERM)
+    return [f"{pool}-{old}" for pool in POOLS]
+
+
+def follow(task: Task) -> Transcript:
+    """What a follower is shown, from the beginning to the end."""
+    transcript = Transcript()
+    for item in task.stream():
+        transcript.take(item)
+    return transcript
+
+
+def check_history(stack: Stack, task: Task, transcript: Transcript) -> None:
+    """Every step is there once, at its place, and was made at the first attempt."""
+    steps = task.history()
+    assert [step.seq for step in steps] == list(range(len(steps)))
+    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == len(steps)
+    assert transcript.finals == list(range(len(steps)))
+    assert "event_turn_restart" not in transcript.types
+    results = [result for step in steps for result in step.results]
+    assert [result.result for result in results if not result.is_error] == [
+        "appended" if place == 1 else place + 1 for place in range(len(results))
+    ]
+
+
+def check_requests(stack: Stack, tasks: list[Task]) -> None:
+    """The model was asked once for each turn that stands in a history."""
+    asked = Counter((one.request.last_user, one.request.count("assistant")) for one in stack.model.requests)
+    turns = {
+        (f"Task {number}.", place)
+        for number, task in enumerate(tasks)
+        for place in range(sum(step.by_agent for step in task.history()))
+    }
+    assert set(asked) == turns
+    assert {turn: times for turn, times in asked.items() if times > 1} == {}
+
+
+def check_lines(stack: Stack, tasks: list[Task]) -> None:
+    """What cannot be taken back was done once for each task."""
+    lines = Counter(Path(stack.folder / "lines.txt").read_text().split())
+    assert len(lines) == len(tasks)
+    assert set(lines.values()) == {1}
+
+
+def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
+    """Its worker is killed when the grace is over; one lease later another one makes the turn, and nothing is lost."""
+    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"]) as stack:
+        stack.model.script(
+            lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
+        )
+        task = stack.orchestrator.run(SPEAKER, "Speak.")
+        stack.model.wait_for(lambda records: bool(records) and records[0].chunks_sent > 1, 20)
+        busy = next(name for name in ("agents-1", "agents-2") if "roboco.turn[" in stack.log(name))
+        stack.kill(busy, signal.SIGTERM)
+        until(lambda: "Warm shutdown" in stack.log(busy), 10, "it ends what it has begun")
+        stack.kill(busy)
+        assert task.result(40).status == "completed"
+        assert [step.metadata.get("attempt", 1) for step in task.history() if step.by_agent] == [2]
+        assert len(stack.model.requests) == 2
