@@ -1,6 +1,6 @@
 """Whether the worker of this machine or container works: `python -m workers.alive POOL`.
 
-Only the standard library, because health checks run it every few seconds: 30 ms, where `roboco health`, which runs
+Only the standard library, because health checks run it every few seconds: 50 ms, where `roboco health`, which runs
 this, takes two seconds. The exit code is 0 for yes, 1 for no, and 2 where it cannot be known.
 """
 

@@ -14,7 +14,7 @@ from roboco.settings import read_settings
 def health(pool: str) -> int:
     """Whether the worker that shares ROBOCO_HEALTH with this command works.
 
-    The exit code is 0 if it does, and 1 if it does not. `python -m workers.alive POOL` says the same, and takes 30 ms
+    The exit code is 0 if it does, and 1 if it does not. `python -m workers.alive POOL` says the same, and takes 50 ms
     instead of two seconds: that is for the health checks of containers.
     """
     command = [sys.executable, "-P", "-m", "workers.alive", pool]

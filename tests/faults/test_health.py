@@ -120,7 +120,7 @@ def test_queue_no_longer_consumed(stack: Stack, tools: Path) -> None:
     """As somebody may have it in Flower."""
     until_it_says("tools", tools, 0, "is healthy")
     control = stack.orchestrator._producer.control
-    names = [name for answer in control.ping(timeout=2) for name in answer if name.startswith("tools")]
+    names = [name for answer in control.ping(timeout=2) or () for name in answer if name.startswith("tools")]
     control.cancel_consumer(TOOLS_QUEUE, destination=names)
     until_it_says("tools", tools, 1, "it does not consume roboco.tools")
     control.add_consumer(TOOLS_QUEUE, exchange="", routing_key=TOOLS_QUEUE, destination=names)

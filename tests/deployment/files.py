@@ -1,0 +1,55 @@
+"""The files that deploy Roboco, read; and what of it they may name."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from roboco.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "deploy"
+FOREIGN = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "FLOWER_BASIC_AUTH",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ROBOCO_METRICS_PORT",
+}
+"""Variables that Roboco's processes read without a field of Settings of this name."""
+METRICS = {
+    "roboco_cost_total",
+    "roboco_dead_letters",
+    "roboco_first_token_seconds",
+    "roboco_lease_losses_total",
+    "roboco_open_streams",
+    "roboco_open_tasks",
+    "roboco_queue_length",
+    "roboco_queue_wait_seconds",
+    "roboco_restarts_total",
+    "roboco_stop_seconds",
+    "roboco_stream_lag_seconds",
+    "roboco_tasks_total",
+    "roboco_tokens_total",
+    "roboco_tool_seconds",
+    "roboco_turn_seconds",
+}
+HISTOGRAMS = {name for name in METRICS if name.endswith("_seconds")}
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """The documents of a YAML file, in order."""
+    return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
+
+
+def unknown_variables(names: set[str]) -> set[str]:
+    """Those that no process of Roboco reads."""
+    return names - {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} - FOREIGN
+
+
+def missing_modules(command: list[str]) -> list[str]:
+    """The modules that a command names (`-A workers.agents`, `-m workers.alive`) and that are not there."""
+    named = [command[place + 1] for place, word in enumerate(command[:-1]) if word in ("-A", "-m")]
+    return [module for module in named if importlib.util.find_spec(module) is None]

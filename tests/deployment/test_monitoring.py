@@ -1,0 +1,76 @@
+"""The files of Prometheus and Grafana: they load, and ask for what there is."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deployment.files import DEPLOY, METRICS
+from tests.deployment.queries import unknown_metrics
+
+MONITORING = DEPLOY / "monitoring"
+ALERTS: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
+]
+DASHBOARD: dict[str, Any] = json.loads((MONITORING / "grafana/dashboards/roboco.json").read_text())
+PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_alert(rule: dict[str, Any]) -> None:
+    """It can be asked, says what is the matter and what to do, and stands in the README."""
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert unknown_metrics(rule["expr"]) == set()
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert set(rule["annotations"]) == {"summary", "action"}
+    assert f"`{rule['alert']}`" in (DEPLOY / "README.md").read_text()
+
+
+def test_alerts_have_names_of_their_own() -> None:
+    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_panel(panel: dict[str, Any]) -> None:
+    """Its queries can be asked, of the data source that is provisioned."""
+    sources = yaml.safe_load((MONITORING / "grafana/provisioning/datasources/prometheus.yaml").read_text())
+    for target in panel["targets"]:
+        assert unknown_metrics(target["expr"]) == set()
+        assert target["datasource"]["uid"] == sources["datasources"][0]["uid"]
+    assert panel["description"]
+
+
+def test_panels_do_not_overlap() -> None:
+    taken = [
+        (x, y)
+        for panel in DASHBOARD["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(taken) == len(set(taken))
+    assert max(x for x, _ in taken) < 24
+
+
+def test_every_metric_is_shown() -> None:
+    shown = " ".join(target["expr"] for panel in PANELS for target in panel["targets"])
+    assert [name for name in sorted(METRICS) if name not in shown] == []
+
+
+def test_a_query_that_is_wrong_is_found() -> None:
+    assert unknown_metrics("sum(rate(roboco_turns_total[5m])) > up") == {"roboco_turns_total"}
+    assert unknown_metrics("roboco_turn_seconds") == {"roboco_turn_seconds"}, "a histogram has none of its bare name"
+    with pytest.raises(ValueError, match="unclosed left parenthesis"):
+        unknown_metrics("sum(rate(roboco_tokens_total[5m])")
+
+
+def test_scrape_and_provisioning() -> None:
+    """What they point at is mounted there by compose.yaml."""
+    scrape = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    services = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())["services"]
+    asked = {name for job in scrape["scrape_configs"] for one in job.get("dns_sd_configs", ()) for name in one["names"]}
+    assert asked == {"coordinator", "agents", "tools"} <= set(services)
+    mounted = [volume.split(":")[1] for volume in (*services["prometheus"]["volumes"], *services["grafana"]["volumes"])]
+    assert all(f"/etc/prometheus/{file}" in mounted for file in scrape["rule_files"])
+    provider = yaml.safe_load((MONITORING / "grafana/provisioning/dashboards/roboco.yaml").read_text())["providers"][0]
+    assert provider["options"]["path"] in mounted
