@@ -79,6 +79,11 @@ def test_the_tool_of_the_readme_finds_out_what_came_of_a_call(tmp_path: Path, mo
     assert after.result.result == "sent"
 
 
+def test_the_example_of_the_readme_is_the_one_that_ships() -> None:
+    (shown,) = re.findall(r"<!-- example: sse.py -->\n```python\n(.*?)```", README, re.DOTALL)
+    assert shown.rstrip() in (ROOT / "roboco" / "examples" / "sse.py").read_text()
+
+
 def test_the_commands_of_compose_are_those_of_the_readme() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     for pool in ("coordinator", "agents", "tools"):
