@@ -24,8 +24,10 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._pool(), call)
 
     async def once(self, name: Hashable, call: Callable[[], T]) -> T:
-        """What the call returns, made once for all in this loop who ask by that name while it is made."""
+        """What a call returns that begins after the asking, made once for all in this loop who ask by that name."""
         asker = asyncio.get_running_loop(), name
+        if (too_early := self._asked.get(asker)) is not None:
+            await asyncio.wait([too_early])
         asked = self._asked.get(asker)
         if asked is None:
             asked = self._asked[asker] = asyncio.create_task(self.run(call))

@@ -88,11 +88,11 @@ class Topic:
         return True
 
     def compare(self, reach: Position | None) -> None:
-        """Tell who waits whether the logs have got further, or nothing has come; None if the task is not known."""
+        """Tell who waits that the logs have got elsewhere than it, or that they are gone if `reach` is None."""
         for listener in self.listeners:
-            if listener.idle and reach in (None, listener.position):
+            if listener.idle and reach is None:
                 listener.quiet()
-            elif listener.idle:
+            elif listener.idle and reach != listener.position:
                 listener.read_on()
 
 
@@ -153,7 +153,7 @@ class Feed:
                 topic.fail(error or TransientError("who read the channels of this event loop was cancelled"))
 
     async def _run(self) -> None:
-        while True:
+        while self._running is asyncio.current_task():  # a loss in the same moment can hide that it was cancelled
             try:
                 await self._connected()
             except* (redis.RedisError, OSError) as errors:

@@ -14,7 +14,7 @@ class Word(Enum):
     """What a follower is told beside messages."""
 
     READ_ON = "read the logs from your position on, and then go on live"
-    QUIET = "nothing has come for a while, and the logs hold nothing more"
+    QUIET = "nothing has come for a while, and there are no logs"
 
 
 class Listener:
@@ -63,7 +63,7 @@ class Listener:
         self._stirred.set()
 
     def quiet(self) -> None:
-        """Say that nothing has come."""
+        """Say that there is nothing."""
         if self._word is None:
             self._word = Word.QUIET
             self._stirred.set()

@@ -1,0 +1,279 @@
+"""Followers in event loops: what they share, and what becomes of those that are slow, cancelled or cut off."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.local.valkey import ValkeyServer, start_valkey
+from roboco.adapters.redis import feed as redis_feed
+from roboco.adapters.redis.async_follower import AsyncFollower
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.listener import HELD, Listener, Word
+from roboco.adapters.redis.position import Position, Record
+from tests.contract.samples import TASK
+from tests.contract.task_on_redis import TaskOnRedis
+from tests.contract.test_follower import END, Speaker, what
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_feed, "IDLE", 0.1)
+
+
+@pytest.fixture
+def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
+    """What all followers of a process share."""
+    return RedisFollower(redis_task.client, valkey.url, redis_task.keys)
+
+
+async def eventually(condition: Callable[[], object], what: str) -> None:
+    """Wait until the condition holds."""
+    try:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError as error:
+        raise AssertionError(f"after 10 s still not: {what}") from error
+
+
+async def hear(records: AsyncGenerator[Record | None, None], heard: list[str]) -> None:
+    """Note what the messages say, until the end."""
+    async with aclosing(records):
+        async for record in records:
+            if record is not None:
+                heard.append(what(record))
+            if heard[-1:] == [END]:
+                return
+
+
+def subscriptions(task: TaskOnRedis) -> int:
+    """How many connections listen to the task's channel of texts."""
+    client: Any = task.client
+    return int(client.pubsub_numsub(task.keys.content(TASK))[0][1])
+
+
+async def speak(speaker: Speaker, turns: int = 12) -> None:
+    """Say something in so many turns, and the end."""
+    for _ in range(turns):
+        await asyncio.to_thread(speaker.turn)
+    speaker.end()
+
+
+def test_all_followers_of_a_loop_share_one_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    async def main() -> None:
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        heard: list[list[str]] = [[] for _ in range(50)]
+        async with asyncio.TaskGroup() as group:
+            for own in heard:
+                group.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), own))
+            await eventually(lambda: subscriptions(redis_task), "somebody listens")
+            await speak(speaker)
+            assert subscriptions(redis_task) == 1
+        assert heard == [speaker.spoken] * 50
+        await eventually(lambda: not subscriptions(redis_task), "nobody listens")
+
+    asyncio.run(main())
+
+
+def test_who_is_slow_reads_on_from_the_logs(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    """It takes one message and stands still while many more come than are held."""
+
+    async def main() -> None:
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        async with aclosing(AsyncFollower(shared).follow(TASK, Position())) as records:
+            heard = [what(record) for record in [await anext(records)] if record is not None]
+            (topic,) = shared.feeds.here()._topics.values()
+            (listener,) = topic.listeners
+            while len(speaker.spoken) < 2 * HELD:
+                await asyncio.to_thread(speaker.turn)
+                assert len(listener._live) <= HELD
+            await eventually(lambda: listener._word is Word.READ_ON, "it is told to read on")
+            assert not listener._live
+            speaker.end()
+            await hear(records, heard)
+        assert heard == speaker.spoken
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
+def test_who_is_cancelled_at_any_moment_leaves_nothing(
+    shared: RedisFollower, redis_task: TaskOnRedis, moment: int
+) -> None:
+    """It is cancelled after so many rounds of the loop, while others follow the same task and come anew."""
+
+    async def main() -> None:
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        stays: list[str] = []
+        cancelled = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), []))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        staying = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), stays))
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await speak(speaker, 4)
+        await asyncio.wait_for(staying, 10)
+        assert stays == speaker.spoken
+        assert not shared.feeds.here()._topics
+        await eventually(lambda: len(asyncio.all_tasks()) == 1, "nothing else runs in the loop")
+        await eventually(lambda: not subscriptions(redis_task), "nobody listens")
+
+    asyncio.run(main())
+
+
+def test_who_comes_as_the_last_one_goes_is_heard(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    """Channels are given up and subscribed to again in the same moments."""
+
+    async def main() -> None:
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        position = Position()
+        heard: list[str] = []
+        speaking = asyncio.create_task(speak(speaker, 30))
+        while heard[-1:] != [END]:
+            async with aclosing(AsyncFollower(shared).follow(TASK, position)) as records:
+                async for record in records:
+                    if record is not None:
+                        heard.append(what(record))
+                    if record is not None or heard[-1:] == [END]:
+                        break
+        await speaking
+        assert heard == speaker.spoken
+
+    asyncio.run(main())
+
+
+def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    async def follow(heard: list[str]) -> None:
+        await hear(AsyncFollower(shared).follow(TASK, Position()), heard)
+
+    async def main() -> None:
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        heard: list[list[str]] = [[], [], []]
+        others = [asyncio.to_thread(asyncio.run, follow(own)) for own in heard[:2]]
+        following = asyncio.gather(*others, follow(heard[2]))
+        await eventually(lambda: subscriptions(redis_task) == 3, "each loop listens")
+        await speak(speaker)
+        await asyncio.wait_for(following, 10)
+        assert heard == [speaker.spoken] * 3
+
+    asyncio.run(main())
+    asyncio.run(follow([]))  # a loop after them; the task has ended
+    assert len(shared.feeds._feeds) == 1, "loops that are closed are forgotten"
+
+
+def test_a_loop_that_is_closed_in_the_middle_does_no_harm(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    Speaker(redis_task).begin()
+
+    async def begin() -> None:
+        async for _ in AsyncFollower(shared).follow(TASK, Position()):
+            break
+
+    asyncio.run(begin())
+    assert subscriptions(redis_task) in (0, 1)
+    test_who_comes_as_the_last_one_goes_is_heard(shared, redis_task)
+
+
+def test_rubbish_on_a_channel_is_no_message(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    """Anybody who reaches Redis can publish; who follows other tasks over the same connection notices nothing."""
+
+    async def main() -> None:
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        heard: list[str] = []
+        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), heard))
+        await eventually(lambda: heard == speaker.spoken, "the follower listens")
+        for text in ("", "{", "\x00" * 100):
+            redis_task.client.publish(redis_task.keys.events(TASK), text)
+        await speak(speaker)
+        await asyncio.wait_for(following, 10)
+        assert heard == speaker.spoken
+
+    asyncio.run(main())
+
+
+def test_a_redis_that_is_away_for_a_while_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start_valkey(tmp_path)
+    client = connect(server.url)
+    task = TaskOnRedis(client, Keys("away"))
+    shared = RedisFollower(client, server.url, task.keys)
+
+    async def main() -> None:
+        nonlocal server
+        speaker = Speaker(task)
+        speaker.begin()
+        heard: list[str] = []
+        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), heard))
+        await asyncio.to_thread(speaker.turn)
+        await eventually(lambda: heard == speaker.spoken, "the follower listens")
+        os.kill(server.pid, signal.SIGTERM)
+        await asyncio.to_thread(server.process.wait)
+        (topic,) = shared.feeds.here()._topics.values()
+        (listener,) = topic.listeners
+        await eventually(lambda: listener.waits_since, "the loss is noticed")
+        server = start_valkey(tmp_path, server.port)
+        await speak(speaker)
+        await asyncio.wait_for(following, 20)
+        assert heard == speaker.spoken
+
+    try:
+        asyncio.run(main())
+    finally:
+        client.close()
+        server.stop()
+
+
+def test_a_forked_process_follows_by_itself(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    speaker = Speaker(redis_task)
+    speaker.begin()
+    speaker.turn()
+    speaker.end()
+
+    def heard() -> list[str]:
+        words: list[str] = []
+        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), words), 20))
+        return words
+
+    assert heard() == speaker.spoken
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, json.dumps(heard()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert json.load(told) == speaker.spoken
+    os.waitpid(child, 0)
+
+
+def test_a_listener_holds_so_many_messages_and_no_more() -> None:
+    async def main() -> None:
+        listener = Listener(Position())
+        for number in range(HELD):
+            listener.put({"seq": number})
+        assert [await listener.take() for _ in range(HELD)] == [{"seq": number} for number in range(HELD)]
+        for number in range(2 * HELD):
+            listener.put({"seq": number})
+        assert await listener.take() is Word.READ_ON
+        listener.put({"seq": 7})
+        assert await listener.take() == {"seq": 7}
+
+    asyncio.run(main())
