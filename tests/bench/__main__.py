@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import first_token, history_length, interrupts, memory_search, relay, report, turn_overhead
+from tests.bench import first_token, followers, history_length, interrupts, memory_search, relay, report, turn_overhead
 from tests.bench.figures import Result
 from tests.bench.stage import Size, Stage
 
@@ -19,6 +19,7 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "turn_overhead": turn_overhead.measure,
     "first_token": first_token.measure,
     "relay": relay.measure,
+    "followers": followers.measure,
     "history_length": history_length.measure,
     "interrupts": interrupts.measure,
     "memory_search": memory_search.measure,

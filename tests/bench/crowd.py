@@ -1,0 +1,112 @@
+"""Followers of many tasks, or a plain subscriber to their channels, in a process of its own.
+
+`python -m tests.bench.crowd --url redis://... --workspace file:///... --output FILE --name NAME --tasks 200
+--followers 2000 --chunks 10` follows NAME-0, NAME-1, ... in one event loop; with `--followers 0` one connection of
+redis.asyncio subscribes instead. It writes a line of JSON when all have heard a first chunk, or listen, and then one
+for each round, in which every task says so many chunks: the lags in seconds, and seconds of CPU and MB of memory of
+the process. It ends with SIGTERM.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from pathlib import Path
+from resource import RUSAGE_SELF, getpagesize, getrusage
+from typing import Any
+
+from redis.asyncio import Redis
+
+from roboco import Orchestrator, Settings, Task
+from roboco.adapters.redis.keys import Keys
+from tests.bench.bare import lags
+
+
+class Rounds:
+    """Notes lags, and writes each round when it is whole."""
+
+    def __init__(self, size: int, output: Path) -> None:
+        self._size = size
+        self._output = output
+        self._lags: list[float] = []
+        self._cpu = _cpu()
+
+    def hear(self, text: str) -> None:
+        """A chunk has come."""
+        self._lags += lags(text, time.time_ns())
+        if len(self._lags) == self._size:
+            self.end()
+
+    def end(self) -> None:
+        """The round is over, and the next one begins."""
+        now = _cpu()
+        with self._output.open("a") as output:
+            output.write(json.dumps({"lags": self._lags, "cpu": now - self._cpu, "memory": _memory()}) + "\n")
+        self._lags, self._cpu = [], now
+
+
+def _cpu() -> float:
+    used = getrusage(RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _memory() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize() / 1e6
+
+
+async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> None:
+    """Follow in this event loop, as a web service does."""
+    rounds = Rounds(options.followers * options.chunks, options.output)
+    waiting = set(range(options.followers))
+
+    async def one(number: int) -> None:
+        name = f"{options.name}-{number % options.tasks}"
+        task = Task(name, orchestrator.engine, orchestrator._follower, orchestrator.settings)
+        async for item in task.astream():
+            shown: Any = item.item
+            if number not in waiting:
+                rounds.hear(shown.text)
+                continue
+            waiting.remove(number)
+            if not waiting:
+                rounds.end()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(options.followers):
+            group.create_task(one(number))
+
+
+async def subscribe(options: argparse.Namespace) -> None:
+    """Listen with one plain connection to all channels."""
+    rounds = Rounds(options.tasks * options.chunks, options.output)
+    channels = [Keys().content(f"{options.name}-{number}") for number in range(options.tasks)]
+    async with Redis.from_url(options.url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        await pubsub.subscribe(*channels)
+        await pubsub.get_message(timeout=1)
+        rounds.end()
+        while True:
+            message = await pubsub.get_message(timeout=None)
+            if message is not None:
+                rounds.hear(json.loads(message["data"])["text"])
+
+
+def main() -> None:
+    """Follow for ever."""
+    parser = argparse.ArgumentParser(description="Followers of many tasks, for the benches.")
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--workspace", required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--tasks", type=int, required=True)
+    parser.add_argument("--followers", type=int, required=True)
+    parser.add_argument("--chunks", type=int, required=True)
+    options = parser.parse_args()
+    if not options.followers:
+        asyncio.run(subscribe(options))
+        return
+    with Orchestrator(Settings(redis_url=options.url, workspace=options.workspace)) as orchestrator:
+        asyncio.run(follow(options, orchestrator))
+
+
+if __name__ == "__main__":
+    main()

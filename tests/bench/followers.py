@@ -1,0 +1,105 @@
+"""followers: from the saying of a chunk to each of 2,000 followers in one event loop having it, ten of each task.
+
+The limit is one plain connection of redis.asyncio that listens to as many channels with the same messages, in a process
+of its own too. Both listen all the time, and their chunks are said in turn; the tasks are nothing but their logs. What
+the followers' process costs stands in the notes.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+from roboco.adapters.redis.keys import Keys
+from roboco.domain.event import StreamChunk, body
+from tests.bench.figures import Measure, Result, in_turn, ratio
+from tests.bench.stage import Size, Stage, fresh
+from tests.stack import ROOT, until
+
+FOLLOWERS, TASKS, CHUNKS = 2_000, 200, 10
+RATE = 200
+"""Chunks a second, of all tasks together."""
+SOON = 120.0
+SAY = (ROOT / "roboco/adapters/redis/lua/_say.lua").read_text()
+
+
+class Crowd:
+    """Tasks that only speak, and the process that listens; `rounds` is what it has written: first that all listen."""
+
+    def __init__(self, stage: Stage, tasks: int, followers: int, chunks: int) -> None:
+        self.name = fresh("crowd")
+        self.followers = followers
+        self._stage = stage
+        self._tasks = [f"{self.name}-{number}" for number in range(tasks)]
+        self._chunks = chunks
+        self._say: Any = stage.redis.register_script(
+            f"{SAY}\nreturn say(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[1])"
+        )
+        self._log = stage.folder / f"{self.name}.log"
+        self.rounds: list[dict[str, Any]] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """All listen, for as long as the block lasts."""
+        for task in self._tasks:
+            numbers: Any = {"generation": "a", "events": 0, "chunks": 0}
+            self._stage.redis.hset(Keys().state(task), mapping=numbers)
+            self._speak(task)
+        url = f"{self._stage.settings.redis_url}?client_name={self.name}"
+        sizes = {"tasks": len(self._tasks), "followers": self.followers, "chunks": self._chunks}
+        named = {"url": url, "workspace": self._stage.settings.workspace, "name": self.name}
+        with self._stage.process("tests.bench.crowd", output=self._log, **named, **sizes):
+            until(lambda: self._read() == 1, SOON, "all listen")
+            yield
+
+    def lags(self, _: int) -> list[float]:
+        """Seconds from the saying of each chunk to each one's having it, when every task has said some."""
+        rounds, due = len(self.rounds), time.monotonic()
+        for _ in range(self._chunks):
+            for task in self._tasks:
+                time.sleep(max(0.0, due - time.monotonic()))
+                due += 1 / RATE
+                self._speak(task)
+        until(lambda: self._read() > rounds, SOON, "all have heard everything")
+        lags: list[float] = self.rounds[-1]["lags"]
+        return lags
+
+    def connections(self) -> int:
+        """How many connections the process has to Redis."""
+        clients: Any = self._stage.redis.client_list()
+        return sum(client["name"] == self.name for client in clients)
+
+    def _speak(self, task: str) -> None:
+        now = str(time.time_ns())
+        chunk = StreamChunk(task_id=task, step_id=f"step_{'0' * 32}", agent_name="writer", attempt=1, text=now)
+        self._say(keys=[Keys().state(task), Keys().content(task)], args=[body(chunk)])
+
+    def _read(self) -> int:
+        lines = self._log.read_text().split("\n")[:-1] if self._log.exists() else []
+        self.rounds += map(json.loads, lines[len(self.rounds) :])
+        return len(self.rounds)
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """2,000 followers of 200 tasks that say a chunk a second each."""
+    tasks, chunks = size.of(TASKS, 4), size.of(CHUNKS, 5)
+    crowd = Crowd(stage, tasks, size.of(FOLLOWERS, 40), chunks)
+    plain = Crowd(stage, tasks, 0, chunks)
+    with crowd.listening(), plain.listening():
+        measures: dict[str, Measure] = {"a follower": crowd.lags, "plain redis.asyncio subscriber": plain.lags}
+        lanes = in_turn(measures, size.rounds)
+        connections = crowd.connections(), plain.connections()
+    notes = (
+        f"{crowd.followers} followers of {tasks} tasks: {connections[0]} connections to Redis, "
+        f"{crowd.rounds[-1]['memory']:.0f} MB; one plain subscriber: {connections[1]}, "
+        f"{plain.rounds[-1]['memory']:.0f} MB",
+        f"CPU to bring one chunk to one of them: {_cpu(crowd):.0f} µs; to the plain subscriber: {_cpu(plain):.0f} µs",
+    )
+    yield Result("followers", lanes, (ratio(*lanes),), notes)
+
+
+def _cpu(crowd: Crowd) -> float:
+    """Microseconds of CPU for each time that one has heard a chunk."""
+    return median([float(of["cpu"]) / len(of["lags"]) for of in crowd.rounds[2:]]) * 1e6
