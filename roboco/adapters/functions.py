@@ -26,9 +26,17 @@ class Functions:
         return self._tools[name]
 
     def router(self, name: str) -> Router:
-        """The router of this name; UsageError if it cannot be had here."""
-        router: Router = self._imported(name)
-        return router
+        """The router of this name; UsageError if it cannot be had here.
+
+        It is no tool, which would run without its checks, and nothing that its module merely imports from elsewhere.
+        """
+        router: Any = self._imported(name)
+        made_in = str(getattr(router, "__module__", ""))
+        if is_tool(router) or made_in.partition(".")[0] != name.partition(":")[0].partition(".")[0]:
+            what = "is a tool" if is_tool(router) else f"is of module {made_in!r}"
+            raise UsageError(f"function {name!r} {what}, and so no router: name a function of your own")
+        found: Router = router
+        return found
 
     def _imported(self, name: str) -> Callable[..., Any]:
         module_name, _, attribute = name.partition(":")

@@ -286,6 +286,10 @@ def test_a_router_of_the_users_own() -> None:
     assert toolbox().router(f"{HERE}:my_router") is my_router
     with pytest.raises(UsageError, match="not in ROBOCO_TOOLS"):
         toolbox().router("os:system")
+    with pytest.raises(UsageError, match="is a tool, and so no router"):
+        toolbox().router(f"{HERE}:add")
+    with pytest.raises(UsageError, match="is of module 'pathlib', and so no router"):
+        toolbox().router(f"{HERE}:Path")
     with pytest.raises(UsageError, match="is no function"):
         toolbox().router(f"{HERE}:NO_FUNCTION")
 
