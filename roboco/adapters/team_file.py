@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from roboco.adapters.prompts import check_template
+from roboco.adapters.yaml_text import read_yaml
 from roboco.domain.team import Team
 from roboco.domain.team_check import read_team
 from roboco.errors import TeamError, UsageError
@@ -83,7 +84,7 @@ def _teams(folder: Path) -> dict[str, Path]:
 
 def _parse(path: Path, text: str) -> Any:
     try:
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         told = " ".join(str(error).split())
         raise TeamError(str(path), (f"the file: is not {path.suffix[1:].upper()}: {told}",)) from error

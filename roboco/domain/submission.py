@@ -17,6 +17,9 @@ D = TypeVar("D", bound=Declared)
 MAX_CONTEXT = 64 * 1024
 """The largest context, in characters of its JSON."""
 
+_TOLD = 20
+"""How many mistakes are told."""
+
 
 class Submission(Brought):
     """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file.
@@ -70,7 +73,9 @@ def read_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
     try:
         return kind.model_validate(clean)
     except ValidationError as error:
-        raise UsageError("; ".join(_told(dict(detail), kind) for detail in error.errors())) from error
+        told = [_told(dict(detail), kind) for detail in error.errors(include_url=False)[:_TOLD]]
+        more = [f"and {error.error_count() - _TOLD} mistakes more"] if error.error_count() > _TOLD else []
+        raise UsageError("; ".join(told + more)) from error
 
 
 def read_message(text: object, name: str = "message") -> str:
@@ -104,6 +109,6 @@ def _told(detail: dict[str, Any], kind: type[Declared]) -> str:
     if detail["type"] == "extra_forbidden":
         fields = sorted(kind.model_fields, key=lambda name: name in Brought.model_fields)
         possible = f", possible are {', '.join(fields)}" if len(detail["loc"]) == 1 else ""
-        return f"{where}: no such argument{possible}"
+        return f"{where[:80]}: no such argument{possible}"
     shown = repr(detail["input"])
     return f"{where}: {detail['msg']} (found {shown[:60]})"

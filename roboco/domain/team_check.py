@@ -7,11 +7,16 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
-from roboco.domain.canonical import checked_json
+from roboco.domain.canonical import canonical, checked_json
 from roboco.domain.collaboration import END, TO_USER
 from roboco.domain.team import ALL_OF, Team
 from roboco.errors import TeamError
 
+MAX_TEAM = 1024 * 1024
+"""The largest team, with its prompts and the teams in it, in characters of its JSON."""
+_MOST = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
+_TOLD = 100
+"""How many mistakes are told."""
 _LONGEST_NAME = 64
 """Characters of a tool's name, as the chat completions protocol has it."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
@@ -25,6 +30,9 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
         data = checked_json(data)
     except ValueError as error:
         found.append(f"the file: holds what is not JSON: {error}")
+    else:
+        if large := _too_large(data):
+            raise TeamError(source, (*found[:_TOLD], large))
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
@@ -32,8 +40,21 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
     if isinstance(data, dict):
         found += _Names(data).mistakes()
     if team is None or found:
-        raise TeamError(source, tuple(dict.fromkeys(found)))
+        told = tuple(dict.fromkeys(found))
+        more = (f"and {len(told) - _TOLD} mistakes more",) if len(told) > _TOLD else ()
+        raise TeamError(source, told[:_TOLD] + more)
     return team
+
+
+def _too_large(data: Any) -> str:
+    """What there is too much of; "" if the data can be looked at in a moment."""
+    if (size := len(canonical(data))) > MAX_TEAM:
+        return f"the file: has {size} characters of JSON, at most {MAX_TEAM} are possible"
+    for name, most in _MOST.items() if isinstance(data, dict) else ():
+        listed = data.get(name)
+        if isinstance(listed, list | dict) and len(listed) > most:
+            return f"{name}: {len(listed)} are too many, at most {most} are possible"
+    return ""
 
 
 def _follows(detail: ErrorDetails) -> bool:
@@ -67,7 +88,10 @@ def _path(loc: tuple[int | str, ...]) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "what is nested too deep"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

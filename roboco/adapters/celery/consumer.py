@@ -17,6 +17,7 @@ from roboco.adapters.celery.signature import MessageKeys, as_bytes
 from roboco.domain.letter import letter_id_of
 
 BODY_LIMIT: Final = 1024 * 1024  # bytes; a prompt and a team fit
+BODY_MOST: Final = 64 * 1024 * 1024  # bytes that are looked at
 HEADER_LIMIT: Final = 256  # characters of JSON, for one header
 HEADERS_LIMIT: Final = 40  # Celery itself sends about 20
 REASON_LIMIT: Final = 512  # characters
@@ -126,6 +127,7 @@ def flaw(message: Message, known: Container[object], keys: MessageKeys) -> str |
     """Why a worker with the `known` Celery tasks must not run `message`, or None where it can."""
     return (
         _header_flaw(message.headers, known)
+        or _size_flaw(message.body or "")
         or keys.flaw(message.headers, as_bytes(message.body or ""))
         or _body_flaw(message)
     )
@@ -165,6 +167,10 @@ def _option_flaw(headers: Mapping[str, Any]) -> str | None:
     if not (isinstance(stamped, list) and all(isinstance(name, str) for name in stamped)):
         return f"header 'stamped_headers' is {stamped!r}, expected a list of names"
     return None
+
+
+def _size_flaw(body: bytes | str) -> str | None:
+    return f"body has {len(body)} bytes, at most {BODY_MOST} are possible" if len(body) > BODY_MOST else None
 
 
 def _body_flaw(message: Message) -> str | None:

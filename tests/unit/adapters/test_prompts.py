@@ -1,5 +1,7 @@
 """Prompts: a template computes text from what it is given, and reaches nothing else."""
 
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -126,6 +128,47 @@ def test_whatever_fails_is_a_usage_error(template: str) -> None:
 )
 def test_mistakes_are_seen_without_a_task(template: str, told: str) -> None:
     assert told in check_template(template)[0]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
+        "{{ 'x' * 1000000000 }}",
+        "{{ 1000000000 * 'x' }}",
+        "{{ ('x' * 9999 * 9999) * 9999 }}",
+        "{{ [1] * 1000000000 }}",
+        "{{ 9 ** 9 ** 9 ** 9 }}",
+        "{{ lipsum(n=1000000) }}",
+        "{% set x = 'x' * 9999 %}{% for i in range(999) %}{{ x }}{% endfor %}",
+    ],
+)
+def test_a_template_ends_soon_and_stays_small(template: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(UsageError, match="the template fails"):
+        render(template)
+    assert time.monotonic() - began < 5
+    before = time.monotonic()
+    assert [mistake for mistake in check_template(template) if "lipsum" not in mistake] == []
+    assert time.monotonic() - before < 1, "nothing is computed by a check"
+
+
+@pytest.mark.parametrize("template", ["{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "{% if 1 %}" * 3000])
+def test_a_template_that_is_nested_too_deep(template: str) -> None:
+    assert "nested too deep" in check_template(template)[0]
+
+
+def test_whoever_traces_goes_on_to_trace() -> None:
+    def trace(*_: Any) -> None: ...
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        assert render("{{ agent.name }}") == "one"
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(before)
 
 
 def test_each_unknown_variable_is_told() -> None:

@@ -1,0 +1,38 @@
+"""YAML from outside."""
+
+import time
+
+import pytest
+import yaml
+
+from roboco.adapters.yaml_text import read_yaml
+
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(12))
+MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 9)}]}}\n" for n in range(12))
+
+
+@pytest.mark.parametrize("text", ["", "a: 1", "a: &x {b: [1, 2]}\nc: *x\nd: {<<: *x, e: ~}", "- 2026-01-01", "'x'"])
+def test_plain_yaml_is_read_as_everybody_reads_it(text: str) -> None:
+    assert read_yaml(text) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("text", [BOMB, MERGED, "a: &a [*a]", "a: &a {b: *a}"])
+def test_aliases_do_not_unfold_without_end(text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(yaml.YAMLError, match="aliases unfold to more than"):
+        read_yaml(text)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.system ['id']", "!!python/name:os.system", "!!python/module:os", "!x 1"]
+)
+def test_tags_make_no_objects(tag: str) -> None:
+    with pytest.raises(yaml.YAMLError, match="could not determine a constructor"):
+        read_yaml(tag)
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: 1\n---\nb: 2", "\tx"])
+def test_what_is_no_yaml(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        read_yaml(text)
