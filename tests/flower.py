@@ -41,11 +41,11 @@ class Flower:
 
 
 @contextmanager
-def flower(stack: Stack) -> Iterator[Flower]:
+def flower(stack: Stack, password: bool = True) -> Iterator[Flower]:
     """Flower beside the stack, once it sees the workers."""
     port = free_port()
     command = [sys.executable, "-m", "celery", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}"]
-    env = stack.environment | {"FLOWER_BASIC_AUTH": _USER}
+    env = stack.environment | ({"FLOWER_BASIC_AUTH": _USER} if password else {})
     server = start(
         "flower",
         [*command, f"--conf={os.devnull}", f"--tasks_columns={FLOWER_COLUMNS}"],
@@ -57,7 +57,8 @@ def flower(stack: Stack) -> Iterator[Flower]:
 
     def ready() -> bool:
         try:
-            return all(worker in seen.get("/metrics") for worker in stack.workers)
+            metrics = seen.get("/metrics")
+            return all(worker in metrics for worker in stack.workers)
         except OSError:
             return False
 

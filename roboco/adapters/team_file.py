@@ -69,13 +69,14 @@ def named_team(folder: Path | None, name: str) -> Team:
     """The team of this name in the folder of teams: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml."""
     if folder is None:
         raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
-    found = _teams(folder)
+    found = teams_in(folder)
     if name not in found:
         raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(found)) or 'none'}")
     return load_team(found[name])
 
 
-def _teams(folder: Path) -> dict[str, Path]:
+def teams_in(folder: Path) -> dict[str, Path]:
+    """The team files of a folder of teams, by the names that they are submitted by."""
     files = [path for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES]
     nested = [path for suffix in SUFFIXES for path in sorted(folder.glob(f"*/team{suffix}"))]
     by_name = {path.parent.name: path for path in nested} | {path.stem: path for path in files}

@@ -18,3 +18,8 @@ class Check:
     def record(self) -> dict[str, str]:
         """The check as JSON has it."""
         return asdict(self)
+
+
+def wanted(name: str, right: bool, found: str, todo: str, otherwise: State = "warn") -> Check:
+    """The check of something that should be so; `todo` mends it where it is not."""
+    return Check(name, "ok" if right else otherwise, found, "" if right else todo)

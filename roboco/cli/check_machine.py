@@ -1,20 +1,64 @@
-"""Checks of this machine: Python, settings, a model's key, and the parts that `run`, `demo` and `dev` bring."""
+"""Checks of this machine: Python, its limits, a model's key, Flower, and what `run`, `demo` and `dev` bring."""
 
 import importlib.util
+import resource
+import sqlite3
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
-from roboco.cli.check import Check
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.cli.check import Check, wanted
 from roboco.errors import UsageError
 
+_PER_TURN, _ALWAYS = 3, 200
+"""Open files of an agents worker: for each turn its model's connection and what belongs to it, and for all of them."""
 _PARTS = "pip install 'roboco[local]'"
 
 
 def check_python() -> Check:
     """Which Python runs; pip installs Roboco on no other than those that it runs on."""
     return Check("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
+
+
+def check_limits(concurrency: int) -> Iterator[Check]:
+    """Whether as many files may be open as an agents worker needs, and SQLite can do what `memory_search` needs."""
+    most, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], concurrency * _PER_TURN + _ALWAYS
+    unlimited = most == resource.RLIM_INFINITY
+    found = f"{'any number' if unlimited else most}, and {concurrency} turns at once need {need}"
+    todo = f"ulimit -n {need} where the agents workers start, or a smaller ROBOCO_AGENTS_CONCURRENCY"
+    yield wanted("open files", unlimited or most >= need, found, todo)
+    with closing(sqlite3.connect(":memory:")) as database:
+        options = {row[0] for row in database.execute("PRAGMA compile_options")}
+    indexes = "ENABLE_FTS5" in options
+    found = f"{sqlite3.sqlite_version}, {'with' if indexes else 'without'} full-text search"
+    yield wanted("sqlite", indexes, found, "use a Python whose SQLite has FTS5: memory_search needs it", "fail")
+
+
+def check_sandbox() -> Check:
+    """Whether code that a model wrote can be run here; what counts are the tools workers' machines."""
+    refusal = Sandbox().refusal()
+    found, _, todo = refusal.partition(": ") if refusal else ("works", "", "")
+    return wanted("sandbox", not refusal, found, f"only code_run needs it: {todo}")
+
+
+def check_flower(address: str) -> Check:
+    """Whether Flower at this address asks for a password: it shows and ends Celery tasks."""
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/tasks", timeout=5) as answer:  # noqa: S310 - the user's
+            asks = "/login" in answer.url
+    except urllib.error.HTTPError as error:
+        asks = error.code in (401, 403)
+        if not asks:
+            return Check("flower", "fail", f"{address}: it answers {error.code}", "see Flower's log")
+    except (OSError, ValueError) as error:
+        return Check("flower", "fail", f"{address}: {error}", "check the address, and that Flower runs")
+    todo = "set FLOWER_BASIC_AUTH=user:password; /metrics and /healthcheck stay open: keep its port inside"
+    return wanted("flower", asks, f"{address} {'asks' if asks else 'does not ask'} for a password", todo, "fail")
 
 
 def check_model(env: Mapping[str, str]) -> Check:

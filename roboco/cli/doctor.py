@@ -9,8 +9,18 @@ import click
 
 from roboco.cli import options
 from roboco.cli.check import Check
-from roboco.cli.check_machine import check_model, check_parts, check_python
-from roboco.cli.check_servers import check_broker, check_redis, check_workspace
+from roboco.cli.check_broker import check_broker
+from roboco.cli.check_machine import (
+    check_flower,
+    check_limits,
+    check_model,
+    check_parts,
+    check_python,
+    check_sandbox,
+)
+from roboco.cli.check_redis import check_redis
+from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
+from roboco.cli.check_workspace import check_workspace
 from roboco.cli.screen import Screen
 from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
@@ -19,15 +29,18 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
+@click.option("--models", is_flag=True, help="Ask the servers of the models, too.")
+@click.option("--flower", metavar="URL", help="See whether Flower there asks for a password.")
 @options.as_json
-def doctor(as_json: bool) -> int:
-    """Check settings and servers, and say what to do.
+def doctor(models: bool, flower: str | None, as_json: bool) -> int:
+    """Check everything that a deployment needs, and say what to do.
 
-    The exit code is 1 if something fails.
+    What it finds is ok, worth a warning, or fails; the exit code is 1 if something fails. What it says of this machine
+    counts where workers run: run it there.
     """
     screen = Screen(sys.stdout)
     checks: list[Check] = []
-    for check in _checks():
+    for check in _checks(models, flower):
         checks.append(check)
         if not as_json:
             _print(screen, check)
@@ -37,7 +50,7 @@ def doctor(as_json: bool) -> int:
     return 1 if failed else 0
 
 
-def _checks() -> Iterator[Check]:
+def _checks(models: bool, flower: str | None) -> Iterator[Check]:
     yield check_python()
     try:
         settings = read_settings()
@@ -45,9 +58,23 @@ def _checks() -> Iterator[Check]:
         yield Check("settings", "fail", str(error), "correct the variable")
     else:
         yield Check("settings", "ok", _shown())
+        yield from check_limits(settings.agents_concurrency)
         yield from _servers(settings)
+        yield from _teams(settings, models)
+    if flower is not None:
+        yield check_flower(flower)
+    yield check_sandbox()
     yield check_model(os.environ)
     yield from check_parts()
+
+
+def _teams(settings: Settings, models: bool) -> Iterator[Check]:
+    yield from check_tools(settings)
+    teams = dict(loaded_teams(settings))
+    yield from check_teams(settings, teams)
+    yield from check_mcp(settings)
+    if models:
+        yield from check_models(teams.values())
 
 
 def _servers(settings: Settings) -> Iterator[Check]:

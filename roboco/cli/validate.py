@@ -40,12 +40,12 @@ def validate(file: Path, as_json: bool) -> int:
 def _checked(file: Path) -> Team:
     team = load_team(file)
     settings = read_settings()
-    if settings.tools and (mistakes := tuple(_missing_functions(team, settings))):
+    if settings.tools and (mistakes := tuple(missing_functions(team, settings))):
         raise TeamError(str(file), mistakes)
     return team
 
 
-def _missing_functions(team: Team, settings: Settings) -> Iterator[str]:
+def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     """The functions that the team names and that cannot be had here, as mistakes of its file."""
     sys.path.insert(0, str(Path.cwd()))  # as it is for a worker
     functions = Functions(settings.tools)

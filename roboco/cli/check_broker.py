@@ -1,0 +1,90 @@
+"""Checks of the broker: does it take messages, is it ours alone, and does somebody take what waits there?"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import KombuError
+from kombu.utils.url import maybe_sanitize_url
+from redis.exceptions import RedisError
+
+from roboco.adapters.celery.config import TRANSPORT_OPTIONS
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES
+from roboco.adapters.celery.queues import QueueNow, queues_now
+from roboco.cli.check import Check, wanted
+from roboco.client.wiring import producer
+from roboco.errors import TransientError
+from roboco.settings import Settings
+
+_INSPECT = 1.5
+"""Seconds for workers to answer."""
+_OLD = 60.0
+"""Seconds for which a message may wait."""
+_OURS = frozenset({"celeryev", "celery.pidbox", "reply.celery.pidbox"})
+"""The exchanges of which kombu keeps bindings for Roboco's own applications."""
+_BINDING = "_kombu.binding."
+_PAGES = 50
+"""How many pages of keys are looked through: a database that is ours alone has few."""
+
+
+def check_broker(settings: Settings) -> Iterator[Check]:
+    """Whether the broker takes messages, and who answers for each queue."""
+    app = producer(settings)
+    where = maybe_sanitize_url(settings.broker)
+    try:
+        with app.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0)
+        answers = _queues(app)
+        waiting = queues_now(app, QUEUES)
+        shared = list(_shared(app))
+    except (KombuError, RedisError, OSError, TransientError) as error:
+        yield Check("broker", "fail", f"{where}: {error}", "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
+        return
+    finally:
+        app.close()
+    yield Check("broker", "ok", where)
+    yield from shared
+    for queue in waiting:
+        yield from _queue(
+            queue, sorted(node for node, queues in answers.items() if queue.name in queues), bool(answers)
+        )
+
+
+def _queue(queue: QueueNow, nodes: list[str], anybody: bool) -> Iterator[Check]:
+    todo = f"start one: celery -A workers.{queue.name.rpartition('.')[2]} worker"
+    if queue.name == COORDINATOR_QUEUE and not anybody:
+        todo += " (or one for everything: celery -A workers.app worker)"
+    found = ", ".join(nodes) or f"no worker answered in {_INSPECT:g} s"
+    yield wanted(f"queue {queue.name}", bool(nodes), found, todo, "fail")
+    if queue.waiting:
+        age = 0.0 if queue.oldest is None else time.time() - queue.oldest
+        found = f"{queue.waiting} messages wait" + (f", the oldest for {age:.0f} s" if age else "")
+        yield wanted(f"backlog {queue.name.rpartition('.')[2]}", age < _OLD, found, "start more workers of this pool")
+
+
+def _shared(app: Celery) -> Iterator[Check]:
+    """Whether other applications of Celery use the same database of Redis, with visibility timeouts of their own."""
+    connections: Any = app.pool
+    with connections.acquire(block=True) as connection:
+        if connection.transport.driver_type != "redis":
+            return
+        client = connection.default_channel.client
+        others, cursor = set[str](), 0
+        for _ in range(_PAGES):
+            cursor, keys = client.scan(cursor, match=f"{_BINDING}*", count=1000)
+            others |= {key.decode().removeprefix(_BINDING) for key in keys} - _OURS
+            if not cursor:
+                break
+    visible = TRANSPORT_OPTIONS["visibility_timeout"]
+    found = (
+        f"also used for {', '.join(sorted(others)[:5])}" if others else f"ours alone, visibility timeout {visible} s"
+    )
+    todo = "name a database of its own in ROBOCO_BROKER_URL: the shortest visibility timeout on one wins for all"
+    yield wanted("broker database", not others, found, todo)
+
+
+def _queues(app: Celery) -> dict[str, set[str]]:
+    """The queues that each worker consumes."""
+    answers: dict[str, Any] = app.control.inspect(timeout=_INSPECT).active_queues() or {}
+    return {node: {queue["name"] for queue in queues} for node, queues in answers.items()}

@@ -1,0 +1,130 @@
+"""Checks of the workspace: can it be written, does one of two writers win, and does it keep what it has?"""
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.open import open_workspace
+from roboco.adapters.workspace.s3 import S3Objects, connect_s3
+from roboco.cli.check import Check, State, wanted
+from roboco.errors import RobocoError
+from roboco.ports import Files
+from roboco.settings import Settings
+
+_LITTLE, _NONE = 2**30, 100 * 2**20
+"""Bytes free below which a folder's disk is nearly full, or as good as full."""
+_SKEW = 60.0
+"""Seconds by which the store's clock may differ; beyond 15 minutes it refuses all that is signed."""
+
+
+def check_workspace(settings: Settings) -> Iterator[Check]:
+    """Whether the workspace can be written, lets only one of two writers win, and keeps what it has."""
+    path = f"_doctor/{uuid.uuid4().hex}"
+    began = time.monotonic()
+    try:
+        files = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout).files
+        try:
+            won = files.create(path, b"first"), files.create(path, b"second")
+            kept = files.get(path)
+        finally:
+            _remove(files, path)
+    except (RobocoError, OSError) as error:
+        yield Check(
+            "workspace", "fail", str(error), "make ROBOCO_WORKSPACE name a folder or bucket that can be written"
+        )
+        return
+    todo = "use a store that honours If-None-Match, or a folder"
+    if won == (True, False) and kept == b"first":
+        yield Check("workspace", "ok", f"{settings.workspace}, {(time.monotonic() - began) * 1000:.0f} ms for a check")
+    else:
+        found = f"{settings.workspace}: a second writer could replace a file of the first"
+        yield Check("workspace", "fail", found, todo)
+    if isinstance(files, FolderFiles):
+        yield _disk(files)
+    else:
+        yield from _bucket(settings)
+
+
+def _disk(files: FolderFiles) -> Check:
+    free = shutil.disk_usage(files.at("_doctor").parent).free
+    state: State = "ok" if free > _LITTLE else "warn" if free > _NONE else "fail"
+    todo = "" if state == "ok" else "make room: what cannot be stored is not done"
+    return Check("workspace disk", state, f"{free / 2**30:.1f} GB free", todo)
+
+
+def _bucket(settings: Settings) -> Iterator[Check]:
+    parts = urlsplit(settings.workspace)
+    client = connect_s3(settings.s3_endpoint_url, timeout=settings.s3_timeout)
+    objects = S3Objects(client, parts.netloc, parts.path)
+    try:
+        yield _replaced(objects)
+        yield _clock(client.head_bucket(Bucket=parts.netloc))
+    except (RobocoError, BotoCoreError, ClientError) as error:
+        yield Check("s3", "fail", str(error), "check the rights of its user, and that the store honours If-Match")
+        return
+    yield _lifecycle(client, parts.netloc, parts.path.strip("/"))
+
+
+def _replaced(objects: S3Objects) -> Check:
+    """Whether a write that names an entity tag fails where another one has written since."""
+    path = f"_doctor/{uuid.uuid4().hex}"
+    try:
+        objects.put(path, b"first")
+        stored = objects.get(path)
+        etag = None if stored is None else stored.etag
+        first, second = (objects.put(path, data, if_match=etag) for data in (b"second", b"third"))
+        right = etag is not None and first and not second
+    finally:
+        objects.delete(path)
+    found = "a write on condition fails where it has to" if right else "a write on condition replaces what is newer"
+    return wanted("s3 conditions", right, found, "use a store that honours If-Match", "fail")
+
+
+def _clock(answer: dict[str, Any]) -> Check:
+    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if told is None:
+        return Check("s3 clock", "warn", "the store tells no time", "let all machines keep the time by NTP")
+    skew = parsedate_to_datetime(told).timestamp() - time.time()
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine"
+    return wanted("s3 clock", abs(skew) < _SKEW, found, "let all machines keep the time by NTP")
+
+
+def _lifecycle(client: Any, bucket: str, prefix: str) -> Check:
+    """Whether a rule of the bucket deletes what stands below the workspace's prefix."""
+    try:
+        rules = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if code == "NoSuchLifecycleConfiguration":
+            rules = []
+        else:
+            found = f"its rules cannot be read ({code})"
+            return Check("s3 lifecycle", "warn", found, "let somebody who may see that no rule deletes histories")
+    deleting = [str(rule.get("ID", "?")) for rule in rules if deletes(rule, prefix)]
+    found = f"rule {', '.join(deleting)} deletes what is old" if deleting else "no rule deletes anything"
+    todo = "take the workspace's prefix out of it: a history that lost its first steps cannot be read"
+    return wanted("s3 lifecycle", not deleting, found, todo, "fail")
+
+
+def deletes(rule: dict[str, Any], prefix: str) -> bool:
+    """Whether the rule of a bucket deletes what stands below the prefix, once it is old."""
+    limited = rule.get("Filter") or {}
+    of = str(rule.get("Prefix") or limited.get("Prefix") or (limited.get("And") or {}).get("Prefix") or "")
+    touches = of.startswith(prefix) or f"{prefix}/".startswith(of)
+    expiry = rule.get("Expiration") or {}
+    return rule.get("Status") == "Enabled" and touches and bool(expiry.get("Days") or expiry.get("Date"))
+
+
+def _remove(files: Files, path: str) -> None:
+    files.delete(path)
+    if isinstance(files, FolderFiles):
+        with suppress(OSError):  # another doctor is at work
+            files.at(path).parent.rmdir()

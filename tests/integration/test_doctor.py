@@ -1,0 +1,218 @@
+"""`roboco doctor` before servers that lack something: each finding is made to happen."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import redis
+
+from roboco import Settings
+from roboco.adapters.celery.names import AGENTS_QUEUE
+from roboco.adapters.local.process import free_port
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.cli.check import Check
+from roboco.cli.check_broker import check_broker
+from roboco.cli.check_machine import check_flower
+from roboco.cli.check_redis import check_redis
+from roboco.cli.check_teams import check_models
+from roboco.cli.check_workspace import check_workspace
+from roboco.client.wiring import producer
+from tests.conftest import need, running
+from tests.flower import flower
+from tests.integration.cli_process import Process
+from tests.servers.model_server import ModelServer
+from tests.stack import Stack, s3_environment
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """A Redis of these tests' own, whose configuration they change."""
+    need(find_server)
+    yield from running(start_valkey(tmp_path_factory.mktemp("valkey")))
+
+
+@pytest.fixture
+def admin(server: ValkeyServer) -> Iterator[redis.Redis]:
+    """Its administrator; what a test has configured is undone."""
+    names = ("maxmemory", "maxmemory-policy", "appendonly")
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        before: dict[str, Any] = client.config_get(*names)
+        yield client
+        for name, value in before.items():
+            client.config_set(name, value)
+
+
+@pytest.fixture
+def settings(server: ValkeyServer, tmp_path: Path) -> Settings:
+    return Settings(redis_url=server.url, workspace=tmp_path.as_uri(), prefix=f"d{tmp_path.name[:30]}")
+
+
+def found(checks: Iterator[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def states(checks: Iterator[Check]) -> dict[str, str]:
+    """The state of each check. Whatever is not ok says what to do."""
+    made = found(checks)
+    assert all(check.todo for check in made.values() if check.state != "ok")
+    return {name: check.state for name, check in made.items()}
+
+
+def test_a_redis_as_it_should_be(settings: Settings, admin: redis.Redis) -> None:
+    ours = states(check_redis(settings, True))
+    assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
+    assert ours == dict.fromkeys(
+        ("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis keys", "dead letters"), "ok"
+    )
+    assert not admin.keys(f"{settings.prefix}:*")
+
+
+def test_a_redis_that_forgets(settings: Settings, admin: redis.Redis) -> None:
+    admin.config_set("maxmemory-policy", "allkeys-lru")
+    admin.config_set("appendonly", "no")
+    admin.config_set("maxmemory", str(int(admin.info("memory")["used_memory"] * 1.05)))
+    seen = states(check_redis(settings, True))
+    assert {name: seen[name] for name in ("redis memory", "redis room", "redis disk")} == {
+        "redis memory": "warn",
+        "redis room": "warn",
+        "redis disk": "warn",
+    }
+
+
+def test_a_redis_whose_clock_goes_wrong(settings: Settings, server: ValkeyServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(redis.Redis, "time", lambda self: (1_000_000, 0))
+    check = found(check_redis(settings, True))["redis clock"]
+    assert check.state == "fail"
+    assert "behind this machine" in check.found
+
+
+def test_a_redis_that_is_far_away_too_old_or_a_replica(
+    settings: Settings, admin: redis.Redis, monkeypatch: Any
+) -> None:
+    facts: dict[str, Any] = admin.info()
+    slow = iter(float(second) for second in range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: next(slow))
+    assert states(check_redis(settings, True))["redis latency"] == "warn"
+    monkeypatch.undo()
+    for changes in ({"redis_version": "6.2.1"}, {"role": "slave"}):
+        monkeypatch.setattr(redis.Redis, "info", lambda self, *_, changes=changes: facts | changes)
+        assert states(check_redis(settings, True))["redis"] == "fail"
+
+
+def test_a_user_without_rights(settings: Settings, admin: redis.Redis) -> None:
+    admin.acl_setuser(
+        "weak", enabled=True, passwords=["+pw"], keys=[f"{settings.prefix}:*"], commands=["+@all", "-publish", "-xadd"]
+    )
+    url = settings.redis_url.replace("redis://", "redis://weak:pw@")
+    seen = found(check_redis(settings.model_copy(update={"redis_url": url}), True))
+    assert seen["redis rights"].found == "refused: XADD and XRANGE, PUBLISH, SUBSCRIBE"
+    assert seen["redis"].state == "fail"
+    assert not any("pw@" in check.found for check in seen.values())
+
+
+def test_a_prefix_that_somebody_else_uses(settings: Settings, admin: redis.Redis) -> None:
+    admin.zadd(f"{settings.prefix}:agenda", {"task_1": 1})
+    admin.hset(f"{settings.prefix}:{{task_1}}:state", "status", "of another version")
+    assert states(check_redis(settings, True))["redis keys"] == "fail"
+    admin.delete(f"{settings.prefix}:agenda")
+    admin.set(f"{settings.prefix}:agenda", "not ours")
+    assert "expected a zset" in found(check_redis(settings, True))["redis keys"].found
+
+
+def test_a_redis_that_is_not_there(settings: Settings) -> None:
+    away = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
+    assert states(check_redis(away, True)) == {"redis": "fail"}
+    assert states(check_redis(away, False)) == {"redis": "warn"}
+    assert states(check_broker(away)) == {"broker": "fail"}
+
+
+def test_a_broker_that_nobody_consumes_and_others_share(settings: Settings, admin: redis.Redis) -> None:
+    admin.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    with producer(settings) as app:
+        app.send_task("roboco.turn", kwargs={}, headers={"roboco_sent_at": 1_000_000})
+    seen = found(check_broker(settings))
+    assert {name: check.state for name, check in seen.items()} == {
+        "broker": "ok",
+        "broker database": "warn",
+        "queue roboco.coordinator": "fail",
+        "queue roboco.agents": "fail",
+        "backlog agents": "warn",
+        "queue roboco.tools": "fail",
+    }
+    assert "also used for celery" in seen["broker database"].found
+    assert seen["backlog agents"].found.startswith("1 messages wait, the oldest for")
+    admin.delete("_kombu.binding.celery", AGENTS_QUEUE)
+
+
+def test_a_folder(settings: Settings, tmp_path: Path, monkeypatch: Any) -> None:
+    assert states(check_workspace(settings)) == {"workspace": "ok", "workspace disk": "ok"}
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1})())
+    assert states(check_workspace(settings))["workspace disk"] == "fail"
+    file = tmp_path / "file"
+    file.touch()
+    nowhere = settings.model_copy(update={"workspace": f"file://{file}/below"})
+    assert states(check_workspace(nowhere)) == {"workspace": "fail"}
+
+
+@pytest.mark.s3
+def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
+    there = {"workspace": f"s3://{s3.bucket}/doctor", "s3_endpoint_url": s3.endpoint_url}
+    ours = settings.model_copy(update=there)
+    with s3_environment(s3):
+        assert states(check_workspace(ours)) == dict.fromkeys(
+            ("workspace", "s3 conditions", "s3 clock", "s3 lifecycle"), "ok"
+        )
+        client = boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1")
+        rule: Any = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "doctor/"}, "Expiration": {"Days": 1}}
+        client.put_bucket_lifecycle_configuration(Bucket=s3.bucket, LifecycleConfiguration={"Rules": [rule]})
+        try:
+            assert states(check_workspace(ours))["s3 lifecycle"] == "fail"
+            beside = ours.model_copy(update={"workspace": f"s3://{s3.bucket}/beside"})
+            assert states(check_workspace(beside))["s3 lifecycle"] == "ok"
+        finally:
+            client.delete_bucket_lifecycle(Bucket=s3.bucket)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        assert states(check_workspace(ours)) == {"workspace": "fail"}
+
+
+def test_models(monkeypatch: Any) -> None:
+    with ModelServer(models=("gpt-4o-mini",)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        assert states(check_models([])) == {"model gpt-4o-mini": "fail"}
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        assert states(check_models([])) == {"model gpt-4o-mini": "ok"}
+    assert states(check_models([])) == {"model gpt-4o-mini": "fail"}
+
+
+@pytest.mark.workers
+def test_flower_with_a_password_and_without(tmp_path: Path) -> None:
+    with Stack(tmp_path, pools=()) as stack:
+        with flower(stack) as seen:
+            assert check_flower(seen.address) == Check("flower", "ok", f"{seen.address} asks for a password")
+            address = seen.address
+        with flower(stack, password=False) as open_to_all:
+            check = check_flower(open_to_all.address)
+            assert (check.state, "FLOWER_BASIC_AUTH" in check.todo) == ("fail", True)
+    assert check_flower(address).state == "fail"
+
+
+@pytest.mark.workers
+def test_a_whole_deployment(folder_stack: Stack) -> None:
+    with Process(["doctor", "--json", "--models"], folder_stack.folder, folder_stack.environment) as process:
+        process.end()
+        report = json.loads(process.output)
+    assert report["ok"]
+    made = {check["name"]: check for check in report["checks"]}
+    for name in ("sqlite", "redis rights", "redis keys", "broker database", "queue roboco.tools", "workspace disk"):
+        assert made[name]["state"] == "ok", made[name]
+    assert made["tools tests.tools_for_agents"]["state"] == "ok"
+    assert made["model gpt-4o-mini"]["state"] == "warn"
+    assert made["model gpt-4o-mini"]["todo"] == "name one of scripted"

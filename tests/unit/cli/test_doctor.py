@@ -1,0 +1,93 @@
+"""The findings of `roboco doctor` that need no server."""
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco import Settings
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.cli.check import Check
+from roboco.cli.check_machine import check_limits, check_sandbox
+from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
+from roboco.cli.check_workspace import deletes
+
+GOOD = "agents: [{name: a, prompt: x}]"
+
+
+def one(checks: Any) -> dict[str, str]:
+    made: list[Check] = list(checks)
+    assert all(check.todo for check in made if check.state != "ok")
+    return {check.name: check.state for check in made}
+
+
+def test_tools_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    (tmp_path / "broken_shop.py").write_text("raise OSError('no licence')")
+    (tmp_path / "good_shop.py").write_text("def add(): ...")
+    settings = Settings(tools=("good_shop", "broken_shop", "missing_shop"))
+    expected = {"tools good_shop": "ok", "tools broken_shop": "fail", "tools missing_shop": "fail"}
+    assert one(check_tools(settings)) == expected
+
+
+def test_teams_that_do_not_load(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(f"name: good\n{GOOD}")
+    (tmp_path / "bad.yaml").write_text("name: bad")
+    tool = 'tools: [{name: t, function: "shop_of_nobody:t", effect: pure}]'
+    (tmp_path / "toolless.yaml").write_text(f"name: toolless\n{GOOD}\n{tool}")
+    settings = Settings(teams=tmp_path)
+    teams = dict(loaded_teams(settings))
+    expected = {"team bad": "fail", "team good": "ok", "team toolless": "fail"}
+    assert one(check_teams(settings, teams)) == expected
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert one(check_teams(Settings(teams=empty), {})) == {"teams": "warn"}
+    assert one(check_teams(Settings(), {})) == {}
+
+
+def test_mcp_servers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOP_TOKEN", raising=False)
+    assert one(check_mcp(Settings(mcp=("https://shop.example/mcp",)))) == {"mcp": "ok"}
+    settings = Settings(mcp=("no-such-program --stdio",), mcp_env=("SHOP_TOKEN",))
+    assert one(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
+    assert one(check_mcp(Settings())) == {}
+
+
+def test_a_model_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert one(check_models([])) == {"model gpt-4o-mini": "fail"}
+
+
+def test_too_few_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
+    assert one(check_limits(100)) == {"open files": "warn", "sqlite": "ok"}
+    assert one(check_limits(10)) == {"open files": "ok", "sqlite": "ok"}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert one(check_limits(1000)) == {"open files": "ok", "sqlite": "ok"}
+
+
+def test_a_machine_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sandbox, "refusal", lambda self: "bwrap cannot start: install it")
+    check = check_sandbox()
+    assert (check.state, check.found) == ("warn", "bwrap cannot start")
+    assert "install it" in check.todo
+    monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
+    assert check_sandbox().state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}, True),
+        ({"Status": "Enabled", "Prefix": "work", "Expiration": {"Days": 30}}, True),
+        ({"Status": "Enabled", "Filter": {"And": {"Prefix": "work/space/_open"}}, "Expiration": {"Days": 1}}, True),
+        ({"Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}, False),
+        ({"Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 30}}, False),
+        ({"Status": "Enabled", "Filter": {"Prefix": ""}, "AbortIncompleteMultipartUpload": {}}, False),
+        ({"Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"ExpiredObjectDeleteMarker": True}}, False),
+    ],
+)
+def test_which_rules_of_a_bucket_delete_the_workspace(rule: dict[str, Any], expected: bool) -> None:
+    assert deletes(rule, "work/space") is expected
