@@ -46,13 +46,14 @@ def _go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     target, notice = notify.find(engine, task_id, name)
     kept = json.loads(target.kept)
     continuation = Continuation(app, kept["request"])
-    before = engine.files.get(continued_path(task_id))
+    completed = notice.status is TaskStatus.COMPLETED
+    result = _result(engine, task_id, kept["gives"]) if completed else None
+    before = engine.files.get(continued_path(task_id))  # the last look before anything is sent
     if before is not None and json.loads(before)["notice"] != name:
         return  # it failed because the team waited, and has ended since
     sent = before is not None
     match notice.status:
         case TaskStatus.COMPLETED:
-            result = _result(engine, task_id, kept["gives"])
             if not sent:
                 continuation.send(result)
                 _note(engine, notice)

@@ -1,0 +1,213 @@
+"""Going on after a team: once, whatever fails, comes twice, late or at once, on the real Celery and ports in memory."""
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.app.task import Context
+
+from roboco.adapters.celery.continuation import MOST, kept
+from roboco.celery import install
+from roboco.client.continuing import go_on
+from roboco.client.team_task import team_task_id
+from roboco.domain.ids import is_task_id
+from roboco.domain.notify import Notice, Notify
+from roboco.domain.paths import NOTIFY, continued_path
+from roboco.engine import notify
+from roboco.errors import TeamFailed, TransientError, UsageError
+from tests.faults.enumerated import WRONG, Struck
+from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
+from tests.memory.watch import Call, Crash, Watch, make
+from tests.memory.world import TASK, World
+
+
+@dataclass
+class Shop:
+    """A shop's application beside a world: `sent` are the Celery tasks that it has sent, with their ids.
+
+    Celery keeps results in memory for all applications together, so that each shop has a Celery task of its own.
+    """
+
+    app: Celery
+    world: World
+    inbox: list[tuple[str, str]] = field(default_factory=list)
+    sent: list[tuple[str, str]] = field(default_factory=list)
+    celery_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def state(self, celery_id: str = "") -> str:
+        """The state of the Celery task, or of another one."""
+        return str(self.app.AsyncResult(celery_id or self.celery_id).state)
+
+    def deliver(self, target: Notify, notice: Notice) -> None:
+        """Put the message into the shop's queue."""
+        self.inbox.append((notice.task_id, notice.name))
+
+    def work(self) -> None:
+        """Have a worker of the shop take what is queued; one that dies loses it."""
+        while self.inbox:
+            task_id, name = self.inbox.pop(0)
+            try:
+                go_on(self.app, self.world.engine, task_id, name)
+            except Crash:
+                self.world.engine = self.world.process()
+            except TransientError as error:
+                self.world.failures.append(error)
+
+    def settle(self) -> None:
+        """Let time pass until the shop has confirmed all that it is told."""
+        for _ in range(60):
+            self.world.drain()
+            if not self.world.files.names(NOTIFY):
+                return
+            self.world.clock.move(notify.UNCONFIRMED)
+            self.world.sweep()
+        raise AssertionError(f"never confirmed: {self.world.failures[:3]}")
+
+
+def shop(journey: Journey, watch: Watch = make) -> Shop:
+    """A shop whose team is on this journey, and has submitted it; nothing has been done yet."""
+    app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
+    install(app)
+    made = Shop(app, journey.world(watch))
+    vars(made.world.deliverer)["deliver"] = made.deliver
+    plain: Callable[[], None] = made.world.drain
+
+    def drain() -> None:
+        plain()
+        made.work()
+        plain()
+
+    vars(made.world)["drain"] = drain
+
+    def send(name: str, *_: Any, **options: Any) -> Any:
+        made.sent.append((name, str(options.get("task_id"))))
+        return app.AsyncResult(str(options.get("task_id")))
+
+    vars(app)["send_task"] = send
+    return made
+
+
+def target(made: Shop, **fields: Any) -> dict[str, Any]:
+    """Who goes on after the Celery task: a chain with one more, a callback and an errback."""
+    app = made.app
+    request = Context(
+        id=made.celery_id,
+        task="roboco.team",
+        chain=[dict(app.signature("shop.publish").set(task_id=f"{made.celery_id}-next"))],
+        callbacks=[dict(app.signature("shop.hear").set(task_id="callback"))],
+        errbacks=[dict(app.signature("shop.complain").set(task_id="errback"))],
+        delivery_info={},
+    )
+    text = json.dumps({"request": kept(request, False), "gives": "text"})
+    return {"celery": {"task": "roboco.ended"}, "confirmed": True, "kept": text} | fields
+
+
+def travelled(journey: Journey, watch: Watch = make, **fields: Any) -> Shop:
+    """The shop after all was done."""
+    made = shop(journey, watch)
+    replace(journey, wishes={"notify": [target(made, **fields)]}).travel(made.world)
+    made.settle()
+    return made
+
+
+def test_a_completed_team_goes_on() -> None:
+    made = travelled(GRAPH)
+    assert made.sent == [("shop.hear", "callback"), ("shop.publish", f"{made.celery_id}-next")]
+    result = made.app.AsyncResult(made.celery_id)
+    assert (result.state, result.result) == ("SUCCESS", "APPROVED at last")
+
+
+def test_a_failed_team_calls_errbacks_and_fails_what_was_to_come() -> None:
+    made = travelled(FAILING)
+    assert made.sent == [("shop.complain", "errback")]
+    for celery_id in (made.celery_id, f"{made.celery_id}-next"):
+        result = made.app.AsyncResult(celery_id)
+        assert result.state == "FAILURE"
+        assert isinstance(result.result, TeamFailed)
+
+
+def test_a_stopped_team_is_revoked() -> None:
+    made = travelled(MANUAL)
+    assert made.sent == []
+    assert made.state() == "REVOKED"
+
+
+def test_a_team_that_may_not_wait_fails_and_is_stopped() -> None:
+    made = shop(MANUAL)
+    told = target(made, on=["user_turn", "completed", "failed", "cancelled", "goals_failed"])
+    made.world.submit(MANUAL.team, notify=[told])
+    made.world.settle()
+    made.settle()
+    made.world.settle()
+    assert made.sent == [("shop.complain", "errback")]
+    assert made.state() == "FAILURE"
+    assert made.world.summary().status == "cancelled"
+
+
+def _on_note(port: str, call: Any) -> bool:
+    return bool(port.startswith("files.") and call.args and call.args[0] == continued_path(TASK))
+
+
+NARROW = {("files.create", "fails"), ("files.create", "dies"), ("files.create", "late"), ("files.get", "answered-late")}
+"""Where a worker dies, or stands still for a lease, between its last look at the note, sending, and making the note."""
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize(("journey", "sent"), [(GRAPH, 2), (FAILING, 1)], ids=["completed", "failed"])
+def test_it_goes_on_once_whatever_goes_wrong_at_any_call(journey: Journey, sent: int, kind: str) -> None:
+    at, reached, narrow = 1, True, 0
+    while reached:
+        made, place = _struck(journey, kind, at)
+        reached = place is not None
+        where = f"{kind}@{at} {place}"
+        ids = [celery_id for _, celery_id in made.sent]
+        if place in NARROW:
+            narrow += 1
+            assert len(set(ids)) == sent, where  # twice, and with the same ids
+        else:
+            assert len(ids) == len(set(ids)) == sent, where
+        assert made.state() == ("SUCCESS" if journey is GRAPH else "FAILURE"), where
+        at += 1
+    assert at > 20
+    assert narrow <= 1
+
+
+def _struck(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str] | None]:
+    """The shop after something went wrong at this port call, and where that was; None if there was none so late.
+
+    The first one is that which tells the shop: what comes before is looked at in the tests of `notify`.
+    """
+    calls, place = 0, None
+
+    def watch(port: str, call: Call) -> Any:
+        nonlocal calls, place
+        calls += calls > 0 or port == "deliverer.deliver"
+        if calls != at:
+            return call()
+        place = (port if _on_note(port, call) else f"{port} elsewhere", kind)
+        return WRONG[kind](Struck(made.world, port, call))
+
+    made = shop(journey, watch)
+    replace(journey, wishes={"notify": [target(made)]}).travel(made.world)
+    made.settle()
+    return made, place
+
+
+def test_what_is_kept_is_json_and_bounded() -> None:
+    request = partial(Context, id="1", task="roboco.team", delivery_info={"priority": 3, "exchange": ""})
+    assert json.loads(kept(request(), True))["delivery_info"] == {"priority": 3, "routing_key": None}
+    with pytest.raises(UsageError, match="at most"):
+        kept(request(chain=["x" * MOST]), False)
+    with pytest.raises(UsageError, match="no JSON"):
+        kept(request(chain=[object()]), False)
+
+
+def test_any_celery_id_gives_a_task_id() -> None:
+    for celery_id in ("0b6d6a2e-8d1c-4d6d-8b9e-2f4b1f6a7c11", "a/b", "..", "ü", "x" * 300):
+        assert is_task_id(team_task_id(celery_id))
+        assert team_task_id(celery_id) == team_task_id(celery_id)
