@@ -9,7 +9,7 @@ from kombu.exceptions import KombuError
 from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery.config import TRANSPORT_OPTIONS
+from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES
 from roboco.adapters.celery.queues import QueueNow, queues_now
 from roboco.cli.check import Check, wanted
