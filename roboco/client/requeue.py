@@ -4,7 +4,7 @@ from typing import Any
 
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.celery.dispatcher import CONFIRMED, sending
 from roboco.adapters.celery.signature import MessageKeys
 from roboco.domain.letter import DeadLetter
 from roboco.domain.paths import open_path
@@ -65,4 +65,5 @@ def _publish(app: Celery, letter: DeadLetter) -> None:
             content_type=letter.content_type,
             content_encoding=letter.content_encoding,
             delivery_mode=2,
+            confirm_timeout=CONFIRMED,
         )

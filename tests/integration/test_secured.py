@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer
@@ -165,7 +167,11 @@ def test_redis_of_an_unknown_authority_is_not_spoken_to(tls_stack: Stack, certif
 
 def test_redis_wants_to_see_the_client_s_certificate(tls_stack: Stack, certificates: Certificates) -> None:
     plain = tls_stack.settings.redis_url.partition("?")[0]
-    with connect(f"{plain}?ssl_ca_certs={certificates.authority}") as client, pytest.raises(redis.ConnectionError):
+    url = f"{plain}?ssl_ca_certs={certificates.authority}"
+    with (
+        redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client,
+        pytest.raises(redis.ConnectionError),
+    ):
         client.ping()
 
 

@@ -32,6 +32,14 @@ TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
         "priority_steps": [0, 3, 6],
     }
 )
+# A message counts as sent once the broker has confirmed it: a quorum queue has it on most of its disks then.
+_AMQP_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({"confirm_publish": True, "write_timeout": 5})
+# What is put back because a server does not answer comes again until it does, and is counted by us: RabbitMQ 4 would
+# drop it after 20 times. What a worker holds back behind a long call must outlast that: RabbitMQ says 30 minutes
+# (before 3.12 only its configuration can say otherwise). The latter in milliseconds.
+_AMQP_QUEUE: Final[Mapping[str, Any]] = MappingProxyType(
+    {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000, "x-consumer-timeout": 24 * 3600 * 1000}
+)
 _CHECKS: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
@@ -45,16 +53,45 @@ def broker_settings(url: str) -> dict[str, Any]:
         raise UsageError(
             "Celery has no Redis Cluster as a broker: set ROBOCO_BROKER_URL to a single Redis, a Sentinel or RabbitMQ"
         )
+    if is_amqp(url):
+        return {
+            "broker_url": url.partition("?")[0] if scheme == "amqps" else url,
+            "broker_use_ssl": _amqp_tls(url) if scheme == "amqps" else None,
+            "broker_transport_options": dict(_AMQP_OPTIONS),
+            "broker_heartbeat": 20,
+        }
     return {"broker_url": _verified(url) if scheme == "rediss" else url} | {
         "broker_transport_options": dict(TRANSPORT_OPTIONS)
     }
 
 
+def queue_arguments(url: str) -> dict[str, Any] | None:
+    """What queues are declared with on this broker."""
+    return dict(_AMQP_QUEUE) if is_amqp(url) else None
+
+
+def is_amqp(url: str) -> bool:
+    """Whether the broker speaks AMQP, as RabbitMQ does."""
+    return urlsplit(url).scheme in ("amqp", "amqps", "pyamqp")
+
+
+def _amqp_tls(url: str) -> dict[str, Any]:
+    """The options of the URL by the names that py-amqp gives them; with no host name it would check none."""
+    query = _checked(url)
+    options: dict[str, Any] = {"cert_reqs": _CHECKS[query["ssl_cert_reqs"]], "server_hostname": urlsplit(url).hostname}
+    given = {name: query.get(f"ssl_{name}") for name in ("ca_certs", "certfile", "keyfile")}
+    return options | {name: value for name, value in given.items() if value}
+
+
 def _verified(url: str) -> str:
     """The URL with what kombu else leaves out: without any option it does not check who answers."""
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
+    return urlunsplit(urlsplit(url)._replace(query=urlencode(_checked(url))))
+
+
+def _checked(url: str) -> dict[str, str]:
+    """The options of the URL, with how it checks who answers."""
+    query = dict(parse_qsl(urlsplit(url).query))
     if query.setdefault("ssl_cert_reqs", "required") not in _CHECKS:
         possible = ", ".join(_CHECKS)
         raise UsageError(f"the broker's URL has ssl_cert_reqs={query['ssl_cert_reqs']!r}, possible are {possible}")
-    return urlunsplit(parts._replace(query=urlencode(query)))
+    return query

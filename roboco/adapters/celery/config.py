@@ -6,7 +6,7 @@ from typing import Any
 from celery import Celery
 from kombu import Queue
 
-from roboco.adapters.celery.broker import broker_settings
+from roboco.adapters.celery.broker import broker_settings, queue_arguments
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
 from roboco.adapters.celery.signature import MessageKeys, sign_messages
 
@@ -41,7 +41,11 @@ def configuration(
         # the broker, so that they could be lost there.
         "task_default_exchange": "",
         "task_default_queue": COORDINATOR_QUEUE,
-        "task_queues": [Queue(lane, routing_key=lane) for name in QUEUES for lane in lanes(name)],
+        "task_queues": [
+            Queue(lane, routing_key=lane, queue_arguments=queue_arguments(broker_url))
+            for name in QUEUES
+            for lane in lanes(name)
+        ],
         "task_routes": {task: {"queue": queue} for task, queue in QUEUE_OF.items()},
         "task_create_missing_queues": False,
         "task_publish_retry_policy": {

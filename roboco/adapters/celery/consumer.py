@@ -1,5 +1,6 @@
 """The consumer of every worker: neither a lost broker nor a malformed message ends or blocks a worker."""
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -34,8 +35,15 @@ class GuardedConsumer(Consumer):
 
     Such a message is acknowledged and handed to the setting `roboco_bury`; without one it is only logged.
     Gossip and mingle are off: nothing here needs them. Where messages are signed, remote control, which is not, can
-    only ask.
+    only ask. Off are the 28 queues, too, that Celery declares on RabbitMQ for messages of a later time, which it cannot
+    deliver to the queues here.
     """
+
+    Blueprint: Any = type(
+        "Blueprint",
+        (Consumer.Blueprint,),
+        {"default_steps": [step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")]},
+    )
 
     pause = 2.0  # seconds until a message that could not be buried goes back to its queue
 
@@ -61,7 +69,7 @@ class GuardedConsumer(Consumer):
         # Celery task is in flight while the worker waits for one more, that close gives the message back through
         # a transport which collecting has stripped of its client: AttributeError, and the worker exits. The
         # visibility timeout gives messages back as well, so the close is left out.
-        if self.connection:
+        if self.connection and self.connection.transport.driver_type == "redis":
             vars(self.connection)["close"] = lambda: None
         super().on_connection_error_after_connected(exc)
 
@@ -193,7 +201,7 @@ def _record(message: Message, reason: str) -> dict[str, Any]:
     needed = {name: value for name, value in message.headers.items() if name not in SHOWN_ONLY}
     queue = str(message.delivery_info.get("routing_key"))
     return {
-        "letter_id": letter_id_of(queue, str(message.delivery_tag)),
+        "letter_id": letter_id_of(queue, *_identity(message, raw)),
         "reason": reason[:REASON_LIMIT],
         "queue": queue,
         "headers": headers,
@@ -203,6 +211,14 @@ def _record(message: Message, reason: str) -> dict[str, Any]:
         "cut": text.encode() != raw or any(headers.get(name) != value for name, value in needed.items()),
         "time": datetime.now(UTC).isoformat(),
     }
+
+
+def _identity(message: Message, raw: bytes) -> tuple[str, ...]:
+    """What is the same when the message comes again. A tag of AMQP is only a number of its connection."""
+    if isinstance(message.delivery_tag, str):
+        return (message.delivery_tag,)
+    told = json.dumps([message.headers, message.properties], default=str, sort_keys=True)
+    return told, hashlib.sha256(raw).hexdigest()
 
 
 def _shortened(value: object) -> object:

@@ -1,6 +1,5 @@
 """The dispatcher on Celery: messages of ids and numbers, sent by name."""
 
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from amqp.exceptions import AMQPError
 from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
@@ -21,6 +21,8 @@ from roboco.ports import CallOrder, Phase, TurnOrder
 
 SENT_AT: Final = "roboco_sent_at"
 """The header that says when a message was sent, in Unix seconds."""
+CONFIRMED = 5.0
+"""Seconds in which a broker that confirms messages has to confirm one."""
 KILL_AFTER = 2.0
 """Seconds that a tool has to end after it was told that its time is up."""
 NODE: Final = "roboco_node"
@@ -74,10 +76,11 @@ class CeleryDispatcher:
         priority: Priority | None = options.pop("priority", None)
         options |= {"argsrepr": described, "kwargsrepr": repr(arguments)}
         headers = {SENT_AT: time.time()}
-        with sending(name):
+        with sending(name), self._app.producer_or_acquire() as producer, _dropping(producer):
             options["queue"] = self._lanes.shortest(name, arguments["task_id"], priority)
             options["priority"] = self._lanes.number(priority)
-            self._app.send_task(name, kwargs=arguments, task_id=ident, ignore_result=True, headers=headers, **options)
+            options |= {"producer": producer, "confirm_timeout": CONFIRMED, "ignore_result": True, "headers": headers}
+            self._app.send_task(name, kwargs=arguments, task_id=ident, **options)
 
     def _tell_lost(self, ident: str, attempt: int) -> None:
         """Have Flower show that this attempt was lost, which its worker cannot say; only a display depends on it."""
@@ -104,15 +107,27 @@ def sending(name: str) -> Iterator[None]:
     """Turns the errors of a broker that does not take the message into TransientError."""
     try:
         yield
-    except (KombuError, RedisError, OSError) as error:
+    except (KombuError, AMQPError, RedisError, OSError) as error:
         raise TransientError(
             f"the broker does not take {name!r}: {error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
         ) from error
 
 
-def sent_at(message: bytes) -> float | None:
-    """When the message was sent, in Unix seconds; None for one that is not ours."""
+@contextmanager
+def _dropping(producer: Any) -> Iterator[None]:
+    """Drops the connection after an error: to close it in good order would wait for a broker that may be silent."""
     try:
-        return float(json.loads(message)["headers"][SENT_AT])
+        yield
+    except Exception:
+        connection = producer.__connection__
+        if connection is not None and connection.transport.driver_type == "amqp":
+            connection.collect()
+        raise
+
+
+def sent_at(headers: Any) -> float | None:
+    """When the message with these headers was sent, in Unix seconds; None for one that is not ours."""
+    try:
+        return float(headers[SENT_AT])
     except (ValueError, KeyError, TypeError):
         return None

@@ -9,6 +9,7 @@ from amqp.exceptions import NotFound
 from celery import Celery
 
 from roboco.adapters.celery.dispatcher import sending, sent_at
+from roboco.adapters.celery.lanes import headers_of
 from roboco.adapters.celery.names import lanes
 
 PRIORITIES: Final = ("", "\x06\x163", "\x06\x166")
@@ -43,7 +44,7 @@ def _in_redis(client: Any, names: list[str]) -> list[QueueNow]:
     found = []
     for name in names:
         lists = [(int(next(answers)), next(answers)) for _ in lists_of(name)]
-        times = [at for _, last in lists if last is not None and (at := sent_at(last)) is not None]
+        times = [at for _, last in lists if last is not None and (at := sent_at(headers_of(last))) is not None]
         found.append(QueueNow(name, sum(length for length, _ in lists), min(times, default=None)))
     return found
 

@@ -1,0 +1,145 @@
+"""RabbitMQ with quorum queues as the broker, beside Redis for streams and state."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+from roboco.adapters.celery.dispatcher import CeleryDispatcher
+from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
+from roboco.client.wiring import producer
+from roboco.domain.step import verify_chain
+from roboco.errors import TransientError
+from roboco.ports import Phase, TurnOrder
+from roboco.settings import Settings
+from tests.conftest import need
+from tests.doubled import doubled
+from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.servers.certificates import Certificates
+from tests.servers.gate import Gate
+from tests.servers.model_server import Reply, Request
+from tests.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
+from tests.servers.tls_gate import TlsGate
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    need(find_rabbitmq)
+    server = start_rabbitmq(tmp_path_factory.mktemp("rabbitmq"))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Its workers and its client send everything twice."""
+    with Stack(tmp_path_factory.mktemp("stack"), modules="tests.doubled", broker_url=rabbit.url) as stack:
+        stack.model.script(answer)
+        doubled(stack.orchestrator._producer)
+        yield stack
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
+def test_journey_with_every_message_twice(rabbit_stack: Stack, journey: Journey) -> None:
+    asked = len(rabbit_stack.model.requests)
+    task = rabbit_stack.orchestrator.run(journey.team, journey.prompt)
+    assert journey.run_to_end(task) == journey.ends
+    assert shape(task.history()) == journey.expected
+    turns = sum(1 for step in task.history() if step.by_agent)
+    assert len(rabbit_stack.model.requests) - asked == turns, "a doubled message made a turn twice"
+    assert rabbit_stack.model.violations == []
+
+
+def slow(request: Request) -> Reply:
+    return Reply(text=answer(request).text, interval=0.1)
+
+
+def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
+    rabbit_stack.model.script(slow)
+    asked = len(rabbit_stack.model.requests)
+    tasks = [rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt) for _ in range(6)]
+    until(lambda: len(rabbit_stack.model.requests) >= asked + 6, 30, "the first turns speak")
+    rabbit.kill()
+    late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since it stands in the workspace
+    rabbit.start_again()
+    for task in [*tasks, late]:
+        assert task.result(90).status == "completed"
+        assert shape(task.history()) == GRAPH.expected
+        assert verify_chain(rabbit_stack.orchestrator.engine.histories.lines(task.task_id)) == len(GRAPH.expected)
+    assert all(worker.alive() for worker in rabbit_stack.workers.values())
+    turns = sum(1 for step in GRAPH.expected if step[0] != "user") * 7
+    assert len(rabbit_stack.model.requests) - asked == turns, "a turn was made twice"
+    rabbit_stack.model.script(answer)
+
+
+def test_the_age_of_what_waits(rabbit_stack: Stack) -> None:
+    worker = rabbit_stack.workers["agents"]
+    rabbit_stack.kill("agents")
+    worker.process.wait()
+    app = producer(rabbit_stack.settings)
+    sender = CeleryDispatcher(app)
+    assert sender.waiting_since(Phase.TURN, "any", "normal") is None
+    began = time.time()
+    sender.turn(TurnOrder("task_1", 1, 1, 1), "writer")
+    sent = time.time()
+    sender.turn(TurnOrder("task_2", 1, 1, 1), "writer")
+    for _ in range(3):
+        assert began <= (sender.waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, "the oldest one is still the first"
+    rabbit_stack.start("agents")
+    rabbit_stack.wait_ready("agents")
+    until(lambda: sender.waiting_since(Phase.TURN, "any", "normal") is None, 10, "both are taken")
+    app.close()
+
+
+def test_what_the_broker_did_not_confirm_was_not_sent(rabbit: RabbitServer) -> None:
+    """A broker that takes bytes and says nothing any more: nobody waits for ever, or believes that it was sent."""
+    with Gate(rabbit.port) as gate:
+        app = producer(Settings(broker_url=f"amqp://roboco:secret@127.0.0.1:{gate.port}//"))
+        app.conf.task_publish_retry_policy = {"max_retries": 0}
+        sender = CeleryDispatcher(app)
+        sender.advance("task_1")
+        held = gate.hold(b"roboco.advance", answer=True)
+        with pytest.raises(TransientError, match="the broker does not take"):
+            sender.advance("task_2")
+        assert held.reached.is_set()
+        held.drop()
+        app.close()
+
+
+def test_each_message_that_no_worker_can_read_is_kept(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
+    """Their tags are alike, since each connection counts its own from 1."""
+    orchestrator = rabbit_stack.orchestrator
+    for queue, count in ((COORDINATOR_QUEUE, 1), (AGENTS_QUEUE, 2)):
+        with Connection(rabbit.url) as connection, connection.Producer() as sends:
+            sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "1"})
+            sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "2"})
+        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 20, "they are dead letters")  # noqa: B023 - called in this round
+
+
+def test_over_tls(rabbit: RabbitServer, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with TlsGate(rabbit.port, certificates.server("127.0.0.1", clients=True)) as gate:
+        url = f"amqps://roboco:secret@127.0.0.1:{gate.port}//"
+        app = producer(Settings(broker_url=f"{url}?{certificates.options()}"))
+        CeleryDispatcher(app).advance("task_1")
+        app.close()
+        for options in ("", f"?ssl_ca_certs={certificates.stranger}"):
+            refused(url + options)
+    with TlsGate(rabbit.port, certificates.server("elsewhere.example.org")) as gate:
+        refused(f"amqps://roboco:secret@127.0.0.1:{gate.port}//?{certificates.options()}")
+
+
+def refused(url: str) -> None:
+    """A connection of its own: Celery's pools belong to a process, and do not look at how one is secured."""
+    app = producer(Settings(broker_url=url))
+    with app.connection_for_write() as connection, pytest.raises(OperationalError, match="certificate verify failed"):
+        connection.ensure_connection(max_retries=1, interval_start=0)
+    app.close()
