@@ -1,6 +1,7 @@
 """Settings: environment variables `ROBOCO_*`, read once into one frozen object."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,9 +61,9 @@ class Settings(BaseModel):
     @field_validator("redis_url", "broker_url")
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
-        for url in (value or "").split(";"):
+        for url in re.split(r"[;,]", value or ""):  # addresses of Sentinels, or nodes of a cluster
             try:
-                _ = urlsplit(url).port
+                _ = urlsplit(url if "//" in url else f"//{url}").port
             except ValueError:  # whose message quotes what may be the password
                 raise ValueError("is no address: write a '/', '#', '?' or ':' of its password as %XX") from None
         return value

@@ -7,7 +7,6 @@ from statistics import median
 from typing import Any
 
 import redis
-from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from roboco.adapters.redis.board import RedisBoard
@@ -16,6 +15,7 @@ from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.check import Check, wanted
+from roboco.domain.address import without_credentials
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 
@@ -37,7 +37,7 @@ def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
 
     Without an address in the environment (`named`) it is not missed: `roboco run` brings its own.
     """
-    where = maybe_sanitize_url(settings.redis_url)
+    where = without_credentials(settings.redis_url)
     try:
         with connect(settings.redis_url) as client:
             yield from _reached(settings, client, where)

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.local.valkey import ValkeyServer, find_server
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
@@ -21,6 +21,7 @@ from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.adapters.workspace.s3 import S3Files, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.ports import Files, Histories
+from tests.conftest import need
 from tests.contract.a_task import ATask
 from tests.contract.asking import KEY
 from tests.contract.s3_faults import WatchedObjects
@@ -28,6 +29,7 @@ from tests.contract.sent_twice import SentTwice
 from tests.contract.task_in_memory import TaskInMemory
 from tests.contract.task_on_redis import TaskOnRedis
 from tests.memory.workspace import MemoryFiles, MemoryHistories
+from tests.servers.cluster import Cluster
 from tests.servers.model_server import ModelServer
 from tests.stack import s3_environment, until
 
@@ -82,6 +84,14 @@ def client(valkey: ValkeyServer) -> Iterator[redis.Redis]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def cluster_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
+    """A client of a Redis Cluster of three nodes, as the product makes it."""
+    need(find_server)
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster, connect(cluster.url) as client:
+        yield client
+
+
 @pytest.fixture
 def redis_task(client: redis.Redis, prefix: str) -> TaskOnRedis:
     """A task that is not there yet."""
@@ -92,6 +102,7 @@ def redis_task(client: redis.Redis, prefix: str) -> TaskOnRedis:
     params=[
         pytest.param("redis", marks=pytest.mark.redis),
         pytest.param("redis, all sent twice", marks=pytest.mark.redis),
+        pytest.param("cluster", marks=pytest.mark.redis),
         "memory",
     ]
 )
@@ -101,6 +112,8 @@ def task(request: pytest.FixtureRequest, prefix: str) -> Iterator[ATask]:
         yield TaskInMemory()
     elif request.param == "redis":
         yield request.getfixturevalue("redis_task")
+    elif request.param == "cluster":
+        yield TaskOnRedis(request.getfixturevalue("cluster_client"), Keys(prefix))
     else:
         server: ValkeyServer = request.getfixturevalue("valkey")
         with SentTwice.from_url(server.url, decode_responses=True) as client:

@@ -92,7 +92,9 @@ def test_the_age_of_what_waits(rabbit_stack: Stack) -> None:
     sent = time.time()
     sender.turn(TurnOrder("task_2", 1, 1, 1), "writer")
     for _ in range(3):
-        assert began <= (sender.waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, "the oldest one is still the first"
+        assert began <= (sender.waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, (
+            "the oldest one is still the first"
+        )
     rabbit_stack.start("agents")
     rabbit_stack.wait_ready("agents")
     until(lambda: sender.waiting_since(Phase.TURN, "any", "normal") is None, 10, "both are taken")

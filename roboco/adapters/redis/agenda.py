@@ -1,10 +1,11 @@
 """What the sweeper works from, and what waits for a task, on Redis."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import redis
 
+from roboco.adapters.redis.client import run_of, same_run
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
@@ -59,12 +60,13 @@ class RedisAgenda:
     def intact(self) -> bool:
         """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
         with answering():
-            return bool(self._client.get(self._keys.sentinel) == self._run_id())
+            return same_run(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
 
     def restarted(self) -> bool:
         """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
         with answering():
-            return self._client.get(self._keys.sentinel) not in (None, self._run_id())
+            run = cast(str | None, self._client.get(self._keys.sentinel))
+            return run is not None and not same_run(self._client, run)
 
     def fresh(self) -> bool:
         """Whether the last `begin` was less than its `seconds` ago."""
@@ -74,13 +76,8 @@ class RedisAgenda:
     def begin(self, seconds: float) -> None:
         """Note that every open task stands in the agenda; that is fresh for so many seconds."""
         with answering():
-            self._client.set(self._keys.sentinel, self._run_id())
+            self._client.set(self._keys.sentinel, run_of(self._client))
             self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
-
-    def _run_id(self) -> str:
-        """The server's name for this run of itself: a new one may have lost the last second of the one before."""
-        server: Any = self._client.info("server")
-        return str(server["run_id"])
 
 
 class RedisInbox:

@@ -1,13 +1,16 @@
-"""Connections to Redis, with limits on every wait."""
+"""Connections to Redis, or to a Redis Cluster, with limits on every wait."""
 
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.cluster import RedisCluster
 from redis.retry import Retry
 
+from roboco.adapters.redis.cluster import LazyCluster, any_node, first_node, is_cluster, nodes_of
 from roboco.errors import UsageError
 
 TIMEOUT = 5
@@ -15,43 +18,75 @@ TIMEOUT = 5
 
 
 def connect(url: str, max_connections: int = 250) -> redis.Redis:
-    """A client for commands: a refused connection is tried again for about two seconds, silence is not."""
+    """A client for commands: a refused connection is tried again for about two seconds, silence is not.
+
+    `redis+cluster://HOST:PORT,HOST:PORT` names nodes of a cluster, of which one has to answer.
+    """
     return _client(url, max_connections=max_connections, socket_timeout=TIMEOUT)
 
 
+def connect_briefly(url: str) -> redis.Redis:
+    """A client for commands that fails soon: for a main loop, which must not wait."""
+    limits: dict[str, Any] = {"socket_timeout": 2, "socket_connect_timeout": 2, "retry": Retry(NoBackoff(), 0)}
+    return _client(url, **limits)
+
+
 def connect_subscriber(url: str) -> redis.Redis:
-    """A client for channels, to be asked with a time-out: it notices a dead connection while nothing is said."""
-    return _client(url, socket_timeout=TIMEOUT, socket_keepalive=True)
+    """A client for channels, to be asked with a time-out: it notices a dead connection while nothing is said.
+
+    In a cluster it is one of any node that answers, since all of them hear what is published at one.
+    """
+    options: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_keepalive": True}
+    if not is_cluster(url):
+        return _client(url, **options)
+    with connect(url) as cluster:
+        node = cast(Any, cluster).get_random_node()
+    parts = urlsplit(first_node(url))
+    credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
+    return _client(urlunsplit(parts._replace(netloc=f"{credentials}{node.host}:{node.port}")), **options)
+
+
+def same_run(client: redis.Redis, run: str | None) -> bool:
+    """Whether this is the run of Redis, in a cluster of all its primaries, that `run_of` has named."""
+    if run is None or run == run_of(client):
+        return run is not None
+    return isinstance(client, LazyCluster) and run == run_of(cast(redis.Redis, client.anew()))
+
+
+def run_of(client: redis.Redis) -> str:
+    """The name of this run of Redis: another one may have lost the last second of the one before."""
+    if not isinstance(client, LazyCluster):
+        server: Any = client.info("server")
+        return str(server["run_id"])
+    answers: Any = client.info("server", target_nodes=RedisCluster.PRIMARIES)
+    nodes = [answers] if "run_id" in answers else answers.values()
+    return " ".join(sorted(str(node["run_id"]) for node in nodes))
 
 
 def connect_channels(url: str) -> Connection:
     """A connection for the channels of an event loop, not yet made: it gives up at once, and waits for messages."""
     retry = AsyncRetry(NoBackoff(), 0)
     limits: dict[str, Any] = {"socket_connect_timeout": TIMEOUT, "socket_timeout": None, "socket_keepalive": True}
-    pool: Any = ConnectionPool.from_url(url, protocol=2, decode_responses=True, retry=retry, **limits)
+    node = any_node(url) if is_cluster(url) else url  # what is published at one node is heard at all
+    pool: Any = ConnectionPool.from_url(node, protocol=2, decode_responses=True, retry=retry, **limits)
     connection: Connection = pool.make_connection()
     return connection
 
 
-def connect_briefly(url: str) -> redis.Redis:
-    """A client for who must not wait: an answer within two seconds, or none."""
-    return _client(url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
-
-
 def _client(url: str, **options: Any) -> redis.Redis:
     retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
+    common: dict[str, Any] = {
+        "decode_responses": True,
+        "socket_connect_timeout": TIMEOUT,
+        "health_check_interval": TIMEOUT,
+        "retry": retry,
+    }
     try:
-        return redis.Redis.from_url(
-            url,
-            **{
-                "decode_responses": True,
-                "socket_connect_timeout": TIMEOUT,
-                "health_check_interval": TIMEOUT,
-                "retry": retry,
-                **options,
-            },
-        )
+        if is_cluster(url):
+            return cast(redis.Redis, LazyCluster(nodes_of(url), first_node(url), common | options))
+        return redis.Redis.from_url(url, **common | options)
     except ValueError:  # whose message may quote the password
         raise UsageError(
-            "ROBOCO_REDIS_URL is not possible: write redis://HOST:PORT/DATABASE, rediss:// or unix://"
+            "ROBOCO_REDIS_URL is not possible: write redis://HOST:PORT/DATABASE, rediss://, unix://, or "
+            "redis+cluster://HOST:PORT,HOST:PORT"
         ) from None

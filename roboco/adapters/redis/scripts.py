@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 from redis.commands.core import Script
-from redis.exceptions import ClusterDownError
+from redis.exceptions import ClusterDownError, ClusterError, RedisClusterException, TryAgainError
 
 from roboco.errors import TransientError
 
@@ -22,6 +22,9 @@ _UNUSABLE = (
     redis.OutOfMemoryError,
     redis.ReadOnlyError,
     ClusterDownError,
+    ClusterError,
+    RedisClusterException,
+    TryAgainError,
 )
 
 

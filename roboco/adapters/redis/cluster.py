@@ -1,0 +1,87 @@
+"""A Redis Cluster as one Redis: every command goes to the node that has its key."""
+
+import random
+import threading
+from types import TracebackType
+from typing import Any, Final, Self, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.cluster import ClusterNode, RedisCluster
+from redis.commands.core import Script
+from redis.exceptions import RedisClusterException
+
+_SCHEMES: Final = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
+
+
+def is_cluster(url: str) -> bool:
+    """Whether the address names a cluster."""
+    return urlsplit(url).scheme in _SCHEMES
+
+
+def nodes_of(url: str) -> list[tuple[str, int]]:
+    """The nodes that the address names."""
+    nodes = [urlsplit(f"//{one}") for one in urlsplit(url).netloc.rpartition("@")[2].split(",")]
+    return [(str(node.hostname), node.port or 6379) for node in nodes]
+
+
+def first_node(url: str) -> str:
+    """The address of the first node alone, as a client of a single Redis has it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], netloc=parts.netloc.partition(",")[0]))
+
+
+def any_node(url: str) -> str:
+    """The address of one of the nodes that it names, another one each time."""
+    parts = urlsplit(first_node(url))
+    credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
+    host, port = random.choice(nodes_of(url))  # noqa: S311 - which one does not matter
+    return urlunsplit(parts._replace(netloc=f"{credentials}{host}:{port}"))
+
+
+class LazyCluster:
+    """A client of a cluster that connects at its first use; for commands it is like that of a single Redis."""
+
+    def __init__(self, nodes: list[tuple[str, int]], url: str, options: dict[str, Any]) -> None:
+        self._nodes = nodes
+        self._url = url
+        self._options = options
+        self._lock = threading.Lock()
+        self._cluster: RedisCluster | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connected(), name)
+
+    def register_script(self, script: str) -> Script:
+        """The script, to be called with its keys, which are all of one slot."""
+        return Script(cast(Any, self), cast(Any, script.encode()))
+
+    def anew(self) -> Self:
+        """This client, having asked the nodes who they are now."""
+        self._connected().nodes_manager.initialize()
+        return self
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
+
+    def _connected(self) -> RedisCluster:
+        with self._lock:
+            if self._cluster is None:
+                startup = [cast(Any, ClusterNode)(host, port) for host, port in self._nodes]
+                try:
+                    self._cluster = RedisCluster(url=self._url, startup_nodes=startup, **self._options)
+                except RedisClusterException as error:
+                    raise redis.ConnectionError(str(error)) from error
+            return self._cluster

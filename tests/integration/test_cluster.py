@@ -1,0 +1,106 @@
+"""Streams and state in a Redis Cluster of real processes, with a single Redis as the broker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from roboco import Orchestrator, Settings, Task
+from roboco.adapters.local.valkey import ValkeyServer, find_server
+from roboco.adapters.redis.keys import Keys
+from roboco.errors import UsageError
+from tests.conftest import need
+from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.servers.cluster import PRIMARIES, Cluster
+from tests.servers.model_server import Reply, Request
+from tests.stack import Stack, until
+from tests.transcript import Transcript
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three primaries, each with a replica."""
+    need(find_server)
+    with Cluster(tmp_path_factory.mktemp("cluster"), replicas=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster_stack(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    @contextmanager
+    def beside(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
+        yield {"redis_url": cluster.url, "broker_url": valkey.url}
+
+    with Stack(tmp_path_factory.mktemp("stack"), around=beside) as stack:
+        stack.model.script(answer)
+        yield stack
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
+def test_journey(cluster_stack: Stack, journey: Journey) -> None:
+    task = cluster_stack.orchestrator.run(journey.team, journey.prompt)
+    assert journey.run_to_end(task) == journey.ends
+    assert shape(task.history()) == journey.expected
+
+
+def test_a_cluster_cannot_be_the_broker_too() -> None:
+    with pytest.raises(UsageError, match="set ROBOCO_BROKER_URL"):
+        Orchestrator(Settings(redis_url="redis+cluster://127.0.0.1:1"))
+
+
+def slow(request: Request) -> Reply:
+    return Reply(text=answer(request).text, interval=0.1)
+
+
+def test_stop_reaches_a_worker_at_another_node(cluster_stack: Stack) -> None:
+    """What is published at one node is heard at all of them."""
+    cluster_stack.model.script(lambda request: Reply(text="word " * 2000, interval=0.05))
+    task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    next(item for item in task.stream() if item.type == "text_part_delta")
+    asked = task.stop()
+    assert task.result(20).status == "cancelled"
+    assert task.receipt(asked.item_id).closed_at is not None
+
+
+def test_a_slot_moves_in_mid_turn(cluster: Cluster, cluster_stack: Stack) -> None:
+    """Its keys move one by one, so that scripts find only some of them for a moment."""
+    cluster_stack.model.script(slow)
+    task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    state = Keys(cluster_stack.settings.prefix).state(task.task_id)
+    transcript = Transcript()
+    moved = None
+    for item in task.stream():
+        transcript.take(item)
+        if moved is None and transcript.types.count("text_part_delta") == 3:
+            moved = (cluster.owner(state) + 1) % PRIMARIES
+            cluster.migrate(state, moved)
+    assert cluster.owner(state) == moved
+    assert_whole(task, transcript)
+
+
+def test_a_node_dies_in_mid_turn_and_its_replica_takes_over(cluster: Cluster, cluster_stack: Stack) -> None:
+    cluster_stack.model.script(slow)
+    task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    transcript = Transcript()
+    state = Keys(cluster_stack.settings.prefix).state(task.task_id)
+    killed = None
+    for item in task.stream():
+        transcript.take(item)
+        if killed is None and transcript.types.count("text_part_delta") == 3:
+            killed = cluster.owner(state)
+            cluster.kill(killed)
+    assert cluster.owner(state) != killed
+    assert_whole(task, transcript)
+    agenda = cluster_stack.orchestrator.engine.agenda
+    until(agenda.intact, 30, "a sweeper has seen that another node took over, and filled the agenda")
+
+
+def assert_whole(task: Task, transcript: Transcript) -> None:
+    """The task has ended as it would have anyway, and its follower has missed and repeated nothing."""
+    assert task.result(60).status == "completed"
+    assert shape(task.history()) == GRAPH.expected
+    assert transcript.finals == list(range(len(GRAPH.expected)))
+    assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
