@@ -74,7 +74,7 @@ class Task(Control):
         """What `stream` yields, with the same cursors, for an event loop: `async for item in task.astream()`.
 
         All followers in a loop share one connection for what comes live, and some threads that read logs. One that
-        takes its items slowly gets them from the log. Forking while an event loop follows is not possible.
+        takes its items slowly gets them from the log. UsageError at once if the cursor is none.
         """
         return self._async_following.stream(cursor)
 

@@ -14,6 +14,7 @@ from roboco import Orchestrator, StreamItem, UsageError
 
 app = FastAPI()
 orchestrator = Orchestrator()
+UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @app.post("/tasks")
@@ -26,7 +27,7 @@ def submit(team: str, prompt: str) -> dict[str, str]:
 def follow(task_id: str, last_event_id: Annotated[str | None, Header()] = None) -> StreamingResponse:
     """Everything of the task after the event that the browser had last, live until the task has ended."""
     items = orchestrator.task(task_id).astream(last_event_id)
-    return StreamingResponse(events(items), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return StreamingResponse(events(items), media_type="text/event-stream", headers=UNBUFFERED)
 
 
 async def events(items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:

@@ -4,14 +4,19 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
+from roboco.adapters.redis import async_follower
 from roboco.adapters.redis import feed as redis_feed
 from roboco.adapters.redis.async_follower import AsyncFollower
 from roboco.adapters.redis.client import connect
@@ -19,6 +24,7 @@ from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.listener import HELD, Listener, Word
 from roboco.adapters.redis.position import Position, Record
+from roboco.errors import TransientError
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis
 from tests.contract.test_follower import END, Speaker, what
@@ -144,7 +150,7 @@ def test_who_comes_as_the_last_one_goes_is_heard(shared: RedisFollower, redis_ta
         speaker.begin()
         position = Position()
         heard: list[str] = []
-        speaking = asyncio.create_task(speak(speaker, 30))
+        speaking = asyncio.create_task(speak(speaker, 12))
         while heard[-1:] != [END]:
             async with aclosing(AsyncFollower(shared).follow(TASK, position)) as records:
                 async for record in records:
@@ -199,13 +205,61 @@ def test_rubbish_on_a_channel_is_no_message(shared: RedisFollower, redis_task: T
         heard: list[str] = []
         following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), heard))
         await eventually(lambda: heard == speaker.spoken, "the follower listens")
-        for text in ("", "{", "\x00" * 100):
+        for text in ("", "{", "\x00" * 100, b"\xff\xfe", "1", "{}", "[" * 100_000):
             redis_task.client.publish(redis_task.keys.events(TASK), text)
         await speak(speaker)
         await asyncio.wait_for(following, 10)
         assert heard == speaker.spoken
 
     asyncio.run(main())
+
+
+class Failing(redis.Redis):
+    """A client whose nth command fails once."""
+
+    left = 0
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send the command."""
+        self.left -= 1
+        if self.left == 0:
+            raise redis.ConnectionError("the connection is lost")
+        execute: Any = super().execute_command
+        return execute(*args, **options)
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_loss_while_the_logs_are_read_loses_nothing(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    monkeypatch.setattr(async_follower, "BATCH", 10)
+    monkeypatch.setattr(async_follower, "PAUSE", 0.01)
+    speaker = Speaker(redis_task)
+    speaker.begin()
+    for _ in range(4):
+        speaker.turn()
+    speaker.end()
+    heard: list[str] = []
+    with Failing.from_url(valkey.url, decode_responses=True) as client:
+        client.left = nth
+        shared = RedisFollower(client, valkey.url, redis_task.keys)
+        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), heard), 20))
+        assert client.left < 0
+    assert heard == speaker.spoken
+
+
+def test_logs_that_cannot_be_read_for_too_long_are_told(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The channels can be listened to all the while."""
+    monkeypatch.setattr(async_follower, "PATIENCE", 0.3)
+    monkeypatch.setattr(async_follower, "PAUSE", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as client:
+        shared = RedisFollower(client, valkey.url, redis_task.keys)
+        with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
+            asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), []), 20))
 
 
 def test_a_redis_that_is_away_for_a_while_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def connect_channels(url: str) -> Connection:
     retry = AsyncRetry(NoBackoff(), 0)
     limits: dict[str, Any] = {"socket_connect_timeout": TIMEOUT, "socket_timeout": None, "socket_keepalive": True}
     node = any_node(url) if is_cluster(url) else url  # what is published at one node is heard at all
-    pool: Any = ConnectionPool.from_url(node, protocol=2, decode_responses=True, retry=retry, **limits)
+    pool: Any = ConnectionPool.from_url(node, protocol=2, retry=retry, **limits)
     connection: Connection = pool.make_connection()
     return connection
 

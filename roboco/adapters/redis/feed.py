@@ -200,16 +200,18 @@ class Feed:
                 for task_id, topic in due.items():
                     topic.compare(reach.get(task_id))
 
-    def _hear(self, channel: str, text: str) -> None:
+    def _hear(self, channel: str, text: bytes) -> None:
         topic = self._channels.get(channel)
         if topic is None:
             return
         try:
             record = json.loads(text)
-        except ValueError:  # anybody may publish: what is true stands in the logs
-            topic.read_on()
-        else:
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
             topic.put(record)
+        else:  # anybody may publish: what is true stands in the logs
+            topic.read_on()
 
     def _confirmed(self, channel: str) -> None:
         """The events' channel is the second of the two that are subscribed to together."""

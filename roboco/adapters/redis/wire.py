@@ -37,19 +37,16 @@ class Wire:
         """Disconnect, without waiting for the other side."""
         await self._connection.disconnect(nowait=True)
 
-    async def read(self, hear: Callable[[str, str], None], confirm: Callable[[str], None]) -> None:
+    async def read(self, hear: Callable[[str, bytes], None], confirm: Callable[[str], None]) -> None:
         """Hand on the channel and text of each message, and each channel that is subscribed to, as often as asked."""
         while True:
             answer = await self._connection.read_response(timeout=math.inf)
             self._heard = time.monotonic()
             match answer:
-                case ["message", str(channel), str(text)]:
-                    hear(channel, text)
-                case ["subscribe", str(channel), _]:
-                    self._unconfirmed[channel] -= 1
-                    if not self._unconfirmed[channel]:
-                        del self._unconfirmed[channel]
-                        confirm(channel)
+                case [b"message", bytes(channel), bytes(text)]:
+                    hear(channel.decode(), text)
+                case [b"subscribe", bytes(channel), _]:
+                    self._confirmed(channel.decode(), confirm)
                 case _:  # to an unsubscription or a ping
                     pass
 
@@ -73,6 +70,12 @@ class Wire:
             await self._command("PING")
         elif now - self._asked > client.TIMEOUT:
             raise redis.TimeoutError(f"the connection for channels is silent for {now - self._heard:.0f} s")
+
+    def _confirmed(self, channel: str, confirm: Callable[[str], None]) -> None:
+        self._unconfirmed[channel] -= 1
+        if not self._unconfirmed[channel]:
+            del self._unconfirmed[channel]
+            confirm(channel)
 
     async def _send(self, command: str, task_ids: Collection[str]) -> None:
         channels = [channel for task_id in task_ids for channel in self._channels(task_id)]
