@@ -1,6 +1,10 @@
 """Signed messages: what a neighbour can do who writes to the broker and has no key."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +13,7 @@ import pytest
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN
-from tests.integration.test_consumer import GOOD, Bench, until
+from tests.integration.test_consumer import GOOD, ROOT, Bench, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
 
@@ -97,3 +101,16 @@ def test_what_is_for_another_pool_does_not_run(bench: Bench) -> None:
     bench.push({"id": "2", "task": "celery.map", "case": "map"}, b'[[{"task": "roboco.turn"}, [["x"]]], {}, {}]')
     until(lambda: len(bench.dead()) == 2)
     assert all("this worker has no Celery task" in reason for reason in reasons(bench).values())
+
+
+def test_a_producer_signs_with_the_lines_of_the_documentation(bench: Bench) -> None:
+    page = (ROOT / "deploy" / "SECURITY.md").read_text(encoding="utf-8")
+    [lines] = re.findall(r"<!-- file: signing.py -->\n```python\n(.*?)```", page, re.DOTALL)
+    (bench.folder / "signing.py").write_text(lines)
+    sending = f"Celery(broker={bench.url!r}).send_task({TURN!r}, ['signed ü'], queue={AGENTS_QUEUE!r}, time_limit=9)"
+    command = [sys.executable, "-c", f"import signing; from celery import Celery; {sending}"]
+    environment = os.environ | {"ROBOCO_MESSAGE_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(bench.folder)}
+    subprocess.run(command, env=environment, check=True)
+    bench.start_worker("threads", keys=NEW)
+    until(lambda: bench.lines("ran") == ["signed ü"] or bench.dead())
+    assert bench.dead() == []

@@ -1,0 +1,35 @@
+"""deploy/SECURITY.md: each line of its tables names a test that exists, and its code does what it says."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "deploy" / "SECURITY.md").read_text(encoding="utf-8")
+LINES = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.endswith("| test |")]
+NAMED = re.compile(r"`(tests/[a-z_/]+\.py)::(test_\w+)`")
+
+
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    """The test functions of a file."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.split("|")[1].strip()[:60])
+def test_each_line_names_a_test_that_exists(line: str) -> None:
+    named = NAMED.findall(line.rpartition(" | ")[2])
+    assert named, "no test"
+    for path, test in named:
+        assert (ROOT / path).is_file(), path
+        assert test in functions_of(path), f"{path} has no {test}"
+
+
+def test_the_page_has_its_tables() -> None:
+    assert len(LINES) > 50
+    assert PAGE.count("| test |\n|---") == len(re.findall(r"^\|---", PAGE, re.MULTILINE)) == 7
+    assert "## What is not defended" in PAGE
