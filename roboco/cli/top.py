@@ -29,6 +29,8 @@ _ENDS = frozenset("qQ\x1b\x03\x04")
 """Keys that end it: q, Escape, and what Ctrl-C and Ctrl-D are where a terminal sends them as they are."""
 _PATIENCE = 2.5
 """Seconds in which workers are heard of for a single picture: their heartbeats come every two."""
+_LONGEST = 8.0
+"""The same where some have been heard of, but not what they consume: they are busy."""
 _LOOK = 0.1
 
 
@@ -52,14 +54,17 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
         if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):
             _print(_single(viewer, most), where, as_json)
         else:
-            _watch(lambda: viewer.take(most), where, every)
+            _watch(lambda lines: viewer.take(min(most, lines)), where, every)
 
 
 def _single(viewer: Viewer, most: int) -> TopPicture:
-    """One picture, once there are rates, and workers have had the time to be heard of."""
+    """One picture, once workers have had the time to be heard of and to say what they consume."""
     began = time.monotonic()
     picture = viewer.take(most)
-    while time.monotonic() - began < _PATIENCE and not all(map(picture.consumers, QUEUES)):
+    while not all(map(picture.consumers, QUEUES)):
+        silent = any(not one.queues for one in picture.workers)
+        if time.monotonic() - began > (_LONGEST if silent else _PATIENCE):
+            break
         time.sleep(_LOOK)
         picture = viewer.take(most)
     return picture
@@ -74,10 +79,10 @@ def _print(picture: TopPicture, where: str, as_json: bool) -> None:
     console.print(TopView(picture, where, None))
 
 
-def _watch(take: Callable[[], TopPicture], where: str, every: float) -> None:
+def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
-        picture, due, size = take(), time.monotonic() + every, None
+        picture, due, size = take(console.size.height), time.monotonic() + every, None
         while True:
             if console.size != size:  # the terminal was resized, or the picture is new
                 size = console.size
@@ -85,7 +90,7 @@ def _watch(take: Callable[[], TopPicture], where: str, every: float) -> None:
             if pressed(_LOOK):
                 return
             if time.monotonic() >= due:
-                picture, due, size = take(), time.monotonic() + every, None
+                picture, due, size = take(console.size.height), time.monotonic() + every, None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 import urllib.parse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,3 +175,17 @@ def test_no_answer_of_flower_holds_what_somebody_has_said(stack: Stack, seen: Fl
     answers += [seen.get(f"/task/{urllib.parse.quote(ident, safe='')}") for ident in everything]
     answers += [seen.get(f"/worker/{worker}") for worker in json.loads(answers[4])]
     assert not [text[:2000] for text in answers if CANARY in text]
+
+
+def test_no_answer_of_flower_holds_a_password(tmp_path: Path) -> None:
+    """That of the broker, which workers tell of their configuration."""
+    with Stack(tmp_path, pools=()) as stack:
+        url = stack.valkey.url.replace("redis://", f"redis://default:{CANARY}@")  # one that asks for none takes any
+        stack.settings = stack.settings.model_copy(update={"redis_url": url})
+        stack.start("tools")
+        stack.wait_ready("tools")
+        with flower(stack) as seen:
+            (worker,) = json.loads(seen.get("/api/workers?refresh=1"))
+            answers = [seen.get(path) for path in ("/", "/broker", "/metrics", "/api/workers", f"/worker/{worker}")]
+            assert "broker_url" in answers[-1]
+        assert not [text[:2000] for text in answers if CANARY in text]

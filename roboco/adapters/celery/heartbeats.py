@@ -1,7 +1,7 @@
 """Heartbeats: which workers live, from the events that they send every two seconds.
 
 To ask them (`inspect`) would cost an answer of each worker at each look, and its whole time-out where one is gone. Only
-which queues a worker consumes is asked, once for each that is new.
+which queues a worker consumes is asked, until each that is new has said so.
 """
 
 import logging
@@ -118,7 +118,7 @@ class Heartbeats:
         while not self._ended.is_set():
             self._new.wait()
             self._new.clear()
-            if self._ended.wait(0.2):  # others may be new, too
+            if self._ended.wait(LOOK):  # others may be new, too
                 return
             try:
                 with sending("a question to its workers"):
@@ -126,8 +126,15 @@ class Heartbeats:
             except TransientError as error:
                 _log.debug("nobody says which queues are consumed: %s", error)
                 told = {}
-            with self._lock:
-                for name, queues in told.items():
-                    if name in self._workers:
-                        names = tuple(sorted(queue["name"] for queue in queues))
-                        self._workers[name] = replace(self._workers[name], queues=names)
+            if self._note(told):
+                self._new.set()
+
+    def _note(self, told: dict[str, Any]) -> bool:
+        """Note the queues of the workers that have answered; whether others that live have not."""
+        now = time.time()
+        with self._lock:
+            for name, queues in told.items():
+                if name in self._workers:
+                    names = tuple(sorted(queue["name"] for queue in queues))
+                    self._workers[name] = replace(self._workers[name], queues=names)
+            return any(one.alive(now) and not one.queues for one in self._workers.values())
