@@ -58,13 +58,13 @@ def exported(shell: Shell, dev: Process) -> Shell:
 
 
 def check_doctor(user: Shell) -> None:
-    report = json.loads(user.call("doctor", "--json"))
+    report = json.loads(user.run("doctor", "--json"))
     states = {check["name"]: check["state"] for check in report["checks"]}
     assert report["ok"]
     for name in ("redis", "redis memory", "redis disk", "broker", "workspace", "queue roboco.agents"):
         assert states[name] == "ok", report
     without = replace(user, env=user.env | {"ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"})
-    broken = json.loads(without.call("doctor", "--json", code=1))
+    broken = json.loads(without.run("doctor", "--json", code=1))
     assert [check["name"] for check in broken["checks"] if check["state"] == "fail"] == ["redis"]
 
 
