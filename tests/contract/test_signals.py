@@ -1,7 +1,10 @@
 """Signals on Redis: heard by who listens, and by nobody else."""
 
+import queue
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from contextvars import ContextVar
 
 import pytest
 
@@ -39,6 +42,23 @@ def test_a_signal_is_heard_at_once(redis_task: TaskOnRedis, signals: RedisSignal
         redis_task.inbox.knock(TASK, ["stop"], urgent=True)
         assert heard.wait(10)
     assert not others.is_set()
+
+
+def test_what_is_heard_is_heard_in_the_context_of_who_listens(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+    """So that log lines name its work, also those of a callback that fails."""
+    redis_task.create()
+    epoch = redis_task.choose()
+    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+    whose = ContextVar("whose", default="nobody's")
+    listened = ("one", "other")
+    with ExitStack() as listening:
+        for name in listened:
+            whose.set(name)
+            listening.enter_context(signals.listen(TASK, epoch, lambda: heard.put(whose.get())))
+        whose.set("changed later")
+        subscribed(redis_task)
+        redis_task.inbox.knock(TASK, ["stop"], urgent=True)
+        assert sorted(heard.get(timeout=10) for _ in listened) == ["one", "other"]
 
 
 def test_who_listens_no_more_hears_nothing(redis_task: TaskOnRedis, signals: RedisSignals) -> None:

@@ -7,7 +7,7 @@ import queue
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import openai
 from openai import AsyncOpenAI
@@ -86,7 +86,7 @@ class OpenAIModel:
             )
             asked = asked_again(first, request, assembly.held, answer.mistake)
         if text := assembly.held if answer.mistake else answer.text:
-            out.put(_Heard(text, time.monotonic()))
+            out.put((text, time.monotonic()))
         reason = "malformed" if answer.mistake else "tool_calls" if answer.calls else "stop"
         out.put(replace(_summed(replies), finish_reason=reason, calls=answer.calls))
 
@@ -131,7 +131,7 @@ class OpenAIModel:
         extra: Mapping[str, Any],
     ) -> None:
         profile = request.profile
-        say = assembly.hold if out is None else lambda text: out.put(_Heard(text, time.monotonic()))
+        say = assembly.hold if out is None else lambda text: out.put((text, time.monotonic()))
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
                 async with await self._client(request).chat.completions.create(**_arguments(request, extra)) as chunks:
@@ -172,13 +172,8 @@ class OpenAIModel:
         return self._loop.submit(self.run(request, out))
 
 
-class _Heard(NamedTuple):
-    """A text, and when it came from the model, by `time.monotonic`."""
-
-    text: str
-    at: float
-
-
+_Heard = tuple[str, float]
+"""A text, and when it came from the model, by `time.monotonic`."""
 _Item = _Heard | Reply | ModelError | None
 
 
@@ -194,9 +189,9 @@ class _Stream:
         while True:
             item = held or self._out.get()
             held = ""
-            if isinstance(item, _Heard):
-                self.read_at = item.at
-                text, held = self._gathered(item.text, due)
+            if isinstance(item, tuple):
+                text, self.read_at = item
+                text, held = self._gathered(text, due)
                 due = time.monotonic() + GATHER
                 yield text
             elif isinstance(item, ModelError):
@@ -223,9 +218,9 @@ class _Stream:
                 item = self._out.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 return "".join(texts), ""
-            if not isinstance(item, _Heard):
+            if not isinstance(item, tuple):
                 return "".join(texts), item
-            texts.append(item.text)
+            texts.append(item[0])
 
 
 def _summed(replies: list[Reply]) -> Reply:

@@ -13,6 +13,7 @@ from roboco.adapters.model.loop import LoopThread
 from roboco.adapters.telemetry.hidden import Hidden
 from roboco.adapters.telemetry.json_log import JsonFormatter
 from roboco.adapters.telemetry.observed import Observed
+from roboco.adapters.workspace.s3_history import _abreast
 from roboco.engine.keeper import Keeper
 from roboco.ports import Work
 
@@ -150,6 +151,12 @@ def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dic
         assert beaten.wait(5)
     assert {line["message"] for line in lines} == {"streams", "reads", "renews"}
     assert {(line["task_id"], line["step"]) for line in lines} == {("task_1", 3)}
+
+
+def test_threads_that_fetch_segments_name_the_work(lines: list[dict[str, Any]]) -> None:
+    with Observed(None, None).work(TURN), _abreast() as pool:
+        list(pool.map(log.info, ["fetches", "fetches too"]))
+    assert [line["task_id"] for line in lines] == ["task_1", "task_1"]
 
 
 def test_what_is_held_for_many_names_no_work(lines: list[dict[str, Any]]) -> None:
