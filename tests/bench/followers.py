@@ -93,7 +93,8 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
         connections = crowd.connections(), plain.connections()
     notes = (
         f"{crowd.followers} followers of {tasks} tasks: {connections[0]} connections to Redis, "
-        f"{crowd.rounds[-1]['memory']:.0f} MB; one plain subscriber: {connections[1]}, "
+        f"{crowd.rounds[-1]['memory']:.0f} MB, {crowd.rounds[0]['cpu']:.1f} s of CPU until all follow; "
+        f"one plain subscriber: {connections[1]}, "
         f"{plain.rounds[-1]['memory']:.0f} MB",
         f"CPU to bring one chunk to one of them: {_cpu(crowd):.0f} µs; to the plain subscriber: {_cpu(plain):.0f} µs",
     )
