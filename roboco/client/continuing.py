@@ -48,21 +48,26 @@ def _go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     continuation = Continuation(app, kept["request"])
     completed = notice.status is TaskStatus.COMPLETED
     result = _result(engine, task_id, kept["gives"]) if completed else None
-    before = engine.files.get(continued_path(task_id))  # the last look before anything is sent
-    if before is not None and json.loads(before)["notice"] != name:
+    data = engine.files.get(continued_path(task_id))  # the last look before anything is sent
+    sent: dict[str, str] = {} if data is None else json.loads(data)
+    if sent and sent["notice"] != name:
         return  # it failed because the team waited, and has ended since
-    sent = before is not None
-    match notice.status:
+    match TaskStatus(sent["status"]) if sent else _status(continuation, notice):
+        case TaskStatus.CANCELLED:
+            continuation.revoked(notice.reason)
+            _note(engine, notice, TaskStatus.CANCELLED)
         case TaskStatus.COMPLETED:
             if not sent:
                 continuation.send(result)
-                _note(engine, notice)
+                _note(engine, notice, notice.status)
             continuation.done(result)
-        case TaskStatus.CANCELLED:
-            continuation.revoked(notice.reason)
-            _note(engine, notice)
         case _:
-            _fail(engine, continuation, notice, sent)
+            _fail(engine, continuation, notice, bool(sent))
+
+
+def _status(continuation: Continuation, notice: Notice) -> TaskStatus:
+    """How it goes on: what was revoked stays so, although the team was quicker than the stop."""
+    return TaskStatus.CANCELLED if continuation.was_revoked else notice.status
 
 
 def _fail(engine: Engine, continuation: Continuation, notice: Notice, sent: bool) -> None:
@@ -70,7 +75,7 @@ def _fail(engine: Engine, continuation: Continuation, notice: Notice, sent: bool
     if not sent:
         continuation.failed(error)
         continuation.call_errbacks(error)
-        _note(engine, notice)
+        _note(engine, notice, notice.status)
     if notice.status.waiting:
         _stop(engine, notice)
 
@@ -84,8 +89,8 @@ def _stop(engine: Engine, notice: Notice) -> None:
         return  # it has ended meanwhile
 
 
-def _note(engine: Engine, notice: Notice) -> None:
-    record = canonical({"notice": notice.name, "status": str(notice.status)})
+def _note(engine: Engine, notice: Notice, status: TaskStatus) -> None:
+    record = canonical({"notice": notice.name, "status": str(status)})
     engine.files.create(continued_path(notice.task_id), record.encode())
 
 

@@ -114,11 +114,13 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int) -> bool:
 def deliver(engine: Engine, task_id: str) -> None:
     """Deliver what is to be told of the task and due; nothing if another worker is at it."""
     key = entry(task_id)
-    if engine.attempts.begin(key) is None:
+    lost = engine.attempts.begin(key)
+    if lost is None:
         return
+    exhausted = f"{lost} workers were lost while they told it" if lost >= engine.policy.attempts else ""
     try:
         with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
-            _deliver_due(engine, task_id)
+            _deliver_due(engine, task_id, exhausted)
             _rest(engine, task_id)
     except Exception:
         engine.attempts.end(key)
@@ -126,18 +128,18 @@ def deliver(engine: Engine, task_id: str) -> None:
     engine.attempts.end(key)
 
 
-def _deliver_due(engine: Engine, task_id: str) -> None:
+def _deliver_due(engine: Engine, task_id: str, exhausted: str) -> None:
     names = _pending(engine, task_id)
     if not names:
         return
     targets = read_targets(engine.files.get(notify_path(task_id)) or b"[]")
     for target, own in groupby(names, _target_of):
         for name in own:
-            if not _deliver_one(engine, task_id, name, targets[target]):
+            if not _deliver_one(engine, task_id, name, targets[target], exhausted):
                 break  # the later ones wait for it
 
 
-def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify) -> bool:
+def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str) -> bool:
     """Try to deliver the notice, if it is due; whether it is told or given up."""
     notice, now = _read(engine, notice_path(task_id, name)), engine.clock.now()
     told = _read(engine, told_path(task_id, name))
@@ -146,7 +148,7 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify) -> boo
         return True
     if notice.next_at > now:
         return False
-    error, possible = _try(engine, target, notice)
+    error, possible = (exhausted, False) if exhausted else _try(engine, target, notice)
     if not error:
         _settle(engine, name, notice, "delivered")
         return True

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from celery.result import AsyncResult, allow_join_result
 
 import roboco
 from roboco import TeamFailed
+from roboco.adapters.local.valkey import ValkeyServer
 from roboco.client.continuing import go_on
 from roboco.client.signature import TeamTask
 from roboco.client.team_task import team_task_id
@@ -88,6 +90,17 @@ def test_an_object_fills_the_submission_and_a_prompt_keeps_what_was_before(stack
     assert one.get(timeout=60) == "read Go on. for people"
     context = stack.orchestrator.task(team_task_id(one.id)).history()[0].metadata["context"]
     assert context == {"audience": "people", "previous": "notes on kelp"}
+
+
+def test_an_eager_application_waits_for_the_team(stack: Stack, app: Celery) -> None:
+    assert team(app).s("eagerly").apply().get() == "read eagerly for people"
+    with pytest.raises(TeamFailed, match="the model refuses"):
+        team(app).s("refuse eagerly").apply(throw=True)
+
+
+def test_the_body_of_a_chord_may_be_a_team(stack: Stack, app: Celery) -> None:
+    result = chord([app.signature("shop.fetch", ("ebb",)), team(app).s("flow")], team(app).s()).apply_async()
+    assert result.get(timeout=60) == 'read ["notes on ebb","read flow for people"] for people'
 
 
 def test_a_group_of_twenty(stack: Stack, app: Celery) -> None:
@@ -168,6 +181,17 @@ def _status(stack: Stack, result: AsyncResult[Any]) -> str:
     return "" if files.get(f"{task_id}/task.json") is None else str(stack.orchestrator.task(task_id).summary().status)
 
 
+def test_who_waits_for_a_chain_hears_that_its_team_was_revoked(stack: Stack, app: Celery) -> None:
+    result: Any = chain(team(app).s("dawdle in a chain"), app.signature("shop.publish")).apply_async()
+    until(lambda: _status(stack, result.parent) == "running", 30, "the team works")
+    result.parent.revoke()
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=60)
+    assert result.parent.state == "REVOKED"
+    until(lambda: _status(stack, result.parent) == "cancelled", 30, "the team is stopped")
+    assert not done(stack, "dawdle in a chain")
+
+
 def test_revoked_before_it_starts_it_is_never_submitted(stack: Stack, app: Celery) -> None:
     """The shop's one child is busy, so that the message waits."""
     app.signature("shop.nap", (3.0,)).apply_async()
@@ -228,3 +252,13 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
     app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=30)
     assert len(done(stack, "napping")) == begun + 1
     client.close()
+
+
+def test_a_shop_on_a_server_of_its_own(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with Stack(tmp_path, callback_broker_url=valkey.url) as apart:
+        apart.model.script(answer)
+        apart.start("shop", modules="tests.shops", SHOP_URL=valkey.url)
+        apart.wait_ready("shop")
+        with shop_app(valkey.url, apart.settings) as other:
+            result = chain(team(other).s("afar"), other.signature("shop.publish")).apply_async()
+            assert result.get(timeout=60) == {"published": "read afar for people"}

@@ -29,28 +29,28 @@ def shop_app(url: str, settings: Settings | None = None) -> Celery:
 
 
 def _register(app: Celery) -> None:
-    @app.task(name="shop.fetch")
+    @app.task(name="shop.fetch", shared=False)
     def fetch(topic: str) -> str:
         return f"notes on {topic}"
 
-    @app.task(name="shop.publish")
+    @app.task(name="shop.publish", shared=False)
     def publish(text: Any) -> Any:
         note(f"published {text}")
         return {"published": text}
 
-    @app.task(name="shop.complain")
+    @app.task(name="shop.complain", shared=False)
     def complain(celery_id: str) -> None:
         note(f"complained {celery_id}")
 
-    @app.task(name="shop.explain")
+    @app.task(name="shop.explain", shared=False)
     def explain(request: Any, error: Exception, traceback: str | None) -> None:
         note(f"explained {request.id}: {error}")
 
-    @app.task(name="shop.hear")
+    @app.task(name="shop.hear", shared=False)
     def hear(notice: dict[str, Any]) -> None:
         note(f"heard {notice['data']['status']} of {notice['data']['task_id']}: {notice['data']['text']}")
 
-    @app.task(name="shop.nap", acks_late=True)
+    @app.task(name="shop.nap", acks_late=True, shared=False)
     def nap(seconds: float) -> None:
         note("napping")
         time.sleep(seconds)

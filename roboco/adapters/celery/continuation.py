@@ -7,7 +7,7 @@ kept: callbacks and chain are sent before a result is stored, errbacks after an 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from celery import Celery, group
+from celery import Celery, group, states
 from celery.app.task import Context
 from celery.canvas import maybe_signature
 from kombu.utils import json
@@ -84,6 +84,14 @@ class Continuation:
         """Run or send the errbacks."""
         if self.request.errbacks:
             self.task.backend._call_task_errbacks(self.request, error, None)
+
+    @property
+    def was_revoked(self) -> bool:
+        """Whether it is stored that the task was revoked: workers do so as they hear of it, while nobody runs it."""
+        try:
+            return bool(self.task.backend.get_state(self.request.id) == states.REVOKED)
+        except NotImplementedError:
+            return False  # there is no result backend
 
     def revoked(self, reason: str) -> None:
         """Store that the task was revoked, and its part of a chord. Twice is once."""

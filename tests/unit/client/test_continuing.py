@@ -137,6 +137,16 @@ def test_a_stopped_team_is_revoked() -> None:
     assert made.state() == "REVOKED"
 
 
+def test_what_was_revoked_stays_revoked_although_the_team_was_quicker() -> None:
+    made = shop(GRAPH)
+    made.app.backend.mark_as_revoked(made.celery_id, "revoked")
+    replace(GRAPH, wishes={"notify": [target(made)]}).travel(made.world)
+    made.settle()
+    go_on(made.app, made.world.engine, TASK, f"0-{len(made.world.history()):08d}-completed")
+    assert made.sent == []
+    assert made.state() == "REVOKED"
+
+
 def test_a_team_that_may_not_wait_fails_and_is_stopped() -> None:
     made = shop(MANUAL)
     told = target(made, on=["user_turn", "completed", "failed", "cancelled", "goals_failed"])

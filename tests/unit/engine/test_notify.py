@@ -12,7 +12,7 @@ from roboco.engine.sweep import fill_agenda
 from roboco.errors import TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
-from tests.memory.watch import Call, Watch, make
+from tests.memory.watch import Call, Crash, Watch, make
 from tests.memory.world import TASK, World
 
 SHOP = {"celery": {"task": "shop.done", "args": [], "kwargs": {}, "options": {}}}
@@ -162,6 +162,21 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error:
     assert (kept.outcome, kept.round) == ("delivered", 1)
     with pytest.raises(UsageError, match="that was given up"):
         notify.again(world.engine, TASK, letter.detail)
+
+
+def test_what_ends_its_workers_is_given_up() -> None:
+    tries = 0
+
+    def watch(name: str, call: Call) -> Any:
+        nonlocal tries
+        if name == "deliverer.deliver":
+            tries += 1
+            raise Crash
+        return call()
+
+    world = told(GRAPH, SHOP, watch=watch)
+    assert tries == world.given.policy.attempts
+    assert "3 workers were lost" in world.engine.dead.letters()[0].reason
 
 
 def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:

@@ -1,0 +1,63 @@
+"""Teams as signatures while workers are killed: each goes on, although messages are lost with their workers."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, chain
+
+import roboco
+from roboco.client.team_task import team_task_id
+from roboco.domain.paths import NOTIFY, summary_path
+from tests.servers.model_server import Reply
+from tests.shops import shop_app
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+TEAM = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}
+TEAMS = 12
+KILLS = ("shop", "coordinator", "shop")
+"""Whose worker is killed, each time that some more has been published."""
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path, pools=("agents", "tools")) as running:
+        running.model.script(lambda request: Reply(text=f"read {request.last_user}", delay=4.0))
+        for pool, modules in (("coordinator", "tests.hasty"), ("shop", "tests.shops")):
+            running.start(pool, modules=modules)
+            running.wait_ready(pool)
+        yield running
+
+
+def published(stack: Stack) -> list[str]:
+    """What the shop has published."""
+    path = stack.folder / "shop.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_killed_workers_of_the_shop_and_of_the_coordinator(stack: Stack) -> None:
+    """The shop's own messages may get lost with its worker, as Celery has it on Redis; what a team came to does not."""
+    with shop_app(stack.valkey.url, stack.settings) as app:
+        results = [_begin(app, number) for number in range(TEAMS)]
+        tasks = [team_task_id(result.parent.id) for result in results]
+        files = stack.orchestrator.engine.files
+        until(lambda: all(files.get(summary_path(task_id)) for task_id in tasks), 60, "all are submitted")
+        for number, pool in enumerate(KILLS):
+            until(lambda least=number: len(published(stack)) > least, 90, "more is published")  # type: ignore[misc]
+            stack.kill(pool)
+            stack.workers[pool].process.wait()
+            stack.start(pool, modules="tests.shops" if pool == "shop" else "tests.hasty")
+        for number, result in enumerate(results):
+            assert result.parent.get(timeout=120) == f"read text {number}"
+        until(lambda: not files.names(NOTIFY), 60, "all is confirmed")
+    counts = Counter(published(stack))
+    assert set(counts) <= {f"published read text {number}" for number in range(TEAMS)}
+    assert sum(counts.values()) - len(counts) <= len(KILLS)  # each kill may strike between sending and noting it
+
+
+def _begin(app: Celery, number: int) -> Any:
+    return chain(roboco.team(TEAM, app=app).s(f"text {number}"), app.signature("shop.publish")).apply_async()
