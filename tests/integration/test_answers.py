@@ -93,9 +93,12 @@ def test_model_that_falls_silent_is_asked_again(folder_stack: Stack) -> None:
     assert task.history()[-1].metadata["attempt"] == 2
 
 
-def test_model_without_a_key(folder_stack: Stack) -> None:
+def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: Stack) -> None:
+    before = len(folder_stack.model.requests)
     task = run(folder_stack, team=solo(base_url=None, api_key_env="NOT_THERE"))
-    assert task.summary().status == "completed", "the test's base URL needs no key"
+    assert task.summary().status == "failed"
+    assert "name 'NOT_THERE' in ROBOCO_MODELS" in task.summary().reason
+    assert len(folder_stack.model.requests) == before
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,8 @@ def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> No
 GOOD = {"id": "1", "task": TURN}
 MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no id": ({"task": TURN}, {}, "header 'id' is None"),
+    "long id": ({"task": TURN, "id": "x" * 256}, {}, "header 'id' is 'xxx"),
+    "id of two lines": ({"task": TURN, "id": "1\n[ERROR] forged"}, {}, "header 'id' is '1\\n"),
     "no task": ({"id": "1"}, {}, "header 'task' is None"),
     "unknown task": ({"id": "1", "task": "shop.unknown"}, {}, "no Celery task 'shop.unknown'"),
     "older protocol": ({}, {"body": b'{"task": "roboco.turn", "id": "1"}'}, "header 'task' is None"),

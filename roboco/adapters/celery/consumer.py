@@ -20,6 +20,7 @@ from roboco.domain.letter import letter_id_of
 BODY_LIMIT: Final = 1024 * 1024  # bytes; a prompt and a team fit
 BODY_MOST: Final = 64 * 1024 * 1024  # bytes that are looked at
 HEADER_LIMIT: Final = 256  # characters of JSON, for one header
+ID_LIMIT: Final = 255  # characters; it stands in keys and in logs
 HEADERS_LIMIT: Final = 40  # Celery itself sends about 20
 REASON_LIMIT: Final = 512  # characters
 UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
@@ -156,10 +157,10 @@ def _header_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | 
     match headers:
         case {"task": str(task)} if task not in known:
             return f"this worker has no Celery task {task!r}: deploy workers before what sends to them"
-        case {"task": str(), "id": str(ident)} if ident:
+        case {"task": str(), "id": str(ident)} if ident and len(ident) <= ID_LIMIT and ident.isprintable():
             return _option_flaw(headers)
         case {"task": str()}:
-            return f"header 'id' is {headers.get('id')!r}, expected a text"
+            return f"header 'id' is {headers.get('id')!r:.80}, expected a text of up to {ID_LIMIT} printable characters"
         case _:
             return f"header 'task' is {headers.get('task')!r}, expected the name of a Celery task"
 
