@@ -3,13 +3,19 @@
 import importlib.resources
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+import redis
 import yaml
 
+from roboco.adapters.local.process import LOOPBACK, free_port, start
+from roboco.adapters.local.valkey import find_server
+from tests.conftest import need
 from tests.deployment.files import DEPLOY, ROOT, missing_modules, unknown_variables
+from tests.stack import until
 
 TEXT = (ROOT / "compose.yaml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
@@ -96,3 +102,29 @@ def test_image() -> None:
     ]
     assert copied == ["pyproject.toml", "README.md", "roboco", "workers"]
     assert all((ROOT / name).exists() and f"!{name}" in ignored for name in copied)
+
+
+@pytest.mark.redis
+def test_a_server_takes_the_configuration(tmp_path: Path) -> None:
+    """As it stands but for the folder, and with a password as compose.yaml gives it one."""
+    need(find_server)
+    port = free_port()
+    configuration = tmp_path / "redis.conf"
+    configuration.write_text((DEPLOY / "redis.conf").read_text().replace("dir /data", f"dir {tmp_path}"))
+    more = ["--requirepass", "secret", "--port", str(port), "--bind", LOOPBACK]
+    server = start("redis", [*find_server(), str(configuration), *more], log=tmp_path / "redis.log")
+    try:
+        with redis.Redis(port=port, password="secret", decode_responses=True) as client:
+            until(lambda: answers(client), 10, lambda: (tmp_path / "redis.log").read_text())
+            for name, value in (("appendonly", "yes"), ("maxmemory-policy", "noeviction"), ("save", "")):
+                assert client.config_get(name) == {name: value}
+    finally:
+        server.stop()
+
+
+def answers(client: redis.Redis) -> bool:
+    """Whether the server is there."""
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False

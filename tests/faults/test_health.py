@@ -141,7 +141,7 @@ def test_pool_that_takes_nothing(stack: Stack, tools: Path) -> None:
 def test_broker_that_does_not_answer(tools: Path, gate: Gate) -> None:
     """The connection stays open, and nothing comes through."""
     until_it_says("tools", tools, 0, "is healthy")
-    held = gate.hold(OWN_QUEUE.encode())
+    held = gate.hold(f"{TOOLS_QUEUE}{OWN_QUEUE}".encode())
     until_it_says("tools", tools, 1, "is unhealthy")
     held.drop()
     until_it_says("tools", tools, 0, "is healthy")

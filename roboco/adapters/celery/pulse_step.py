@@ -4,7 +4,6 @@ import json
 import os
 import time
 import uuid
-from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +11,16 @@ from celery import Celery
 from celery.bootsteps import StartStopStep
 from celery.signals import worker_shutting_down
 from celery.worker import state
-from kombu import Consumer, Exchange, Producer, Queue
+from kombu import Consumer, Exchange, Queue
 
 from roboco.adapters.celery.pulse import Load, Pulse, Question
 from roboco.errors import UsageError
 
 BEATS: Final = 12
 """How often within the limit the pulse is felt."""
-OWN_QUEUE: Final = "roboco.health."
-"""What the name of a worker's own queue begins with. It has a new one with every connection."""
+OWN_QUEUE: Final = ".health."
+"""What stands in the name of a worker's own queue between that of the first queue it consumes, so that whoever may use
+that one may use it too, and an id, which is new with every connection."""
 
 
 class PulseStep(StartStopStep):
@@ -33,50 +33,62 @@ class PulseStep(StartStopStep):
     requires = ("celery.worker.consumer.tasks:Tasks",)
     note: Path
     limit: float
+    ending = False  # told to end, which a last beat must not take back
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
-        now = time.monotonic()
+        self._began = now = time.monotonic()
         self._expected = tuple(parent.app.amqp.queues.consume_from)
         self._pulse = Pulse(self.limit, now, now, now)
-        self._timer: Any = None
+        self._timers: list[Any] = []
         _clear(self.note)
 
     def start(self, parent: Any) -> None:
         """Begin anew on this connection; what was taken before counts on, or one that breaks at once would do."""
         channel = parent.task_consumer.channel  # the one that consumes the shared queues: what it brings, they bring
-        name = f"{OWN_QUEUE}{uuid.uuid4().hex}"
-        queue = Queue(name, Exchange(""), name, durable=False, exclusive=True, expires=10 * self.limit)
+        self._name = f"{self._expected[0]}{OWN_QUEUE}{uuid.uuid4().hex}"
+        queue = Queue(self._name, Exchange(""), self._name, durable=False, exclusive=True, expires=10 * self.limit)
         self._own = Consumer(channel, [queue], on_message=self._take, no_ack=True)
         self._own.consume()
-        self._producer = Producer(channel, routing_key=name, serializer="json")
         self._message, self._work = Question(self.limit / 4), Question(self.limit / 4)
-        self._pulse.answered = self._pulse.moved = now = time.monotonic()
-        if self._message.due(now, -inf):
-            self._send()
-        self._timer = parent.timer.call_repeatedly(self.limit / BEATS, self._beat, (parent,))
+        self._pulse.answered = self._pulse.moved = time.monotonic()
+        self._timers = [
+            parent.timer.call_after(0, self._send, (parent,)),
+            parent.timer.call_repeatedly(self.limit / BEATS, self._beat, (parent,)),
+        ]
 
     def stop(self, parent: Any) -> None:
         """Feel no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in self._timers:
+            timer.cancel()
 
     def _beat(self, parent: Any) -> None:
         now = time.monotonic()
         self._pulse.beat(now, self._load(parent))
         if self._message.due(now, self._pulse.taken):
-            self._send()
+            self._send(parent)
         if self._work.due(now, self._pulse.answered):
             parent.pool.apply_async(answer, callback=self._answered)
-        write(self.note, now, self.limit, self._pulse.problem(now))
+        if self._pulse.taken > self._began:  # a worker that has never taken anything is not yet there
+            write(self.note, now, self.limit, self._pulse.problem(now), self.ending)
 
-    def _send(self) -> None:
-        self._producer.publish({}, headers={"task": OWN_QUEUE})
+    def _send(self, parent: Any) -> None:
+        with parent.app.producer_pool.acquire(block=True) as producer:
+            producer.publish(
+                {},
+                routing_key=self._name,
+                exchange="",
+                headers={"task": "roboco.health"},
+                serializer="json",
+                retry=True,
+                retry_policy={"max_retries": 1, "interval_start": 0},
+            )
 
     def _load(self, parent: Any) -> Load:
         most = parent.qos.value
-        fetched = sum(not request.acknowledged for request in list(state.reserved_requests))
+        reserved: Any = state.reserved_requests
+        known = [reference() for reference in tuple(reserved.data)]  # at once, since threads of the pool change it
+        fetched = sum(request is not None and not request.acknowledged for request in known)
         consumer = parent.task_consumer
         return Load(
             begun=state.all_total_count[0],
@@ -113,9 +125,11 @@ def keep_pulse(app: Celery, pool: str, folder: Path, limit: float) -> None:
     Each worker needs a folder of its own. One that cannot be written is a UsageError as the worker starts.
     """
     note = folder / f"{pool}.json"
-    app.steps["consumer"].add(type("KeptPulse", (PulseStep,), {"note": note, "limit": limit}))
+    kept: type[PulseStep] = type("KeptPulse", (PulseStep,), {"note": note, "limit": limit})
+    app.steps["consumer"].add(kept)
 
     def end(**_: Any) -> None:
+        kept.ending = True
         write(note, time.monotonic(), limit, None, ending=True)
 
     worker_shutting_down.connect(end, weak=False)
