@@ -20,6 +20,7 @@ from roboco.adapters.local.process import start
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.workspace.s3 import connect_s3
+from roboco.domain.paths import summary_path
 from tests.integration.cli_process import COMMAND
 from tests.mcp_servers import SHOP, free_port, listening
 from tests.servers.model_server import ModelServer, Reply, Request
@@ -36,6 +37,11 @@ IN_ENVIRONMENT = {
     "DATABASE_PASSWORD": "canary-database",
 }
 OF_REDIS, OF_BROKER, OF_MESSAGES = "canary-redis", "canary-broker", "canary-messages-0123456789012345"
+UNSIGNED = {
+    "task_id": "order-17",
+    "team": {"name": "e", "agents": [{"name": "e", "prompt": "Be short."}]},
+    "prompt": "Hello.",
+}
 COMMANDS = ("doctor", "dead --json", "show {}", "session {}")
 PAGES = ("/api/workers?refresh=1", "/api/tasks", "/api/queues/length", "/metrics", "/", "/tasks", "/broker")
 
@@ -151,7 +157,8 @@ def in_workspace(stack: Canaries) -> str:
     client, bucket = connect_s3(stack.settings.s3_endpoint_url), stack.settings.workspace.split("/")[2]
     found = client.list_objects_v2(Bucket=bucket, Prefix=stack.folder.name)
     assert not found["IsTruncated"]
-    return repr([client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in found["Contents"]])
+    keys = [one["Key"] for one in found["Contents"]]
+    return repr([(key, client.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in keys])
 
 
 def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
@@ -183,7 +190,7 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     assert "refuses the key in TEAM_KEY" in refused.result(60).reason
     assert "may not send the variable DATABASE_PASSWORD" in stolen.result(60).reason
     with Celery(broker=stack.settings.broker, set_as_current=False) as producer:
-        producer.send_task("roboco.submit", kwargs={"task_id": "../../etc"}, queue="roboco.coordinator")
+        producer.send_task("roboco.submit", kwargs=UNSIGNED, queue="roboco.coordinator")
         producer.send_task("shop.unknown", queue="roboco.coordinator")
     until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the dead letters are kept")
     assert {"not signed", "this worker has no Celery task"} == {
@@ -199,6 +206,11 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     assert all(task.task_id in found["Flower /api/tasks"] for task in (worked, refused, stolen))
     assert "DEBUG" in found["agents.log"]
     assert_kept(stack, s3, found)
+
+    [unsigned] = [letter for letter in stack.orchestrator.dead_letters() if "not signed" in letter.reason]
+    stack.orchestrator.requeue(unsigned.letter_id)
+    assert stack.orchestrator.engine.dead.letter(unsigned.letter_id) is None
+    until(lambda: summary_path("order-17") in in_workspace(stack), 20, "whoever sends it again signs it")
 
     os.kill(stack.guarded, signal.SIGKILL)
     until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 30, "the workers miss Redis")
