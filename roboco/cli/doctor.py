@@ -59,6 +59,7 @@ def _checks(models: bool, flower: str | None) -> Iterator[Check]:
     else:
         yield Check("settings", "ok", _shown())
         yield from check_limits(settings.agents_concurrency)
+        yield _messages(settings)
         yield from _servers(settings)
         yield from _teams(settings, models)
     if flower is not None:
@@ -66,6 +67,12 @@ def _checks(models: bool, flower: str | None) -> Iterator[Check]:
     yield check_sandbox()
     yield check_model(os.environ)
     yield from check_parts()
+
+
+def _messages(settings: Settings) -> Check:
+    if settings.message_keys:
+        return Check("messages", "ok", f"signed, {len(settings.message_keys)} keys")
+    return Check("messages", "ok", "not signed: who can write to the broker can have workers act")
 
 
 def _teams(settings: Settings, models: bool) -> Iterator[Check]:

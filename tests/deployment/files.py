@@ -16,7 +16,6 @@ FOREIGN = {
     "FLOWER_BASIC_AUTH",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
-    "ROBOCO_METRICS_PORT",
 }
 """Variables that Roboco's processes read without a field of Settings of this name."""
 METRICS = {

@@ -51,7 +51,7 @@ class Clerks:
         if place > 1 and self.enough.is_set():
             return Reply(text="All is done.", interval=0.05)
         call = ("append_soon", {}) if place == 1 else ("add", {"a": place, "b": 1})
-        return Reply(text="Now I do what comes next on the list.", tool_calls=[call], interval=0.15)
+        return Reply(text="I do the next thing.", tool_calls=[call], interval=0.6)
 
 
 def test_rolling_deploy_under_load(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as Unreachable
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.consumer import BODY_LIMIT, GuardedConsumer
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
 
@@ -255,7 +255,7 @@ def test_a_flushed_broker_serves_on(bench: Bench, pool: str) -> None:
     until(bench.settled)
 
     consumed = bench.app.control.inspect(timeout=1).active_queues() or {}
-    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [[AGENTS_QUEUE]]
+    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(lanes(AGENTS_QUEUE))]
 
 
 def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
