@@ -23,12 +23,11 @@ _READERS = Threads(32)
 
 
 class AsyncFollowing:
-    """Follows one task in the event loop that runs; `summary` gives the task at a glance."""
+    """Follows one task in the event loop that runs."""
 
-    def __init__(self, following: Following, follower: AsyncFollower, summary: Callable[[], TaskSummary]) -> None:
+    def __init__(self, following: Following, follower: AsyncFollower) -> None:
         self._following = following
         self._follower = follower
-        self._summary = summary
 
     def stream(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
         """As `Following.stream`; a cursor that is none is refused at once."""
@@ -39,7 +38,7 @@ class AsyncFollowing:
         async with aclosing(self._follower.stirs(self._following.task_id)) as stirs:
             async for event in stirs:
                 while True:
-                    summary = await self._once("summary", self._summary)
+                    summary = await self._once("summary", self._following.summary)
                     if summary.status.ended or summary.status.waiting:
                         return summary
                     if event is None or event["type"] != TASK_END:

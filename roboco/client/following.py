@@ -21,11 +21,6 @@ PATIENCE = 60.0
 TASK_END = "event_task_end"
 
 
-def patiently(engine: Engine, task_id: str, read: Callable[[], T]) -> T:
-    """What it reads, also while a server is started again."""
-    return insist(engine, read, lambda: True, f"a look at task {task_id}", PATIENCE)
-
-
 class Following:
     """Follows one task; `summary` gives the task at a glance."""
 
@@ -60,6 +55,10 @@ class Following:
         """The committed steps from a position on."""
         return self._patiently(lambda: list(self._engine.histories.read(self.task_id, start)))
 
+    def summary(self) -> TaskSummary:
+        """The task at a glance."""
+        return self._patiently(self._summary)
+
     def last_said(self) -> str:
         """What an agent said last."""
         return last_said(self.read_steps(0))
@@ -77,13 +76,14 @@ class Following:
             records = self._stored_events(view)
         for record in records:
             yield from view.take(record)
-        summary = self._patiently(self._summary)
+        summary = self.summary()
         if view.cursor.steps < summary.steps:
             yield from view.from_history()
             yield StreamItem(_end_of(summary), str(view.cursor))
 
     def _patiently(self, read: Callable[[], T]) -> T:
-        return patiently(self._engine, self.task_id, read)
+        """What it reads, also while a server is started again."""
+        return insist(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
 
     def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
         stored = self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b""

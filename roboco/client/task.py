@@ -15,7 +15,7 @@ from roboco.adapters.redis.follower import RedisFollower
 from roboco.client import sessions
 from roboco.client.async_following import AsyncFollowing
 from roboco.client.control import Control
-from roboco.client.following import Following, patiently
+from roboco.client.following import Following
 from roboco.client.intake import take
 from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
@@ -52,7 +52,7 @@ class Task(Control):
         super().__init__(task_id, engine, settings)
         self._follower = follower
         self._following = Following(task_id, engine, follower, self.summary)
-        self._async_following = AsyncFollowing(self._following, AsyncFollower(follower), self.summary)
+        self._async_following = AsyncFollowing(self._following, AsyncFollower(follower))
 
     def __iter__(self) -> Iterator[StreamItem]:
         return self.stream()
@@ -87,7 +87,7 @@ class Task(Control):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            summary = patiently(self._engine, self.task_id, self.summary)
+            summary = self._following.summary()
             if summary.status.ended or summary.status.waiting:
                 return TaskResult(self.task_id, summary.status, summary.reason, self._following.last_said())
             if deadline is not None and time.monotonic() > deadline:

@@ -88,11 +88,14 @@ class Topic:
         return True
 
     def compare(self, reach: Position | None) -> None:
-        """Tell who waits that the logs have got elsewhere than it, or that they are gone if `reach` is None."""
+        """Tell who waits that the logs have got elsewhere than it, or that there is nothing; None: there are no logs.
+
+        Also who has all of the logs is told: its task may have ended, and its workspace be complete only now.
+        """
         for listener in self.listeners:
-            if listener.idle and reach is None:
+            if listener.idle and reach in (None, listener.position):
                 listener.quiet()
-            elif listener.idle and reach != listener.position:
+            elif listener.idle:
                 listener.read_on()
 
 

@@ -14,7 +14,7 @@ class Word(Enum):
     """What a follower is told beside messages."""
 
     READ_ON = "read the logs from your position on, and then go on live"
-    QUIET = "nothing has come for a while, and there are no logs"
+    QUIET = "nothing has come for a while, and the logs hold nothing more"
 
 
 class Listener:
