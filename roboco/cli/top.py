@@ -75,7 +75,15 @@ def _print(picture: TopPicture, where: str, as_json: bool) -> None:
         click.echo(json.dumps(picture.record(), indent=2))
         return
     width = None if sys.stdout.isatty() else WIDE
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+    fixed = ("COLUMNS", "LINES")  # what stands there of the size is not what the terminal has later
+    console = Console(
+        file=sys.stdout,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=width,
+        _environ={name: value for name, value in os.environ.items() if name not in fixed},
+    )
     console.print(TopView(picture, where, None))
 
 
