@@ -75,20 +75,14 @@ def _print(picture: TopPicture, where: str, as_json: bool) -> None:
         click.echo(json.dumps(picture.record(), indent=2))
         return
     width = None if sys.stdout.isatty() else WIDE
-    fixed = ("COLUMNS", "LINES")  # what stands there of the size is not what the terminal has later
-    console = Console(
-        file=sys.stdout,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        width=width,
-        _environ={name: value for name, value in os.environ.items() if name not in fixed},
-    )
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
     console.print(TopView(picture, where, None))
 
 
 def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
-    console = Console(highlight=False, markup=False, emoji=False)
+    fixed = ("COLUMNS", "LINES")  # what stands there of the size is not what the terminal has later
+    variables = {name: value for name, value in os.environ.items() if name not in fixed}
+    console = Console(highlight=False, markup=False, emoji=False, _environ=variables)
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         picture, due, size = take(console.size.height), time.monotonic() + every, None
         while True:
