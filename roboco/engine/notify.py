@@ -42,7 +42,7 @@ RING = 30.0
 """Seconds after which the sweeper rings for what nobody has delivered."""
 PATIENCE = 86_400.0
 """Seconds for which a notice is tried."""
-_ENTRY = "notify:"
+_ENTRY = "notify/"  # no task id holds a "/"
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
