@@ -1,0 +1,71 @@
+"""`python -m tests.bench.tenants`: another's first token while one tenant's 5,000 tasks wait, on real workers.
+
+The model thinks for half a second before each answer, and one agents worker makes 20 turns at a time, so that the flood
+takes minutes. Measured is the time from `run` to the first text at a follower: alone, and beside the flood, once with the
+flood a tenant's and once with all tasks of nobody, as before there were tenants. It takes about six minutes.
+"""
+
+import argparse
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+from roboco import Orchestrator, team_from
+from roboco.domain.view import TextPartDelta
+from tests.servers.model_server import Reply
+from tests.stack import Stack, until
+
+THINKS = 0.5
+"""Seconds until the model's first token."""
+TEAM = team_from({"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]})
+SUBMITTERS = 4
+
+
+def main() -> None:
+    """Measure, and print the ratios."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.tenants")
+    parser.add_argument("--flood", type=int, default=5000, help="tasks of the flood")
+    parser.add_argument("--samples", type=int, default=15, help="tasks of the other tenant in each round")
+    options = parser.parse_args()
+    alone = _measured(0, options.samples, "flood", "other")
+    beside = _measured(options.flood, options.samples, "flood", "other")
+    before = _measured(options.flood, 1, None, None)
+    _tell("alone", alone)
+    _tell(f"beside a tenant's {options.flood} tasks", beside)
+    usual, worst = (figure / median(alone) for figure in (median(beside), max(beside)))
+    print(f"ratio: {usual:.2f}, of the slowest one {worst:.2f}")
+    print(f"with no tenants: {before[0]:.1f} s, ratio {before[0] / median(alone):.0f}")
+
+
+def _tell(what: str, times: list[float]) -> None:
+    print(f"{what}: median {median(times):.2f} s ({min(times):.2f} to {max(times):.2f})")
+
+
+def _measured(flood: int, samples: int, flooding: str | None, other: str | None) -> list[float]:
+    """Seconds to the first text of the other's tasks, one after another, while the flood waits."""
+    with tempfile.TemporaryDirectory(prefix="roboco-tenants-") as folder, Stack(Path(folder), turn_lease=15.0) as stack:
+        stack.model.script(lambda request: Reply(text="done", delay=THINKS))
+        with _of(stack, flooding) as many, _of(stack, other) as one:
+            with ThreadPoolExecutor(SUBMITTERS) as submitters:
+                list(submitters.map(lambda number: many.run(TEAM, f"flood {number}"), range(flood)))
+            if flood:
+                backlog = many.engine.dispatcher.backlog
+                until(lambda: backlog("flood:any" if flooding else "any") > flood // 3, 120, "the flood waits")
+            return [_first_text(one, number) for number in range(samples)]
+
+
+def _of(stack: Stack, tenant: str | None) -> Orchestrator:
+    return Orchestrator(stack.settings.model_copy(update={"tenant": tenant}))
+
+
+def _first_text(orchestrator: Orchestrator, number: int) -> float:
+    began = time.perf_counter()
+    task = orchestrator.run(TEAM, f"mine {number}")
+    next(item for item in task.stream() if isinstance(item.item, TextPartDelta))
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
