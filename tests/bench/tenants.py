@@ -1,7 +1,7 @@
 """`python -m tests.bench.tenants`: another's first token while one tenant's 5,000 tasks wait, on real workers.
 
 The model thinks for half a second before each answer, and one agents worker makes 20 turns at a time, so that the flood
-takes minutes. Measured is the time from `run` to the first text at a follower: alone, and beside the flood, once with the
+takes minutes. Measured is the time from `run` to the first text at a follower: alone, and beside it, once with the
 flood a tenant's and once with all tasks of nobody, as before there were tenants. It takes about six minutes.
 """
 
