@@ -87,7 +87,7 @@ def known(stack: Stack, task_id: str) -> bool:
         ({"team": 3}, "team"),
         ({"team": "nobody"}, "ROBOCO_TEAMS"),
         ({"team": {"name": "x", "agents": []}}, "agents: Tuple should have at least 1 item"),
-        ({"priority": 3}, "priority: no such argument, possible are task_id, team, prompt, context, agent"),
+        ({"urgency": 3}, "urgency: no such argument, possible are task_id, team, prompt, context, agent"),
         ({"context": [1]}, "context: Input should be a valid dictionary"),
     ],
 )

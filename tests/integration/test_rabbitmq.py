@@ -8,6 +8,7 @@ import pytest
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
+from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.client.wiring import producer
@@ -104,8 +105,8 @@ def test_the_age_of_what_waits(rabbit_stack: Stack) -> None:
 def test_what_the_broker_did_not_confirm_was_not_sent(rabbit: RabbitServer) -> None:
     """A broker that takes bytes and says nothing any more: nobody waits for ever, or believes that it was sent."""
     with Gate(rabbit.port) as gate:
-        app = producer(Settings(broker_url=f"amqp://roboco:secret@127.0.0.1:{gate.port}//"))
-        app.conf.task_publish_retry_policy = {"max_retries": 0}
+        once = {"task_publish_retry_policy": {"max_retries": 0}}
+        app = application(configuration(f"amqp://roboco:secret@127.0.0.1:{gate.port}//") | once)
         sender = CeleryDispatcher(app)
         sender.advance("task_1")
         held = gate.hold(b"roboco.advance", answer=True)

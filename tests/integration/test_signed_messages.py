@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.celery.config import application, configuration
-from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN
+from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN, lanes
 from tests.integration.test_consumer import GOOD, ROOT, Bench, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
@@ -88,7 +88,7 @@ def test_remote_control_can_only_ask(bench: Bench) -> None:
         [answer] = bench.app.control.broadcast(command, arguments, reply=True, timeout=5, limit=1) or [{}]
         assert "refused: messages are signed here" in json.dumps(answer)
     [queues] = (bench.app.control.inspect(timeout=3).active_queues() or {}).values()
-    assert [queue["name"] for queue in queues] == [AGENTS_QUEUE]
+    assert [queue["name"] for queue in queues] == list(lanes(AGENTS_QUEUE))
     [settings] = (bench.app.control.inspect(timeout=3).conf() or {}).values()
     assert NEW not in json.dumps(settings)
     assert worker.poll() is None

@@ -78,10 +78,11 @@ def configuration(
 def callback_configuration(broker_url: str) -> dict[str, Any]:
     """The settings with which Celery tasks of others are sent to their broker; nothing is consumed with them."""
     ours = configuration(broker_url)
+    options = ours["broker_transport_options"]
     kept = ("broker_url", "broker_pool_acquire_timeout", "task_publish_retry_policy", "task_serializer")
     sockets = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "health_check_interval", "client_name")
     return {name: ours[name] for name in kept} | {
-        "broker_transport_options": {name: ours["broker_transport_options"][name] for name in sockets},
+        "broker_transport_options": {name: options[name] for name in sockets if name in options},
         "broker_pool_limit": 2,
         "accept_content": ["json"],
     }
@@ -94,6 +95,6 @@ def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> 
     """
     app = Celery("roboco", set_as_current=False)
     app.conf.update(settings)
-    app.amqp.queues.select([lane for name in queues for lane in lanes(name)])
+    app.amqp.queues.select([lane for name in queues for lane in lanes(name) if lane in app.amqp.queues])
     sign_messages(app, app.conf["roboco_keys"])
     return app
