@@ -31,7 +31,7 @@ from roboco.domain.team import Team
 from roboco.domain.view import StreamItem
 from roboco.engine.engine import Engine
 from roboco.engine.teams import team_as_data
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.settings import Settings
 
 
@@ -147,6 +147,8 @@ class Task(Control):
         data = self._engine.files.get(summary_path(self.task_id))
         if data is None:
             raise UsageError(f"no task {self.task_id!r} in this workspace")
+        if not data:  # no write leaves it so: a store that answers a read in the middle of one
+            raise TransientError(f"the store answered with nothing for {summary_path(self.task_id)!r}; try again")
         stored = TaskSummary.model_validate_json(data)
         live = None if stored.status.ended else self._engine.board.load(self.task_id, 1)
         if live is None:

@@ -104,7 +104,9 @@ def main() -> None:
     if not options.followers:
         asyncio.run(subscribe(options))
         return
-    with Orchestrator(Settings(redis_url=options.url, workspace=options.workspace)) as orchestrator:
+    with Orchestrator(
+        Settings(redis_url=options.url, broker_url=options.url.partition("?")[0], workspace=options.workspace)
+    ) as orchestrator:
         asyncio.run(follow(options, orchestrator))
 
 
