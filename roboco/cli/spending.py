@@ -14,6 +14,8 @@ def of_step(step: TaskStep) -> str:
     spent = spent_by(step.metadata)
     if not spent.tokens and not spent.cost:
         return ""
+    if not spent.tokens:  # of tools that have a price
+        return cost(spent.cost).removeprefix(" · ")
     seconds = f" · {spent.seconds:.1f} s" if spent.seconds else ""
     return f"{spent.tokens_in} tokens in, {spent.tokens_out} out{seconds}{cost(spent.cost)}"
 
