@@ -61,13 +61,13 @@ def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
     told = _summary(seen)
     closing: list[Message] = [{"role": USER, "content": text} for text in after]
     spent = sum(fixed.values()) + _tokens(seen, [*opening, *told, *closing])
-    chosen, steps, why = _newest(agent, seen, rest, spent)
-    messages = [system, *opening, *told, *steps, *closing]
+    chosen = _newest(agent, seen, rest, spent)
+    messages = [system, *opening, *told, *chosen.messages, *closing]
     if messages[-1]["role"] == "assistant":
         messages.append({"role": USER, "content": "Go on."})
-    included = [step.seq for group in (head, *chosen) for step in group]
-    counted = fixed | {"summary": _tokens(seen, told), "steps": _tokens(seen, [*opening, *steps, *closing])}
-    return WorkingMemory(tuple(messages), _receipt(agent, seen, included, why, counted))
+    included = [step.seq for group in (head, *chosen.groups) for step in group]
+    counted = fixed | {"summary": _tokens(seen, told), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
+    return WorkingMemory(tuple(messages), _receipt(agent, seen, included, chosen.why, counted))
 
 
 def _left_aside(group: Group) -> bool:
@@ -128,21 +128,35 @@ def _summary(seen: Seen) -> list[Message]:
     return [{"role": USER, "content": text}]
 
 
-def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> tuple[list[Group], list[Message], str]:
-    """The newest groups that may go in, their messages, and why the one before them may not; at least one goes in."""
+@dataclass(frozen=True)
+class _Chosen:
+    """The groups that go in, in order, their messages and tokens, and why the group before them does not."""
+
+    groups: list[Group]
+    messages: list[Message]
+    tokens: int
+    why: str
+
+
+def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chosen:
+    """The newest groups that may go in beside so many tokens; at least one goes in."""
     chosen: list[Group] = []
     messages: list[Message] = []
-    steps = 0
+    steps = tokens = 0
+    why = ""
     for group in reversed(groups):
         more = messages_of(agent.name, group, seen.images)
+        size = _tokens(seen, more)
         steps += len(group)
-        spent += _tokens(seen, more)
-        why = _too_much(agent, seen, group, steps, spent)
+        why = _too_much(agent, seen, group, steps, spent + tokens + size)
         if why and chosen:
-            return chosen, messages, why
+            break
         chosen.insert(0, group)
         messages = more + messages
-    return chosen, messages, "older than what a turn is given"
+        tokens += size
+    else:
+        why = "older than what a turn is given"
+    return _Chosen(chosen, messages, tokens, why)
 
 
 def _too_much(agent: Agent, seen: Seen, group: Group, steps: int, tokens: int) -> str:

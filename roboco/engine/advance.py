@@ -10,28 +10,22 @@ epoch, a step once per position, and whatever was written down but not done is f
 
 from dataclasses import dataclass
 
-from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
-from roboco.domain.decide import decide
-from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, TaskEnded
-from roboco.domain.history import History
+from roboco.domain.event import StatusChanged, TaskEnded
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item, Stop, is_urgent
-from roboco.domain.lineage import parent_of
 from roboco.domain.part import brought_by
 from roboco.domain.paths import open_path
-from roboco.domain.priority import priority_of
-from roboco.domain.router import route
-from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.engine import broken, delegate, items, notify, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
 from roboco.engine.engine import Engine
-from roboco.engine.users_router import users_router
-from roboco.ports import Choice, Phase, Snapshot, TurnOrder, Work
+from roboco.engine.following import Place
+from roboco.ports import Choice, Commit, Phase, Snapshot, Work
 from roboco.ports.telemetry import TASKS
 
 MOVES = 100
@@ -81,7 +75,7 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
         if isinstance(seen_to, bool):
             return seen_to
         exhausted = seen_to
-    again = _carry_out(engine, task_id, team, task, _decide(engine, team, task_id, task, waiting, exhausted))
+    again = _carry_out(Place(engine, task_id, team, task), waiting, exhausted)
     if fold_due(task.seq - 1):
         engine.histories.fold(task_id)
     return again
@@ -156,35 +150,17 @@ def _left_to_a_child(engine: Engine, team: Team, look: Look) -> bool | None:
     return False
 
 
-def _decide(
-    engine: Engine, team: Team, task_id: str, task: Snapshot, waiting: tuple[Item, ...], exhausted: str | None
-) -> Action:
-    model = team.collaboration_model
-    router = users_router(engine, task_id, model.router) if isinstance(model, Custom) else route
-    limited = team.limits.raised(task.state.raised).max_seconds is not None
-    started = engine.teams.began(task_id, task.state) if limited else None
-    situation = Situation(
-        inbox=waiting,
-        outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
-        seconds=engine.clock.now() - started.timestamp() if started else 0.0,
-        exhausted=exhausted,
-        sub_task=parent_of(task_id, task.first) is not None,
-    )
-    return decide(team, History(task.state, task.tail), situation, router)
-
-
-def _carry_out(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Action) -> bool:
-    match action:
-        case AppendStep():
-            _append(engine, task_id, team, task, action)
+def _carry_out(place: Place, waiting: tuple[Item, ...], exhausted: str | None) -> bool:
+    engine, task_id, task = place.engine, place.task_id, place.task
+    match place.decided(waiting, exhausted):
+        case AppendStep() as action:
+            _append(engine, task_id, place.team, task, action)
             return True
-        case StartTurn():
-            return _start_turn(engine, task_id, task, action)
-        case CallTools():
-            return pending.hand_out_calls(engine, task_id, team, task, action.calls)
-        case Wait():
+        case StartTurn() | CallTools() as action:
+            return not place.choose(action)
+        case Wait() as action:
             return _wait(engine, task_id, task, action)
-        case End():
+        case End() as action:
             return _end(engine, task_id, task, action)
 
 
@@ -208,7 +184,7 @@ def _append(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Ap
         recover.catch_up(engine, task_id, task)
         return
     events = recover.taken_over(engine, task_id, task, step, action.told_now)
-    if not engine.board.commit(task_id, task.epoch, step, task.state.after(step), events):
+    if not engine.board.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):
         _catch_up(engine, task_id)
     for item_id in action.item_ids:
         items.settle(engine, task_id, item_id, step.seq)
@@ -219,37 +195,6 @@ def _catch_up(engine: Engine, task_id: str) -> None:
     now = engine.board.load(task_id, recover.COORDINATOR_TAIL)
     if now is not None:
         recover.catch_up(engine, task_id, now)
-
-
-def _start_turn(engine: Engine, task_id: str, task: Snapshot, action: StartTurn) -> bool:
-    now, seq = engine.now(), task.seq
-    routing = action.route.record()
-    events: list[AnyEvent] = []
-    if task.status is not TaskStatus.RUNNING:
-        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
-    reason = action.route.reason
-    if action.handed_off_by is not None:
-        source = action.handed_off_by
-        events.append(
-            AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=action.agent, reason=reason)
-        )
-    events.append(
-        AgentSelected(
-            task_id=task_id,
-            timestamp=now,
-            agent_name=action.agent,
-            step_id=step_id_at(task_id, seq),
-            reason=reason,
-            routing=routing,
-        )
-    )
-    choice = Choice(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing)
-    epoch = engine.board.choose(task_id, task.epoch, choice, events)
-    if epoch is None:
-        return True
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
-    engine.dispatcher.turn(TurnOrder(task_id, seq, epoch, 1, priority_of(task.first)), action.agent)
-    return False
 
 
 def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:

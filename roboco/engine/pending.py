@@ -17,21 +17,20 @@ from roboco.domain.answers import (
     waits_for_person,
 )
 from roboco.domain.builtin import DELEGATE
-from roboco.domain.event import AnyEvent, StatusChanged, SubTaskBegun, ToolReturned, ToolUnknown, TurnRestarted
-from roboco.domain.ids import step_id_at, sub_task_id
+from roboco.domain.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
+from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item
 from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.priority import priority_of
-from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
 from roboco.domain.tool_spec import AnyTool
 from roboco.engine import delegate, recover
 from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError
-from roboco.ports import CallOrder, CallState, Choice, Phase, Snapshot, TurnOrder
+from roboco.ports import CallOrder, CallState, Snapshot, TurnOrder
 from roboco.ports.telemetry import LEASE_LOSSES, RESTARTS
 
 SKEW = 2.0
@@ -118,32 +117,6 @@ def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
         engine.agenda.put(task_id, engine.clock.now() + left + 0.05)
         return False
     return True if recover.catch_up(engine, task_id, task) else None
-
-
-def hand_out_calls(engine: Engine, task_id: str, team: Team, task: Snapshot, calls: tuple[ToolCall, ...]) -> bool:
-    """Write down that these calls of the last step run, and hand them out; whether to look again."""
-    given_away = [call for call in calls if call.tool_name == DELEGATE]
-    children = [sub_task_id(task_id, call.id) for call in given_away]
-    reason = f"other teams work for it: {', '.join(children)}" if len(given_away) == len(calls) else ""
-    choice = Choice(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=task.tail[-1].agent_name)
-    now = engine.now()
-    events: list[AnyEvent] = [
-        SubTaskBegun(
-            task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])
-        )
-        for call, child in zip(given_away, children, strict=True)
-    ]
-    if reason or task.status is not TaskStatus.RUNNING:
-        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=reason))
-    epoch = engine.board.choose(task_id, task.epoch, choice, events)
-    if epoch is None:
-        return True
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
-    priority = priority_of(task.first)
-    for call in calls:
-        attempt = task.calls.get(call.id, CallState()).attempt
-        hand_out_call(engine, team, task, CallOrder(task_id, task.seq - 1, epoch, call.id, attempt, priority), call)
-    return False
 
 
 def hand_out_call(engine: Engine, team: Team, task: Snapshot, order: CallOrder, call: ToolCall) -> None:

@@ -23,7 +23,7 @@ from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_c
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory
-from roboco.ports import CallState, Phase, Snapshot
+from roboco.ports import CallState, Commit, Phase, Snapshot
 
 COORDINATOR_TAIL = 64
 """How many of the newest steps the coordinator looks at: routers see no longer visit of one agent."""
@@ -61,7 +61,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
             events = events_of(engine, task_id, step, before, _untold(step, {}))
         else:
             events = taken_over(engine, task_id, task, step, _untold(step, task.calls))
-        if not engine.board.commit(task_id, epoch, step, state, events):
+        if not engine.board.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True
     return moved

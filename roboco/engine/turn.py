@@ -26,13 +26,14 @@ from roboco.engine import broken, recover
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
+from roboco.engine.following import Place
 from roboco.engine.insist import insist
 from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, joined, said
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Doing, Grip, ModelStream, Reply, TurnClaim, TurnOrder, Used, Work
+from roboco.ports import Commit, Doing, Grip, ModelStream, Reply, TurnClaim, TurnOrder, Used, Work
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -277,11 +278,12 @@ def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name
         lambda: bool(engine.turns.renew(claim)),
         f"step {step.seq} of task {order.task_id}",
     )
-    if stored.digest == step.digest:
-        events = recover.events_of(engine, order.task_id, step, task.tail[-1])
-        engine.board.commit(order.task_id, order.epoch, step, task.state.after(step), events)
-    else:
-        recover.catch_up(engine, order.task_id, task)
     observe_turn(engine, making.doing, making.model, step, engine.clock.now() - making.began)
-    engine.dispatcher.advance(order.task_id)
-    return TurnEnd.COMMITTED if stored.digest == step.digest else TurnEnd.LOST
+    if stored.digest != step.digest:
+        recover.catch_up(engine, order.task_id, task)
+        engine.dispatcher.advance(order.task_id)
+        return TurnEnd.LOST
+    commit = Commit(step, task.state.after(step), recover.events_of(engine, order.task_id, step, task.tail[-1]))
+    if not Place(engine, order.task_id, making.team, task).commit(commit):
+        engine.dispatcher.advance(order.task_id)
+    return TurnEnd.COMMITTED

@@ -6,7 +6,7 @@ the effect of one.
 """
 
 from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
-from roboco.ports.board import Board, CallState, Choice, Phase, Snapshot, Used
+from roboco.ports.board import Board, CallState, Choice, Commit, Phase, Snapshot, Used
 from roboco.ports.leases import CallOrder, Calls, Cut, Grip, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
 from roboco.ports.rates import Rates, Tokenizers
@@ -25,6 +25,7 @@ __all__ = [
     "Calls",
     "Choice",
     "Clock",
+    "Commit",
     "Cut",
     "DeadLetters",
     "Deliverer",

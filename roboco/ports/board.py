@@ -99,6 +99,15 @@ class Choice:
     items: int | None = None
 
 
+@dataclass(frozen=True)
+class Commit:
+    """A stored step that is to be taken over, the state of the history after it, and what followers are told of it."""
+
+    step: TaskStep
+    state: TaskState
+    events: Sequence[AnyEvent]
+
+
 class Board(Protocol):
     """The state of tasks, in Redis. All of it can be computed again from the workspace."""
 
@@ -111,10 +120,18 @@ class Board(Protocol):
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
         """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
 
-    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+    def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
         """Take over a stored step: the task is idle after it and the fence moves.
 
         True also if the step was taken over before; False if the fence had moved and the step is not in.
+        """
+
+    def commit_and_choose(
+        self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
+    ) -> int | None:
+        """`commit`, and, unless an item waits for the task, `choose` at the same moment: the new epoch of the choice.
+
+        None if it was not written down, whatever became of the step.
         """
 
     def begin_again(self, task_id: str, event: AnyEvent) -> None:

@@ -16,6 +16,7 @@ from roboco.ports import (
     CallOrder,
     Calls,
     Choice,
+    Commit,
     DeadLetters,
     Inbox,
     Logs,
@@ -104,7 +105,14 @@ class ATask(ABC):
     def commit(self, *events: AnyEvent, text: str = "") -> bool:
         """Take over one more step at the present fence."""
         self.steps.append(step_after(self.steps, text))
-        return self.board.commit(TASK, self.now.epoch, self.steps[-1], fold(self.steps), events)
+        return self.board.commit(TASK, self.now.epoch, Commit(self.steps[-1], fold(self.steps), events))
+
+    def commit_and_choose(self, *events: AnyEvent) -> int | None:
+        """Take over one more step at the present fence, and write a turn down with it."""
+        self.steps.append(step_after(self.steps))
+        commit = Commit(self.steps[-1], fold(self.steps), events[:1])
+        choice = Choice(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
+        return self.board.commit_and_choose(TASK, self.now.epoch, commit, choice, events[1:])
 
     @property
     def now(self) -> Snapshot:

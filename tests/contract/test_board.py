@@ -14,7 +14,7 @@ from roboco.domain.part import ToolResult
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
-from roboco.ports import CallState, Choice, Phase
+from roboco.ports import CallState, Choice, Commit, Phase
 from tests.contract.a_task import ATask
 from tests.contract.samples import TASK, USED, chain, said, step_after, told
 from tests.contract.task_on_redis import TaskOnRedis
@@ -26,7 +26,7 @@ RESULT = Outcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]})
 def test_a_task_that_is_not_known(task: ATask) -> None:
     assert task.board.load(TASK, 10) is None
     assert task.board.choose(TASK, 1, TURN, [told("a")]) is None
-    assert not task.board.commit(TASK, 1, chain(1)[0], fold(chain(1)), [told("a")])
+    assert not task.board.commit(TASK, 1, Commit(chain(1)[0], fold(chain(1)), [told("a")]))
     task.board.leave(TASK, 10)
     assert task.board.load(TASK, 10) is None
     assert task.told() == []
@@ -174,6 +174,44 @@ def test_a_step_is_taken_over(task: ATask) -> None:
     assert task.board.choose(TASK, old.epoch, TURN, []) is None
 
 
+def test_a_step_is_taken_over_with_what_follows(task: ATask) -> None:
+    task.create()
+    task.choose()
+    task.claim()
+    old = task.now
+    epoch = task.commit_and_choose(told("a"), told("b"), told("c"))
+    now = task.now
+    assert epoch == now.epoch > old.epoch
+    assert (now.seq, now.phase, now.status, now.agent) == (2, Phase.TURN, TaskStatus.RUNNING, "writer")
+    assert (now.attempt, now.claimed, now.lease_left, now.rings, now.emitted) == (1, False, 0.0, 0, 0)
+    assert (list(now.tail), now.state, now.routing) == (task.steps, fold(task.steps), {"rule": "next"})
+    assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
+    assert task.board.choose(TASK, old.epoch + 1, TURN, []) is None
+    assert task.claim().order.seq == 2
+
+
+def test_what_waits_for_a_task_is_looked_at_before_anything_follows(task: ATask) -> None:
+    task.create()
+    task.choose()
+    task.inbox.knock(TASK, ["one"])
+    assert task.commit_and_choose(told("a"), told("b")) is None
+    assert (task.now.seq, task.now.phase, task.now.item_ids) == (2, Phase.IDLE, ("one",))
+    assert task.told() == [(1, 0, "a")]
+
+
+def test_nothing_follows_a_step_that_somebody_else_has_taken_over(task: ATask) -> None:
+    task.create()
+    task.choose()
+    old = task.now.epoch
+    assert task.commit()
+    before = task.now
+    commit = Commit(task.steps[1], fold(task.steps[:2]), [told("late")])
+    for fence in (old, before.epoch):
+        assert task.board.commit_and_choose(TASK, fence, commit, TURN, [told("late")]) is None
+    assert task.now == before
+    assert task.told() == []
+
+
 def test_a_step_that_was_taken_over_is_not_told_again(task: ATask) -> None:
     task.create()
     task.choose()
@@ -185,7 +223,7 @@ def test_a_step_that_was_taken_over_is_not_told_again(task: ATask) -> None:
     for seq in (1, 2):
         for fence in (epoch, before.epoch):
             step, state = task.steps[seq], fold(task.steps[: seq + 1])
-            assert task.board.commit(TASK, fence, step, state, [told("late")])
+            assert task.board.commit(TASK, fence, Commit(step, state, [told("late")]))
     assert task.now == before
     assert task.told() == [(1, 0, "a"), (2, 0, "b")]
 
@@ -196,8 +234,8 @@ def test_a_step_needs_the_fence_and_the_next_position(task: ATask) -> None:
     task.choose()
     before = task.now
     steps = chain(4)
-    assert not task.board.commit(TASK, old, steps[2], fold(steps[:3]), [told("fenced out")])
-    assert not task.board.commit(TASK, before.epoch, steps[3], fold(steps), [told("too far")])
+    assert not task.board.commit(TASK, old, Commit(steps[2], fold(steps[:3]), [told("fenced out")]))
+    assert not task.board.commit(TASK, before.epoch, Commit(steps[3], fold(steps), [told("too far")]))
     assert task.now == before
     assert task.told() == []
 
@@ -284,7 +322,7 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
     assert task.turns.restart(TASK, epoch, told("late")) is None
     assert task.turns.ring(TASK, epoch, False) == 0
     assert task.board.choose(TASK, epoch, TURN, [told("late")]) is None
-    assert not task.board.commit(TASK, epoch, step_after(task.steps), fold(chain(3)), [told("late")])
+    assert not task.board.commit(TASK, epoch, Commit(step_after(task.steps), fold(chain(3)), [told("late")]))
     assert task.now == before
     assert (task.told(), task.said()) == ([(1, 0, "b")], [])
 
@@ -365,7 +403,8 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: board.load(TASK, 1),
         lambda: board.create(TASK, [step], fold([step]), []),
         lambda: board.choose(TASK, 1, TURN, []),
-        lambda: board.commit(TASK, 1, step, fold([step]), []),
+        lambda: board.commit(TASK, 1, Commit(step, fold([step]), [])),
+        lambda: board.commit_and_choose(TASK, 1, Commit(step, fold([step]), []), TURN, []),
         lambda: board.begin_again(TASK, told("again")),
         lambda: board.leave(TASK, 1),
     ]

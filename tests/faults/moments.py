@@ -68,7 +68,9 @@ AGENTS = (
     Moment("first token out", GRAPH, script="emit", answered=True),
     Moment("in the middle of a turn", GRAPH, script="emit", nth=4),
     Moment("step appended, not committed", GRAPH, script="commit"),
-    Moment("committed, not handed on", GRAPH, message="roboco.advance"),
+    Moment("committed and chosen, next turn not handed out", GRAPH, message="roboco.turn"),
+    Moment("calls chosen, one not handed out", PARALLEL, message="roboco.tool", nth=2),
+    Moment("last step committed, not handed on", GRAPH, message="roboco.advance"),
 )
 TOOLS = (
     Moment("claimed", PARALLEL, script="claim_call", answered=True),
@@ -78,7 +80,6 @@ TOOLS = (
 RUNNING = Moment("two tools running", PARALLEL, nth=2)
 COORDINATOR = (
     Moment("turn chosen, not handed out", GRAPH, message="roboco.turn"),
-    Moment("calls chosen, one not handed out", PARALLEL, message="roboco.tool", nth=2),
     Moment("results appended, not committed", PARALLEL, script="commit"),
     Moment("results committed, not handed on", PARALLEL, script="commit", answered=True),
 )

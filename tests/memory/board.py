@@ -10,7 +10,7 @@ from roboco.domain.outcome import Outcome
 from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep, read_step
-from roboco.ports import CallState, Choice, Clock, Phase, Snapshot
+from roboco.ports import CallState, Choice, Clock, Commit, Phase, Snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
 KEPT_STEPS = 512
@@ -59,23 +59,36 @@ class MemoryBoard:
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
         """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
-        now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return None
             if choice.items is not None and len(held.inboxes.get(task_id, ())) > choice.items:
                 return None
-            task.begin(choice.phase, now)
-            task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
-            task.routing = canonical(dict(choice.routing or {}))
-            for event in events:
-                self._server.tell(task_id, task, event)
-            return task.epoch
+            return self._write_down(task_id, task, choice, events)
 
-    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+    def commit_and_choose(
+        self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
+    ) -> int | None:
+        """`commit`, and `choose` unless an item waits: the new epoch; None if the choice was not written down."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or (task.epoch, task.seq) != (epoch, commit.step.seq):
+                return None
+            self.commit(task_id, epoch, commit)
+            return None if held.inboxes.get(task_id) else self._write_down(task_id, task, choice, events)
+
+    def _write_down(self, task_id: str, task: StoredTask, choice: Choice, events: Sequence[AnyEvent]) -> int:
+        task.begin(choice.phase, self._clock.now())
+        task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
+        task.routing = canonical(dict(choice.routing or {}))
+        for event in events:
+            self._server.tell(task_id, task, event)
+        return task.epoch
+
+    def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
         """Take over a stored step; True also if that was done before, False if the fence had moved."""
-        now = self._clock.now()
+        now, step = self._clock.now(), commit.step
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None:
@@ -87,9 +100,9 @@ class MemoryBoard:
             task.begin(Phase.IDLE, now)
             task.status, task.reason = TaskStatus.RUNNING, ""
             task.seq += 1
-            task.fold = state.model_dump_json()
+            task.fold = commit.state.model_dump_json()
             task.tail = [*task.tail, step.line()][-KEPT_STEPS:]
-            for event in events:
+            for event in commit.events:
                 self._server.tell(task_id, task, event)
             return True
 

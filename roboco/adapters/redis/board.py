@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
@@ -15,7 +16,7 @@ from roboco.domain.outcome import Outcome
 from roboco.domain.state import TaskState
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep, read_step
-from roboco.ports import CallState, Choice, Phase, Snapshot, Used
+from roboco.ports import CallState, Choice, Commit, Phase, Snapshot, Used
 
 KEPT_CHUNKS = 10_000
 """How many chunks a content log keeps when a step is committed; older text stands in the history."""
@@ -64,20 +65,28 @@ class RedisBoard:
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
         names += [keys.inbox(task_id)]
         items = "" if choice.items is None else choice.items
-        routing = canonical(dict(choice.routing or {}))
-        written = [items, choice.phase, choice.status, choice.reason, choice.agent, routing]
-        answer = self._scripts.run("choose", names, epoch, uuid.uuid4().hex, *written, *map(body, events))
+        answer = self._scripts.run("choose", names, epoch, items, *_written(choice), *map(body, events))
         return answer or None
 
-    def commit(self, task_id: str, epoch: int, step: TaskStep, state: TaskState, events: Sequence[AnyEvent]) -> bool:
+    def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
         """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        return bool(self._commit(task_id, epoch, commit))
+
+    def commit_and_choose(
+        self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
+    ) -> int | None:
+        """`commit`, and `choose` unless an item waits: the new epoch; None if the choice was not written down."""
+        chosen = self._commit(task_id, epoch, commit, *_written(choice), *map(body, events))
+        return chosen if chosen > 1 else None
+
+    def _commit(self, task_id: str, epoch: int, commit: Commit, *then: Any) -> int:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
-        names += [keys.calls(task_id), keys.content(task_id)]
-        told = map(body, events)
+        names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
+        written = [epoch, commit.step.seq, commit.step.line(), commit.state.model_dump_json()]
         kept = [KEPT_STEPS, KEPT_CHUNKS]
-        written = [epoch, step.seq, step.line(), state.model_dump_json()]
-        return bool(self._scripts.run("commit", names, *written, *kept, *told))
+        told = list(map(body, commit.events))
+        return int(self._scripts.run("commit", names, *written, *kept, len(told), *told, *then))
 
     def begin_again(self, task_id: str, event: AnyEvent) -> None:
         """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
@@ -104,6 +113,12 @@ class RedisBoard:
             call_id: CallState(call.attempt, call.claimed, max(0, left.get(call_id, 0)) / 1000, call.outcome)
             for call_id, call in calls.items()
         }
+
+
+def _written(choice: Choice) -> list[str]:
+    """A choice as scripts write it down, after a token by which the call is known if it is sent twice."""
+    routing = canonical(dict(choice.routing or {}))
+    return [uuid.uuid4().hex, choice.phase, choice.status, choice.reason, choice.agent, routing]
 
 
 def snapshot(
@@ -136,11 +151,21 @@ def snapshot(
         used=_used(fields),
         routing=json.loads(fields["routing"]),
         state=TaskState.model_validate_json(fields["fold"]),
-        first=read_step(fields["first"]),
-        tail=tuple(read_step(step) for step in steps),
+        first=_step(fields["first"]),
+        tail=tuple(map(_step, steps)),
         item_ids=tuple(item_ids),
         calls=calls,
     )
+
+
+def _step(line: str) -> TaskStep:
+    """The step of a line; that of a short one is kept, since the next turn reads it again."""
+    return _read(line) if len(line) <= _SHORT_LINE else read_step(line)
+
+
+_read = lru_cache(maxsize=2048)(read_step)
+_SHORT_LINE = 4096
+"""Characters; so that what is kept is a few dozen megabytes at most."""
 
 
 def _used(fields: Mapping[str, str]) -> Used:

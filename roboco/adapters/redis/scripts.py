@@ -12,7 +12,7 @@ from redis.exceptions import ClusterDownError, ClusterError, RedisClusterExcepti
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
-_PRELUDE = (_LUA / "_say.lua").read_text()
+_SAY, _WRITE_DOWN = ((_LUA / name).read_text() for name in ("_say.lua", "_write_down.lua"))
 
 
 _UNUSABLE = (
@@ -62,4 +62,6 @@ def answering() -> Iterator[None]:
 
 
 def _source(operation: str) -> str:
-    return f"{_PRELUDE}\n{operation}" if "say(" in operation else operation
+    if "write_down(" in operation:
+        return f"{_SAY}\n{_WRITE_DOWN}\n{operation}"
+    return f"{_SAY}\n{operation}" if "say(" in operation else operation

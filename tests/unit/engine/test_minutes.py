@@ -127,7 +127,7 @@ def test_a_summary_further_back_is_gone_on_from() -> None:
         collaboration_model={"type": "sequential", "rounds": 30},
     )
     world.submit(team)
-    for _ in range(40):
+    while len(world.history()) < 20:
         world.deliver(world.dispatcher.queue.popleft())
     kept = sorted(path for path in world.files.held if "summaries/" in path)
     for path in kept[1:]:
