@@ -20,6 +20,7 @@ class Ending:
         self._engine = engine
         self._lock = threading.Lock()
         self._stream: ModelStream | None = None
+        self._dropped = False
         self.asked_at: datetime | None = None
 
     @property
@@ -36,16 +37,17 @@ class Ending:
             stream.close()
 
     def of(self, stream: ModelStream) -> None:
-        """This is the stream to close; at once, if it was asked before."""
+        """This is the stream to close; at once, if it was asked or dropped before."""
         with self._lock:
             self._stream = stream
-            asked = self.asked
-        if asked:
+            over = self.asked or self._dropped
+        if over:
             stream.close()
 
     def drop(self) -> None:
-        """Close the stream, since the turn is somebody else's now."""
+        """Close the stream, since the turn is somebody else's now, or is to be made anew."""
         with self._lock:
+            self._dropped = True
             stream = self._stream
         if stream is not None:
             stream.close()

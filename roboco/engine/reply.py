@@ -1,7 +1,6 @@
 """reply: what a model has answered, as the parts of a step."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from roboco.domain.canonical import checked_json, well_formed
@@ -11,7 +10,7 @@ from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
 from roboco.domain.state import TaskState
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
-from roboco.ports import ModelStream, Reply, RequestedCall, TurnClaim
+from roboco.ports import Reply, RequestedCall, TurnClaim
 
 
 @dataclass(frozen=True)
@@ -51,21 +50,6 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) 
             effects[name] = effect
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
     return Said(tuple(parts), invalid, effects)
-
-
-def joined(stream: ModelStream) -> Iterator[str | Reply]:
-    """The pieces, with characters joined that a model cut in halves (surrogates, as JSON escapes them)."""
-    half = ""
-    for piece in stream:
-        if isinstance(piece, Reply):
-            if half:
-                yield well_formed(half)
-            yield piece
-            return
-        text = half + piece
-        half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        if whole := text.removesuffix(half):
-            yield well_formed(whole)
 
 
 def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from roboco.domain.decide import at_limit
-from roboco.domain.event import StatusChanged, StreamChunk
+from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
 from roboco.domain.model_profile import ModelProfile
 from roboco.domain.part import TextPart
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
-from roboco.domain.tokens import estimate_tokens, tokens_of
+from roboco.domain.tokens import estimate_tokens
 from roboco.engine import broken, recover
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
@@ -31,9 +31,10 @@ from roboco.engine.insist import insist
 from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
-from roboco.engine.reply import Said, failed, joined, said
+from roboco.engine.reply import Said, failed, said
+from roboco.engine.speech import Speech
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Commit, Doing, Grip, ModelStream, Reply, TurnClaim, TurnOrder, Used, Work
+from roboco.ports import Commit, Doing, ModelStream, Reply, TurnClaim, TurnOrder, Work
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -119,9 +120,10 @@ def _make(making: _Making) -> TurnEnd:
     if wait > 0 and not making.ending.asked:
         return _wait(making, composed.request.profile, wait)
     request = with_images(engine, claim.order.task_id, composed.request)
-    stream = engine.model.stream(request)
+    speech = Speech(engine, claim, making.ending, composed.memory.tokens)
+    stream = engine.model.stream(request, speech.say)
     making.ending.of(stream)
-    return _speak(making, composed, stream)
+    return _speak(making, composed, speech, stream)
 
 
 def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
@@ -150,17 +152,23 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
     return TurnEnd.GIVEN_BACK
 
 
-def _speak(making: _Making, composed: Composed, stream: ModelStream) -> TurnEnd:
+def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStream) -> TurnEnd:
     engine, claim, ending = making.engine, making.claim, making.ending
-    texts: list[str] = []
     reply: Reply | None = None
+    failed_with: ModelError | None = None
     try:
-        reply = _relay(making, composed.memory.tokens, stream, texts)
+        for piece in stream:
+            reply = piece if isinstance(piece, Reply) else None
     except ModelError as error:
-        if not ending.asked:
-            return _break_off(making, composed, texts, error)
+        failed_with = error
     finally:
         stream.close()
+    ours = speech.finish(whole=reply is not None or failed_with is not None)
+    texts = speech.texts
+    if not ours:
+        return TurnEnd.LOST
+    if failed_with is not None and not ending.asked:
+        return _break_off(making, composed, texts, failed_with)
     if reply is not None:
         whole = said(engine, making.team, claim, "".join(texts), reply)
         _commit(making, whole, _metadata(composed, reply) | {"chunks": len(texts)})
@@ -172,25 +180,6 @@ def _speak(making: _Making, composed: Composed, stream: ModelStream) -> TurnEnd:
         return TurnEnd.LOST
     receipt = ending.receipt(claim, stream, len(texts))
     return _commit(making, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
-
-
-def _relay(making: _Making, tokens_in: int, stream: ModelStream, texts: list[str]) -> Reply | None:
-    """Send on what the model says, and add it to `texts`: its reply, or None if the turn is lost or is to end."""
-    engine, claim, ending = making.engine, making.claim, making.ending
-    size = 0
-    for piece in joined(stream):
-        if isinstance(piece, Reply):
-            return piece
-        if ending.asked:
-            return None
-        texts.append(piece)
-        size += len(piece.encode())
-        grip = engine.turns.emit(claim, len(texts), _chunk(claim, piece), Used(tokens_in, tokens_of(size)))
-        if grip is Grip.LOST:
-            return None
-        if grip is Grip.ASKED:
-            ending.ask()
-    return None
 
 
 def _interrupted(composed: Composed, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
@@ -219,17 +208,6 @@ def _break_off(making: _Making, composed: Composed, texts: list[str], error: Mod
     tokens = (composed.memory.tokens, estimate_tokens("".join(texts))) if texts else (0, 0)
     used = _usage(composed.minutes, composed.request.profile, *tokens)
     return _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
-
-
-def _chunk(claim: TurnClaim, text: str) -> StreamChunk:
-    order = claim.order
-    return StreamChunk(
-        task_id=order.task_id,
-        step_id=step_id_at(order.task_id, order.seq),
-        agent_name=claim.task.agent,
-        attempt=order.attempt,
-        text=text,
-    )
 
 
 def _metadata(composed: Composed, reply: Reply) -> dict[str, object]:

@@ -7,8 +7,8 @@ the effect of one.
 
 from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
 from roboco.ports.board import Board, CallState, Choice, Commit, Phase, Snapshot, Used
-from roboco.ports.leases import CallOrder, Calls, Cut, Grip, TurnClaim, TurnOrder, Turns
-from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall
+from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder, Turns
+from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
 from roboco.ports.rates import Rates, Tokenizers
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Toolbox
@@ -24,6 +24,7 @@ __all__ = [
     "CallState",
     "Calls",
     "Choice",
+    "Chunk",
     "Clock",
     "Commit",
     "Cut",
@@ -34,6 +35,7 @@ __all__ = [
     "Figure",
     "Files",
     "Grip",
+    "Heard",
     "Histories",
     "Inbox",
     "Logs",
@@ -46,6 +48,7 @@ __all__ = [
     "Reply",
     "Request",
     "RequestedCall",
+    "Say",
     "Signals",
     "Snapshot",
     "Telemetry",

@@ -1,5 +1,6 @@
 """Leases: on turns and tool calls, and what is told while they last."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -52,6 +53,19 @@ class TurnClaim:
     task: Snapshot
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a turn's text: its `number` in this attempt, from 1, and what the answer has used with it."""
+
+    number: int
+    message: StreamChunk
+    used: Used
+
+
+Heard = Callable[["Grip | Exception"], None]
+"""Is told how a lease stands after a chunk, or what kept the chunk from going out."""
+
+
 class Turns(Protocol):
     """Leases on turns. Everything is refused once the fence has moved."""
 
@@ -61,10 +75,10 @@ class Turns(Protocol):
         None too if somebody wants the turn to end that has not begun.
         """
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk, used: Used) -> Grip:
-        """Number the chunk, log it, publish it and renew the lease; a `number` that was sent before is dropped.
+    def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+        """Number the chunk, log it, publish it and renew the lease; one whose `number` was sent before is dropped.
 
-        `used` is what the answer has used with it.
+        Nobody waits: `heard` is told how the lease stands, or what failed, at once or later and from any thread.
         """
 
     def renew(self, claim: TurnClaim) -> Grip:

@@ -1,6 +1,6 @@
 """Models: requests, and answers as they come."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -48,15 +48,15 @@ class Reply:
     reprompts: int = 0
 
 
+Say = Callable[[str], None]
+"""Is told each text as it comes, from any thread, and must not wait."""
+
+
 class ModelStream(Protocol):
     """A running model call: texts as they come, then one Reply."""
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Texts, gathered while they come fast, and at the end the Reply; ModelError if the call fails."""
-
-    @property
-    def read_at(self) -> float:
-        """When the beginning of the last text came from the model, by `time.monotonic`."""
+        """Texts, unless somebody else is told them, and at the end the Reply; ModelError if the call fails."""
 
     def close(self) -> None:
         """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
@@ -68,9 +68,11 @@ class ModelStream(Protocol):
 class Model(Protocol):
     """A way to call models."""
 
-    def stream(self, request: Request) -> ModelStream:
+    def stream(self, request: Request, say: Say | None = None) -> ModelStream:
         """Begin the call. Failures before the first token are tried again; later ones are raised.
 
+        Texts are gathered while they come fast. With `say` they go there, and whoever iterates is woken once, at the
+        end; nothing is said after that, or once the stream was closed and `wait_closed` has said so.
         A provider's rate limit is raised at once, as ModelError "rate_limit" with its `retry_after`; the caller waits.
         """
 

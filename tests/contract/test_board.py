@@ -16,6 +16,7 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports import CallState, Choice, Commit, Phase
 from tests.contract.a_task import ATask
+from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, chain, said, step_after, told
 from tests.contract.task_on_redis import TaskOnRedis
 
@@ -257,10 +258,10 @@ def test_messages_carry_how_far_the_other_channel_was(task: ATask) -> None:
     task.choose(Phase.TURN, told("b"))
     claim = task.claim()
     for number in (1, 2, 3):
-        assert task.turns.emit(claim, number, said(f"c{number}"), USED)
+        assert emitted(task.turns, claim, number, said(f"c{number}"), USED)
     task.commit(told("d"), told("e"))
     task.choose()
-    assert task.turns.emit(task.claim(), 1, said("c4"), USED)
+    assert emitted(task.turns, task.claim(), 1, said("c4"), USED)
     assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 3, "d"), (4, 3, "e")]
     assert task.said() == [(1, 2, "c1"), (2, 2, "c2"), (3, 2, "c3"), (4, 4, "c4")]
     assert len(task.generations()) == 1
@@ -308,7 +309,7 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
     task.choose()
     claim, order = task.claim(), task.order()
     epoch, generations = task.now.epoch, task.generations()
-    task.turns.emit(claim, 1, said("c"), USED)
+    emitted(task.turns, claim, 1, said("c"), USED)
     task.wipe()
     assert task.board.load(TASK, 10) is None
     task.create(2, told("b"))
@@ -317,7 +318,7 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
     task.choose()
     before = task.now
     assert task.turns.claim(order, "me", 10) is None
-    assert not task.turns.emit(claim, 2, said("late"), USED)
+    assert not emitted(task.turns, claim, 2, said("late"), USED)
     assert not task.turns.renew(claim)
     assert task.turns.restart(TASK, epoch, told("late")) is None
     assert task.turns.ring(TASK, epoch, False) == 0
@@ -333,7 +334,7 @@ def test_logs_begin_again_and_the_work_goes_on(task: ATask) -> None:
     task.create(2, told("a"), told("b"))
     task.choose()
     claim = task.claim()
-    task.turns.emit(claim, 1, said("c1"), USED)
+    emitted(task.turns, claim, 1, said("c1"), USED)
     before, generations = task.now, task.generations()
     task.board.begin_again(TASK, told("again"))
     assert task.generations().isdisjoint(generations)
@@ -343,8 +344,8 @@ def test_logs_begin_again_and_the_work_goes_on(task: ATask) -> None:
     assert now.generation != before.generation
     now = replace(now, generation=before.generation, events=before.events, chunks=before.chunks)
     assert replace(now, lease_left=before.lease_left) == before
-    assert task.turns.emit(claim, 1, said("c1"), USED)
-    assert task.turns.emit(claim, 2, said("c2"), USED)
+    assert emitted(task.turns, claim, 1, said("c1"), USED)
+    assert emitted(task.turns, claim, 2, said("c2"), USED)
     assert task.commit(told("d"))
     assert (task.told(), task.said()) == ([(1, 0, "again"), (2, 1, "d")], [(1, 1, "c2")])
     assert len(task.generations()) == 1
@@ -356,7 +357,7 @@ def test_text_of_old_steps_leaves_the_log(redis_task: TaskOnRedis, monkeypatch: 
     redis_task.choose()
     claim = redis_task.claim()
     for number in range(1, 601):
-        redis_task.turns.emit(claim, number, said(str(number)), USED)
+        emitted(redis_task.turns, claim, number, said(str(number)), USED)
     assert len(redis_task.said()) == 600
     redis_task.commit()
     kept = [seq for seq, _, _ in redis_task.said()]
@@ -368,7 +369,7 @@ def play(task: TaskOnRedis) -> None:
     """Make use of every key of a task."""
     task.create(1, told("a"))
     task.choose()
-    task.turns.emit(task.claim(), 1, said("c"), USED)
+    emitted(task.turns, task.claim(), 1, said("c"), USED)
     task.commit()
     task.choose(Phase.TOOLS)
     task.calls.claim(task.call("tc_1"), "me")

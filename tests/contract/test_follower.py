@@ -21,6 +21,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.position import Position, Record
 from roboco.domain.event import AnyEvent, ErrorOccurred
 from roboco.ports import Phase
+from tests.contract.emitted import emitted
 from tests.contract.giving_up import gives_up
 from tests.contract.in_a_loop import FollowerInALoop
 from tests.contract.samples import NOON, TASK, USED, said, told
@@ -101,7 +102,7 @@ class Speaker:
         claim = self._task.claim("me")
         for number in range(1, 1 + self._random.randrange(12)):
             self.spoken.append(f"chunk {len(self.spoken)}")
-            assert self._task.turns.emit(claim, number, said(self.spoken[-1]), USED)
+            assert emitted(self._task.turns, claim, number, said(self.spoken[-1]), USED)
 
 
 def what(record: Record) -> str:

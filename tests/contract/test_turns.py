@@ -11,6 +11,7 @@ import pytest
 from roboco.errors import TransientError
 from roboco.ports import Phase, TurnClaim, TurnOrder, Used
 from tests.contract.a_task import LONG, SHORT, ATask
+from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told
 from tests.contract.task_on_redis import TaskOnRedis
 
@@ -85,7 +86,7 @@ def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
 def test_chunks_are_numbered_without_gaps(turn: ATask) -> None:
     claim = turn.claim()
     for number in (1, 2, 2, 1, 3, 3):
-        assert turn.turns.emit(claim, number, said(f"c{number}"), USED)
+        assert emitted(turn.turns, claim, number, said(f"c{number}"), USED)
     assert turn.said() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
 
 
@@ -95,18 +96,18 @@ def test_chunks_keep_what_they_say(redis_task: TaskOnRedis) -> None:
     claim = redis_task.claim()
     texts = ['"quoted"', "\\", "ü漢\U0001f600", "\n\r\t\u2028\x00", "{} %s ", ""]
     for number, text in enumerate(texts, start=1):
-        assert redis_task.turns.emit(claim, number, said(text), USED)
+        assert emitted(redis_task.turns, claim, number, said(text), USED)
     assert [text for _, _, text in redis_task.said()] == texts
 
 
 def test_a_chunk_renews_the_lease(turn: ATask) -> None:
     brief = turn.brief_turns.claim(turn.order(), "me", 10)
     assert brief is not None
-    assert turn.turns.emit(brief, 1, said("c"), USED)
+    assert emitted(turn.turns, brief, 1, said("c"), USED)
     assert turn.now.lease_left > SHORT
     turn.brief_turns.renew(brief)
     assert turn.now.lease_left <= SHORT
-    assert turn.turns.emit(brief, 1, said("c"), USED)
+    assert emitted(turn.turns, brief, 1, said("c"), USED)
     assert turn.now.lease_left > SHORT, "a repeated chunk renews too"
 
 
@@ -121,7 +122,7 @@ def test_a_lease_is_renewed(turn: ATask) -> None:
 
 def test_a_late_owner_goes_on_if_nobody_took_the_turn(turn: ATask) -> None:
     lost = turn.lose_claim()
-    assert turn.turns.emit(lost, 1, said("c"), USED)
+    assert emitted(turn.turns, lost, 1, said("c"), USED)
     assert turn.turns.renew(lost)
     assert turn.now.lease_left > 0
 
@@ -129,9 +130,9 @@ def test_a_late_owner_goes_on_if_nobody_took_the_turn(turn: ATask) -> None:
 def test_only_the_owner_speaks_and_renews(turn: ATask) -> None:
     mine = turn.claim("me")
     yours = replace(mine, token="you")
-    assert not turn.turns.emit(yours, 1, said("c"), USED)
+    assert not emitted(turn.turns, yours, 1, said("c"), USED)
     assert not turn.turns.renew(yours)
-    assert not turn.turns.emit(replace(mine, token=""), 1, said("c"), USED)
+    assert not emitted(turn.turns, replace(mine, token=""), 1, said("c"), USED)
     assert turn.said() == []
 
 
@@ -146,7 +147,7 @@ def test_everything_is_refused_once_the_fence_has_moved(turn: ATask, move: str) 
     assert moves[move]()
     before, events = turn.now, turn.told()
     assert turn.turns.claim(claim.order, "me", 10) is None
-    assert not turn.turns.emit(claim, 1, said("late"), USED)
+    assert not emitted(turn.turns, claim, 1, said("late"), USED)
     assert not turn.turns.renew(claim)
     assert turn.turns.restart(TASK, claim.order.epoch, told("late")) is None
     assert turn.turns.restart(TASK, claim.order.epoch, told("late"), "me") is None
@@ -160,12 +161,12 @@ def test_a_live_lease_is_not_voided(turn: ATask) -> None:
     for token in ("", "you"):
         assert turn.turns.restart(TASK, claim.order.epoch, told("again"), token) is None
     assert (turn.now.epoch, turn.now.attempt, turn.told()) == (before.epoch, 1, [])
-    assert turn.turns.emit(claim, 1, said("c"), USED)
+    assert emitted(turn.turns, claim, 1, said("c"), USED)
 
 
 def test_a_lost_attempt_is_voided(turn: ATask) -> None:
     lost = turn.lose_claim()
-    assert turn.turns.emit(lost, 1, said("one"), USED)
+    assert emitted(turn.turns, lost, 1, said("one"), USED)
     turn.brief_turns.renew(lost)
     turn.turns.ring(TASK, lost.order.epoch, False)
     turn.outlive(SHORT)
@@ -177,17 +178,17 @@ def test_a_lost_attempt_is_voided(turn: ATask) -> None:
     assert turn.told() == [(1, 1, "again")]
     again = turn.turns.claim(TurnOrder(TASK, 3, epoch, 2), "you", 10)
     assert again is not None
-    assert turn.turns.emit(again, 1, said("two", attempt=2), USED)
-    assert not turn.turns.emit(lost, 2, said("late"), USED)
+    assert emitted(turn.turns, again, 1, said("two", attempt=2), USED)
+    assert not emitted(turn.turns, lost, 2, said("late"), USED)
     assert turn.said() == [(1, 0, "one"), (2, 1, "two")]
 
 
 def test_what_void_answers_have_used_is_kept_until_their_step(turn: ATask) -> None:
     claim = turn.claim("me")
     assert turn.now.used == Used()
-    assert turn.turns.emit(claim, 1, said("a"), Used(100, 1))
-    assert turn.turns.emit(claim, 2, said("b"), Used(100, 2))
-    assert turn.turns.emit(claim, 1, said("a"), Used(100, 1))
+    assert emitted(turn.turns, claim, 1, said("a"), Used(100, 1))
+    assert emitted(turn.turns, claim, 2, said("b"), Used(100, 2))
+    assert emitted(turn.turns, claim, 1, said("a"), Used(100, 1))
     assert turn.now.used == Used(100, 2)
     again: TurnClaim | None = None
     for attempt in (2, 3):  # the second is lost before its first word
@@ -198,7 +199,7 @@ def test_what_void_answers_have_used_is_kept_until_their_step(turn: ATask) -> No
         assert again is not None
         assert again.task.used == Used(100, 2)
     assert again is not None
-    assert turn.turns.emit(again, 1, said("c"), Used(90, 3))
+    assert emitted(turn.turns, again, 1, said("c"), Used(90, 3))
     assert turn.now.used == Used(190, 5)
     turn.commit()
     assert turn.now.used == Used()
@@ -265,7 +266,7 @@ def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
         redis_task.create(1, told("a"))
         redis_task.choose()
         claim = redis_task.claim()
-        redis_task.turns.emit(claim, 1, said("b"), USED)
+        emitted(redis_task.turns, claim, 1, said("b"), USED)
         redis_task.turns.restart(TASK, claim.order.epoch, told("c"), "me")
         messages: list[Any] = [pubsub.get_message(timeout=5) for _ in range(3)]
     heard = [(message["channel"], message["data"]) for message in messages]
@@ -280,7 +281,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     claim = TurnClaim(order, "me", None)  # type: ignore[arg-type]  # nothing of the task is asked for
     uses: list[Callable[[], object]] = [
         lambda: turns.claim(order, "me", 1),
-        lambda: turns.emit(claim, 1, said("c"), USED),
+        lambda: emitted(turns, claim, 1, said("c"), USED),
         lambda: turns.renew(claim),
         lambda: turns.restart(TASK, 1, told("again")),
         lambda: turns.ring(TASK, 1, False),

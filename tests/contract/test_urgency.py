@@ -4,6 +4,7 @@ import pytest
 
 from roboco.ports import Grip, Phase
 from tests.contract.a_task import ATask
+from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told
 
 
@@ -17,13 +18,13 @@ def turn(task: ATask) -> ATask:
 
 def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
     claim = turn.claim()
-    assert turn.turns.emit(claim, 1, said("a"), USED) is Grip.OURS
+    assert emitted(turn.turns, claim, 1, said("a"), USED) is Grip.OURS
     assert turn.turns.renew(claim) is Grip.OURS
     assert turn.turns.cut(claim) is None
     turn.inbox.knock(TASK, ["stop"], urgent=True)
     assert turn.turns.renew(claim) is Grip.ASKED
-    assert turn.turns.emit(claim, 2, said("b"), USED) is Grip.ASKED
-    assert turn.turns.emit(claim, 2, said("b"), USED) is Grip.ASKED
+    assert emitted(turn.turns, claim, 2, said("b"), USED) is Grip.ASKED
+    assert emitted(turn.turns, claim, 2, said("b"), USED) is Grip.ASKED
     cut = turn.turns.cut(claim)
     assert cut is not None
     assert cut.emitted == 1
@@ -35,7 +36,7 @@ def test_the_first_request_counts(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.knock(TASK, ["one"], urgent=True)
     first = turn.turns.cut(claim)
-    turn.turns.emit(claim, 1, said("a"), USED)
+    emitted(turn.turns, claim, 1, said("a"), USED)
     turn.inbox.knock(TASK, ["two"], urgent=True)
     assert turn.turns.cut(claim) == first
     assert list(turn.now.item_ids) == ["one", "two"]
@@ -70,7 +71,7 @@ def test_a_lost_turn_is_lost_although_it_was_to_end(turn: ATask) -> None:
     claim = turn.lose_claim()
     turn.inbox.knock(TASK, ["stop"], urgent=True)
     assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is not None
-    assert turn.turns.emit(claim, 1, said("a"), USED) is Grip.LOST
+    assert emitted(turn.turns, claim, 1, said("a"), USED) is Grip.LOST
     assert turn.said() == []
 
 

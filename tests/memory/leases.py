@@ -1,8 +1,8 @@
 """Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
 
-from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
+from roboco.domain.event import AnyEvent, StatusChanged
 from roboco.domain.outcome import Outcome
-from roboco.ports import CallOrder, Clock, Cut, Grip, Phase, TurnClaim, TurnOrder, Used
+from roboco.ports import CallOrder, Chunk, Clock, Cut, Grip, Heard, Phase, TurnClaim, TurnOrder
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
@@ -32,16 +32,15 @@ class MemoryTurns:
             task.lease_until = now + self._lease
             return TurnClaim(order, token, snapshot(task, tail, now, ()))
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk, used: Used) -> Grip:
+    def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
         """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
         with self._server:
             task = self._renewed(claim)
-            if task is None:
-                return Grip.LOST
-            if number > task.emitted:
-                task.emitted, task.used = number, used
-                self._server.emit(claim.order.task_id, task, chunk)
-            return _grip(task)
+            if task is not None and chunk.number > task.emitted:
+                task.emitted, task.used = chunk.number, chunk.used
+                self._server.emit(claim.order.task_id, task, chunk.message)
+            grip = Grip.LOST if task is None else _grip(task)
+        heard(grip)
 
     def renew(self, claim: TurnClaim) -> Grip:
         """Renew the lease, if the turn is still ours."""

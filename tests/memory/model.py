@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.errors import ModelError
-from roboco.ports import Reply, Request, RequestedCall
+from roboco.ports import Reply, Request, RequestedCall, Say
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,19 @@ class ScriptedModel:
         self.requests: list[Request] = []
         self.streams: list[ScriptedStream] = []
 
-    def stream(self, request: Request) -> "ScriptedStream":
+    def stream(self, request: Request, say: Say | None = None) -> "ScriptedStream":
         """Begin the call."""
         self.requests.append(request)
-        self.streams.append(ScriptedStream(self.script(request)))
+        self.streams.append(ScriptedStream(self.script(request), say))
         return self.streams[-1]
 
 
 class ScriptedStream:
     """A running model call; `closed` says whether its connection was closed."""
 
-    read_at = 0.0
-
-    def __init__(self, script: Said) -> None:
+    def __init__(self, script: Said, say: Say | None = None) -> None:
         self._said = script
+        self._say = say
         self._closed = threading.Event()
 
     @property
@@ -68,7 +67,10 @@ class ScriptedStream:
         for text in self._said.texts:
             if self.closed:
                 return
-            yield text
+            if self._say is None:
+                yield text
+            else:
+                self._say(text)
         self._said.meanwhile()
         if self._said.error is not None:
             raise self._said.error

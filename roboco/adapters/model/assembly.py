@@ -2,9 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-
-from openai.types.chat import ChatCompletionChunk
-from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
+from typing import Any
 
 from roboco.errors import ModelError
 from roboco.ports import Reply, RequestedCall
@@ -62,21 +60,24 @@ class Assembly:
             message = f"model {self._model!r} answered with more than {MOST_HELD} characters where JSON was asked for"
             raise ModelError("too_long", message, False)
 
-    def take(self, chunk: ChatCompletionChunk) -> str:
-        """Take one chunk in: the text that it brings. TypeError for what is no text; the package checks nothing."""
-        self._model = chunk.model or self._model
-        if chunk.usage is not None:
-            self._tokens = (_count(chunk.usage.prompt_tokens), _count(chunk.usage.completion_tokens))
-        if not chunk.choices:
+    def take(self, chunk: Any) -> str:
+        """Take one chunk in, of which nothing was checked: the text that it brings.
+
+        TypeError, AttributeError or LookupError for what is no chunk.
+        """
+        self._model = _text(chunk.get("model")) or self._model
+        if (usage := chunk.get("usage")) is not None:
+            self._tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+        if not (choices := chunk.get("choices")):
             return ""
-        choice = chunk.choices[0]
-        self._finish_reason = choice.finish_reason or self._finish_reason
-        for delta in choice.delta.tool_calls or []:
-            self._take_call(delta)
-        text: object = choice.delta.content or ""
-        if not isinstance(text, str):
-            raise TypeError(f"a text was to come, not {text!r:.100}")
-        if text or choice.delta.tool_calls:
+        choice = choices[0]
+        self._finish_reason = _text(choice.get("finish_reason")) or self._finish_reason
+        delta = choice.get("delta") or {}
+        calls = delta.get("tool_calls") or []
+        for call in calls:
+            self._take_call(call)
+        text = _text(delta.get("content"))
+        if text or calls:
             self._pieces += 1
             self._first = self._first or time.monotonic()
         return text
@@ -95,21 +96,27 @@ class Assembly:
             duration_ms=round((now - self._started) * 1000),
         )
 
-    def _take_call(self, delta: ChoiceDeltaToolCall) -> None:
-        call = self._calls.setdefault(self._place(delta), _Call())
-        if delta.function is not None:
-            call.name += delta.function.name or ""
-            call.arguments.append(delta.function.arguments or "")
+    def _take_call(self, delta: Any) -> None:
+        call = self._calls.setdefault(self._place(delta.get("index"), delta.get("id")), _Call())
+        if (function := delta.get("function")) is not None:
+            call.name += _text(function.get("name"))
+            call.arguments.append(_text(function.get("arguments")))
 
-    def _place(self, delta: ChoiceDeltaToolCall) -> int:
+    def _place(self, index: int | None, call_id: Any) -> int:
         """The call's index; where a server sends none, a new id begins a new call."""
-        index: int | None = delta.index
         if index is None:
-            fresh = delta.id is not None and delta.id not in self._ids
+            fresh = call_id is not None and call_id not in self._ids
             index = len(self._calls) if fresh or not self._calls else max(self._calls)
-        if delta.id is not None:
-            self._ids.add(delta.id)
+        if call_id is not None:
+            self._ids.add(call_id)
         return index
+
+
+def _text(value: object) -> str:
+    """The text, if there is one."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise TypeError(f"a text was to come, not {value!r:.100}")
 
 
 def _count(value: object) -> int:

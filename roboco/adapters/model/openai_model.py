@@ -4,21 +4,22 @@ import asyncio
 import logging
 import os
 import queue
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import openai
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from roboco.adapters.model.allowed import check_allowed, key_name
 from roboco.adapters.model.assembly import Assembly
+from roboco.adapters.model.chunks import chunks_of
 from roboco.adapters.model.failure import RATE_LIMIT, masked, refuses_format, retry_after, told
 from roboco.adapters.model.json_calls import asked_again, asked_in_json, asked_plainly, read_answer, response_format
 from roboco.adapters.model.loop import LoopThread, Running
+from roboco.adapters.model.paced import Paced
 from roboco.errors import ModelError
-from roboco.ports import ModelStream, Reply, Request
+from roboco.ports import ModelStream, Reply, Request, Say
 
 _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, Any] = {}
@@ -31,9 +32,6 @@ is not waited out here: it is the caller's to obey, in all processes."""
 LONGEST = 30.0
 REPROMPTS = 2
 """How often a model is told that its JSON cannot be read, and asked again."""
-GATHER = 0.005
-"""Seconds between two texts at least: what a fast model says meanwhile is gathered into one. The first is sent at
-once."""
 
 
 class OpenAIModel:
@@ -50,28 +48,39 @@ class OpenAIModel:
         self._clients: dict[tuple[int, str | None, str], AsyncOpenAI] = {}
         self._formless: set[tuple[str | None, str]] = set()
 
-    def stream(self, request: Request) -> ModelStream:
+    def stream(self, request: Request, say: Say | None = None) -> ModelStream:
         """Begin the call; ModelError from the stream says what failed."""
-        return _Stream(self, request)
+        return _Stream(self, request, say)
 
-    async def run(self, request: Request, out: "queue.SimpleQueue[_Item]") -> None:
-        """Make the call and put texts, the reply, or what failed into the queue; None ends it."""
+    async def run(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> None:
+        """Make the call, say its texts, and put the reply, or what failed, into the queue; None ends it."""
+        paced = Paced(say)
         try:
-            if request.profile.tool_calls == "native":
-                out.put((await self._first_try_that_speaks(request, out)).reply())
-            elif request.tools:
-                await self._in_json(request, out)
-            else:
-                out.put((await self._first_try_that_speaks(asked_plainly(request), out)).reply())
-        except ModelError as error:
-            out.put(masked(error, request))
-        except Exception as error:
-            _log.exception("a model call failed in a way that was not foreseen")
-            out.put(masked(ModelError("internal", f"model {request.profile.model!r}: {error!r}", False), request))
+            ended = await self._ended(request, paced)
+            paced.flush()
+            out.put(ended)
         finally:
+            paced.drop()
             out.put(None)
 
-    async def _in_json(self, request: Request, out: "queue.SimpleQueue[_Item]") -> None:
+    async def _ended(self, request: Request, paced: Paced) -> "Reply | ModelError":
+        """How the call has ended, whatever happened."""
+        try:
+            return await self._answered(request, paced)
+        except ModelError as error:
+            return masked(error, request)
+        except Exception as error:
+            _log.exception("a model call failed in a way that was not foreseen")
+            return masked(ModelError("internal", f"model {request.profile.model!r}: {error!r}", False), request)
+
+    async def _answered(self, request: Request, paced: Paced) -> Reply:
+        if request.profile.tool_calls == "native":
+            return (await self._first_try_that_speaks(request, paced.say)).reply()
+        if request.tools:
+            return await self._in_json(request, paced.say)
+        return (await self._first_try_that_speaks(asked_plainly(request), paced.say)).reply()
+
+    async def _in_json(self, request: Request, say: Say) -> Reply:
         """Have the model answer with JSON, which nobody sees until it is read; a mistake in it is told to the model."""
         first = asked = asked_in_json(request)
         replies: list[Reply] = []
@@ -86,9 +95,9 @@ class OpenAIModel:
             )
             asked = asked_again(first, request, assembly.held, answer.mistake)
         if text := assembly.held if answer.mistake else answer.text:
-            out.put((text, time.monotonic()))
+            say(text)
         reason = "malformed" if answer.mistake else "tool_calls" if answer.calls else "stop"
-        out.put(replace(_summed(replies), finish_reason=reason, calls=answer.calls))
+        return replace(_summed(replies), finish_reason=reason, calls=answer.calls)
 
     async def _formed(self, asked: Request, form: dict[str, Any]) -> Assembly:
         """The model's answer in this form; a server that refuses it is asked without, from then on."""
@@ -104,17 +113,17 @@ class OpenAIModel:
         return await self._first_try_that_speaks(asked, None)
 
     async def _first_try_that_speaks(
-        self, request: Request, out: "queue.SimpleQueue[_Item] | None", extra: Mapping[str, Any] = _NOTHING
+        self, request: Request, say: Say | None, extra: Mapping[str, Any] = _NOTHING
     ) -> Assembly:
-        """The answer, which goes into the queue as it comes; without one it is held, and a part of it is no answer."""
+        """The answer, which is said as it comes; or else it is held, and a part of it is no answer."""
         for attempt in range(1, self._tries + 1):
             assembly = Assembly(request.profile.model)
             try:
-                await self._stream(request, assembly, out, extra)
+                await self._stream(request, assembly, say or assembly.hold, extra)
                 return assembly
             except (openai.OpenAIError, ModelError) as error:
                 failed = masked(error, request) if isinstance(error, ModelError) else told(error, request)
-                again = failed.retryable and failed.code != RATE_LIMIT and (out is None or not assembly.begun)
+                again = failed.retryable and failed.code != RATE_LIMIT and (say is None or not assembly.begun)
                 if not again or attempt == self._tries:
                     raise failed from error
                 _log.warning(
@@ -123,23 +132,17 @@ class OpenAIModel:
                 await asyncio.sleep(_pause(error, self._pause * 2 ** (attempt - 1)))
         raise AssertionError("unreachable: the last try returns or raises")
 
-    async def _stream(
-        self,
-        request: Request,
-        assembly: Assembly,
-        out: "queue.SimpleQueue[_Item] | None",
-        extra: Mapping[str, Any],
-    ) -> None:
-        profile = request.profile
-        say = assembly.hold if out is None else lambda text: out.put((text, time.monotonic()))
+    async def _stream(self, request: Request, assembly: Assembly, say: Say, extra: Mapping[str, Any]) -> None:
+        profile, loop = request.profile, asyncio.get_running_loop()
+        completions = self._client(request).chat.completions.with_streaming_response
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
-                async with await self._client(request).chat.completions.create(**_arguments(request, extra)) as chunks:
-                    async for chunk in chunks:
+                async with completions.create(**_arguments(request, extra)) as response:
+                    async for chunk in chunks_of(response.http_response):
                         if text := assembly.take(chunk):
                             say(text)
                         if assembly.begun:
-                            limit.reschedule(asyncio.get_running_loop().time() + profile.idle_timeout)
+                            limit.reschedule(loop.time() + profile.idle_timeout)
         except TimeoutError as error:
             waited = profile.idle_timeout if assembly.begun else profile.first_token_timeout
             what = "fell silent for" if assembly.begun else "sent no token within"
@@ -163,43 +166,32 @@ class OpenAIModel:
         identity = (os.getpid(), base_url, key)
         if identity not in self._clients:
             self._clients[identity] = AsyncOpenAI(
-                api_key=key or "none", base_url=base_url, max_retries=0, timeout=openai.Timeout(600, connect=10)
+                api_key=key or "none",
+                base_url=base_url,
+                max_retries=0,
+                timeout=openai.Timeout(600, connect=10),
+                http_client=DefaultAioHttpClient(),
             )
         return self._clients[identity]
 
-    def start(self, request: Request, out: "queue.SimpleQueue[_Item]") -> Running:
+    def start(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> Running:
         """Have the loop make the call."""
-        return self._loop.submit(self.run(request, out))
+        return self._loop.submit(self.run(request, say, out))
 
 
-_Heard = tuple[str, float]
-"""A text, and when it came from the model, by `time.monotonic`."""
-_Item = _Heard | Reply | ModelError | None
+_Item = str | Reply | ModelError | None
 
 
 class _Stream:
-    def __init__(self, model: OpenAIModel, request: Request) -> None:
-        self.read_at = 0.0
+    def __init__(self, model: OpenAIModel, request: Request, say: Say | None) -> None:
         self._out: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._running = model.start(request, self._out)
+        self._running = model.start(request, say or self._out.put, self._out)
 
     def __iter__(self) -> Iterator[str | Reply]:
-        due = 0.0
-        held: _Item | Literal[""] = ""
-        while True:
-            item = held or self._out.get()
-            held = ""
-            if isinstance(item, tuple):
-                text, self.read_at = item
-                text, held = self._gathered(text, due)
-                due = time.monotonic() + GATHER
-                yield text
-            elif isinstance(item, ModelError):
+        while (item := self._out.get()) is not None:
+            if isinstance(item, ModelError):
                 raise item
-            elif item is not None:
-                yield item
-            if item is None or held is None:
-                return
+            yield item
 
     def close(self) -> None:
         """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
@@ -209,18 +201,6 @@ class _Stream:
     def wait_closed(self, seconds: float) -> bool:
         """Wait until the connection is closed: whether it is, after so many seconds at most."""
         return self._running.ended.wait(seconds)
-
-    def _gathered(self, text: str, due: float) -> tuple[str, _Item | Literal[""]]:
-        """All text that comes until `due`, and what came after it, or ""."""
-        texts = [text]
-        while True:
-            try:
-                item = self._out.get(timeout=max(0.0, due - time.monotonic()))
-            except queue.Empty:
-                return "".join(texts), ""
-            if not isinstance(item, tuple):
-                return "".join(texts), item
-            texts.append(item[0])
 
 
 def _summed(replies: list[Reply]) -> Reply:

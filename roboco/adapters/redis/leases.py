@@ -3,11 +3,12 @@
 import uuid
 
 from roboco.adapters.redis.board import pairs, snapshot
+from roboco.adapters.redis.emitter import Emitter
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk, body
+from roboco.domain.event import AnyEvent, StatusChanged, body
 from roboco.domain.outcome import Outcome
-from roboco.ports import CallOrder, Cut, Grip, TurnClaim, TurnOrder, Used
+from roboco.ports import CallOrder, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder
 
 
 class RedisTurns:
@@ -17,6 +18,7 @@ class RedisTurns:
         self._scripts = scripts
         self._keys = keys
         self._lease_ms = int(lease * 1000)
+        self._emitter = Emitter(scripts, "emit")
 
     def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
         """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
@@ -29,12 +31,13 @@ class RedisTurns:
         state, steps = answer
         return TurnClaim(order, token, snapshot(pairs(state), steps, (), self._lease_ms, {}))
 
-    def emit(self, claim: TurnClaim, number: int, chunk: StreamChunk, used: Used) -> Grip:
+    def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
         """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
-        task_id = claim.order.task_id
+        task_id, used = claim.order.task_id, chunk.used
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
-        asked = [claim.order.epoch, claim.token, number, self._lease_ms, used.tokens_in, used.tokens_out, body(chunk)]
-        return Grip(self._scripts.run("emit", names, *asked))
+        asked = [claim.order.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
+        told = [*asked, body(chunk.message)]
+        self._emitter.send(names, told, lambda answer: heard(answer if isinstance(answer, Exception) else Grip(answer)))
 
     def renew(self, claim: TurnClaim) -> Grip:
         """Renew the lease, if the turn is still ours."""

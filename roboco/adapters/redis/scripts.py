@@ -1,14 +1,15 @@
 """The Lua scripts, one file an operation, sent by hash."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 import redis
 from redis.commands.core import Script
-from redis.exceptions import ClusterDownError, ClusterError, RedisClusterException, TryAgainError
+from redis.exceptions import ClusterDownError, ClusterError, NoScriptError, RedisClusterException, TryAgainError
 
+from roboco.adapters.redis.cluster import LazyCluster
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
@@ -49,6 +50,34 @@ class Scripts:
         with answering():
             return script(keys=keys, args=list(args))
 
+    def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
+        """The answers to many calls of a script, sent in one go; in place of one that Redis did not give, its error.
+
+        TransientError if it gave none at all. It may run a call twice.
+        """
+        if isinstance(self.client, LazyCluster):  # whose pipelines refuse scripts
+            return [self._answer_or_error(name, *call) for call in calls]
+        script = self._scripts[name]
+        with answering(), self.client.pipeline(transaction=False) as pipe:
+            for attempt in range(2):
+                for keys, arguments in calls:
+                    pipe.evalsha(script.sha, len(keys), *keys, *arguments)
+                answers = pipe.execute(raise_on_error=False)
+                if attempt or not any(isinstance(answer, NoScriptError) for answer in answers):
+                    break
+                self.client.script_load(cast(str, script.script))
+        return [_told(answer) for answer in answers]
+
+    def _answer_or_error(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
+        try:
+            return self.run(name, keys, *arguments)
+        except (TransientError, redis.RedisError) as error:
+            return error
+
+
+def _told(answer: Any) -> Any:
+    return _without(answer) if isinstance(answer, _UNUSABLE) else answer
+
 
 @contextmanager
 def answering() -> Iterator[None]:
@@ -56,9 +85,11 @@ def answering() -> Iterator[None]:
     try:
         yield
     except _UNUSABLE as error:
-        raise TransientError(
-            f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs"
-        ) from error
+        raise _without(error) from error
+
+
+def _without(error: Exception) -> TransientError:
+    return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
 
 
 def _source(operation: str) -> str:

@@ -6,53 +6,45 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from roboco.errors import ModelError
-from roboco.ports import Doing, Model, ModelStream, Reply, Request, Telemetry, Work
-from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, STREAM_LAG_SECONDS
+from roboco.ports import Doing, Model, ModelStream, Reply, Request, Say, Telemetry, Work
+from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
 
 
 class ObservedModel:
-    """Calls another model, and notes how many calls run, when they say something, and how soon that is passed on."""
+    """Calls another model, and notes how many calls run, and when they say something."""
 
     def __init__(self, model: Model, telemetry: Telemetry) -> None:
         self._model = model
         self._telemetry = telemetry
 
-    def stream(self, request: Request) -> ModelStream:
+    def stream(self, request: Request, say: Say | None = None) -> ModelStream:
         """Begin the call."""
-        return _ObservedStream(self._model, request, self._telemetry)
+        return _ObservedStream(self._model, request, self._telemetry, say)
 
 
 class _ObservedStream:
-    def __init__(self, model: Model, request: Request, telemetry: Telemetry) -> None:
+    def __init__(self, model: Model, request: Request, telemetry: Telemetry, say: Say | None) -> None:
+        self._say = say
+        self._begun = False
         self._telemetry = telemetry
         self._model_name = request.profile.model
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._work = ExitStack()
         self._doing: Doing = self._work.enter_context(telemetry.work(Work("model", model=self._model_name)))
-        self._stream = model.stream(request)
+        self._stream = model.stream(request, None if say is None else self._pass_on)
         telemetry.note(OPEN_STREAMS, 1)
         self._work.callback(telemetry.note, OPEN_STREAMS, -1)
 
-    @property
-    def read_at(self) -> float:
-        """When the beginning of the last text came from the model, by `time.monotonic`."""
-        return self._stream.read_at
-
     def __iter__(self) -> Iterator[str | Reply]:
-        """Texts, and at the end the Reply. Who asks for the next one has passed the last one on."""
-        begun = False
+        """Texts, unless somebody else is told them, and at the end the Reply."""
         try:
             for piece in self._stream:
                 if isinstance(piece, Reply):
-                    self._answered(piece, begun)
-                    yield piece
-                    continue
-                if not begun:
-                    self._first(self._stream.read_at - self._began)
-                begun = True
+                    self._answered(piece)
+                else:
+                    self._begin()
                 yield piece
-                self._telemetry.note(STREAM_LAG_SECONDS, time.monotonic() - self._stream.read_at)
         except ModelError as error:
             self._doing.tell(error=error.code)
             raise
@@ -68,8 +60,18 @@ class _ObservedStream:
         """Wait until the connection is closed: whether it is, after so many seconds at most."""
         return self._stream.wait_closed(seconds)
 
-    def _answered(self, reply: Reply, begun: bool) -> None:
-        if not begun:  # it had only calls to make
+    def _pass_on(self, text: str) -> None:
+        self._begin()
+        if self._say is not None:
+            self._say(text)
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._first(time.monotonic() - self._began)
+
+    def _answered(self, reply: Reply) -> None:
+        if not self._begun:  # it had only calls to make
             self._first(reply.first_token_ms / 1000)
         self._doing.tell(
             tokens_in=reply.tokens_in,

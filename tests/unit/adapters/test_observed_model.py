@@ -9,7 +9,7 @@ from roboco.adapters.telemetry.observed_model import ObservedModel
 from roboco.domain.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, Work
-from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, STREAM_LAG_SECONDS
+from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
 from tests.memory.model import Said, ScriptedModel, said
 from tests.memory.telemetry import KeptTelemetry
 
@@ -28,7 +28,6 @@ def test_a_call_from_its_begin_to_its_end() -> None:
     *texts, reply = pieces
     assert texts == ["one", " two"]
     assert isinstance(reply, Reply)
-    assert len(notes.of(STREAM_LAG_SECONDS)) == 2
     assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
     assert (notes.told[0] or {})["tokens_in"] == 10
     assert notes.begun == [Work("model", model="small")]
@@ -43,7 +42,6 @@ def test_a_call_that_says_nothing_but_calls() -> None:
     list(pieces)
     running.close()
     assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
-    assert not notes.of(STREAM_LAG_SECONDS)
 
 
 def test_a_call_that_fails() -> None:
@@ -55,9 +53,13 @@ def test_a_call_that_fails() -> None:
     assert notes.of(OPEN_STREAMS) == [1, -1]
 
 
-def test_a_text_that_nobody_passed_on_has_no_lag() -> None:
-    notes, pieces, running = stream(said("one two"))
-    next(pieces)
+def test_a_call_whose_texts_go_to_somebody_else() -> None:
+    notes = KeptTelemetry()
+    texts: list[str] = []
+    model = ObservedModel(ScriptedModel(lambda request: said("one two")), notes)
+    running = model.stream(REQUEST, texts.append)
+    [reply] = running
+    assert isinstance(reply, Reply)
+    assert texts == ["one", " two"]
+    assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
     running.close()
-    assert list(pieces) == []
-    assert len(notes.of(STREAM_LAG_SECONDS)) == 1

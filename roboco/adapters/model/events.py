@@ -1,0 +1,35 @@
+"""Server-sent events: the data that a stream of bytes holds, as it comes.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation. A model says a word at a
+time, and hundreds of models speak at once: what a word costs here is most of what it costs at all.
+"""
+
+from collections.abc import Iterator
+
+
+class EventData:
+    """Reads the data of events; their names, ids and comments are left out."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []  # of a line that has not ended
+        self._data: list[bytes] = []  # of an event that has not ended
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The data of each event that ends in these bytes."""
+        if not (b"\n" in data or b"\r" in data or (self._rest and self._rest[-1].endswith(b"\r"))):
+            self._rest.append(data)
+            return
+        text = b"".join([*self._rest, data])
+        held = b"\r" if text.endswith(b"\r") else b""  # the first half of a line's end, perhaps
+        lines = text.removesuffix(held).splitlines(keepends=True)
+        ended = not lines or lines[-1].endswith((b"\n", b"\r"))
+        self._rest = [held] if ended else [lines.pop() + held]
+        for line in lines:
+            yield from self._take(line.rstrip(b"\r\n"))
+
+    def _take(self, line: bytes) -> Iterator[bytes]:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+        elif not line and self._data:
+            data, self._data = self._data, []
+            yield b"\n".join(data)

@@ -1,0 +1,160 @@
+"""What a model says goes out in order, once, and one chunk at a time."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from roboco.engine.ending import Ending
+from roboco.engine.engine import Engine
+from roboco.engine.speech import Speech
+from roboco.errors import TransientError
+from roboco.ports import Chunk, Grip, Heard, TurnClaim
+from roboco.ports.telemetry import STREAM_LAG_SECONDS
+from tests.memory.telemetry import KeptTelemetry
+
+
+class _Stream:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _Turns:
+    """Answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[Chunk] = []
+        self.heard: list[Heard] = []
+
+    def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+        self.sent.append(chunk)
+        self.heard.append(heard)
+
+    @property
+    def texts(self) -> list[str]:
+        return [chunk.message.text for chunk in self.sent]
+
+
+class _Case:
+    def __init__(self) -> None:
+        self.turns = _Turns()
+        self.telemetry = KeptTelemetry()
+        self.stream = _Stream()
+        engine: Any = type(
+            "E", (), {"turns": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
+        )()
+        self.ending = Ending(cast(Engine, engine))
+        self.ending.of(cast(Any, self.stream))
+        order = type("O", (), {"task_id": "task_1", "seq": 3, "attempt": 2})()
+        claim: Any = type("C", (), {"order": order, "task": type("T", (), {"agent": "writer"})()})()
+        self.speech = Speech(cast(Engine, engine), claim, self.ending, 70)
+
+    def now(self) -> float:
+        return 0.0
+
+    def answer(self, what: Grip | Exception = Grip.OURS) -> None:
+        self.turns.heard.pop(0)(what)
+
+
+def _soon(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    found: list[object] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except TransientError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, found
+
+
+def test_what_comes_while_a_chunk_is_on_its_way_goes_out_together() -> None:
+    case = _Case()
+    for text in ("a", "b", "c"):
+        case.speech.say(text)
+    assert case.turns.texts == ["a"]
+    case.answer()
+    assert case.turns.texts == ["a", "bc"]
+    case.answer()
+    case.speech.say("d")
+    case.answer()
+    assert case.speech.finish(whole=True) is Grip.OURS
+    assert case.speech.texts == ["a", "bc", "d"]
+    assert [chunk.number for chunk in case.turns.sent] == [1, 2, 3]
+    assert [chunk.used.tokens_out for chunk in case.turns.sent] == [1, 1, 1]
+    assert {chunk.used.tokens_in for chunk in case.turns.sent} == {70}
+    assert len(case.telemetry.of(STREAM_LAG_SECONDS)) == 3
+
+
+def test_the_end_waits_for_what_is_on_its_way() -> None:
+    case = _Case()
+    case.speech.say("a")
+    case.speech.say("b")
+    thread, found = _soon(lambda: case.speech.finish(whole=True))
+    thread.join(0.05)
+    assert thread.is_alive()
+    case.answer()
+    case.answer()
+    thread.join(10)
+    assert found == [Grip.OURS]
+    assert case.speech.texts == ["a", "b"]
+
+
+def test_half_of_a_character_waits_for_the_other() -> None:
+    case = _Case()
+    for text in ("\ud83d", "\ude00", "x\ud83d"):
+        case.speech.say(text)
+        if case.turns.heard:
+            case.answer()
+    thread, _ = _soon(lambda: case.speech.finish(whole=True))
+    while not case.turns.heard:
+        thread.join(0.01)
+    case.answer()
+    thread.join(10)
+    assert case.speech.texts == ["\U0001f600", "x", "\ufffd"]
+
+
+def test_nothing_is_said_after_somebody_has_asked_for_the_end() -> None:
+    case = _Case()
+    case.speech.say("a")
+    case.speech.say("b")
+    case.answer(Grip.ASKED)
+    case.speech.say("c")
+    assert case.ending.asked
+    assert case.stream.closed
+    assert case.speech.finish(whole=False) is Grip.ASKED
+    assert case.speech.texts == case.turns.texts == ["a"]
+
+
+def test_a_lost_turn_closes_its_stream() -> None:
+    case = _Case()
+    case.speech.say("a")
+    case.speech.say("b")
+    case.answer(Grip.LOST)
+    assert case.stream.closed
+    assert not case.ending.asked
+    assert not case.speech.finish(whole=True)
+    assert case.turns.texts == ["a"]
+
+
+def test_what_is_not_answered_fails_the_turn() -> None:
+    case = _Case()
+    case.speech.say("a")
+    case.answer(TransientError("no answer"))
+    case.speech.say("b")
+    assert case.stream.closed
+    with pytest.raises(TransientError, match="no answer"):
+        case.speech.finish(whole=True)
+    assert case.turns.texts == ["a"]
+
+
+def test_nothing_is_said_after_the_end() -> None:
+    case = _Case()
+    assert case.speech.finish(whole=False) is Grip.OURS
+    case.speech.say("late")
+    assert case.turns.sent == []
