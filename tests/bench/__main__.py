@@ -11,8 +11,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import first_token, followers, history_length, interrupts, memory_search, relay, report, turn_overhead
+from tests.bench import (
+    commands,
+    first_token,
+    followers,
+    history_length,
+    interrupts,
+    memory_search,
+    relay,
+    report,
+    turn_overhead,
+)
 from tests.bench.figures import Result
+from tests.bench.noise import NOISY, Noise
 from tests.bench.stage import Size, Stage
 
 BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
@@ -23,24 +34,34 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "history_length": history_length.measure,
     "interrupts": interrupts.measure,
     "memory_search": memory_search.measure,
+    "commands": commands.measure,
 }
 
 
 def main() -> None:
     """Run the named benches, or all, on one stage."""
     options = _options()
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    console.print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, {_load()} at the beginning")
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
+    console.print(f"{machine}, {_load()} at the beginning")
     results: list[Result] = []
+    busy: dict[str, float] = {}
+    noise = Noise()
     with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, Stage(Path(folder)) as stage:
         for name in options.names or BENCHES:
             began = time.monotonic()
             results += BENCHES[name](stage, Size(options.runs, options.size))
-            print(f"{name}: {time.monotonic() - began:.0f} s, {_load()}", file=sys.stderr, flush=True)
+            others = noise.taken()
+            busy |= {} if others is None else {name: round(others, 3)}
+            took = f"{name}: {time.monotonic() - began:.0f} s, {_load()}"
+            print(took, "" if others is None else f"others {others:.0%}", file=sys.stderr, flush=True)
     report.show(console, results)
-    console.print(f"{_load()} at the end")
+    for name, others in busy.items():
+        if others > NOISY:
+            console.print(f"{name}: others took {others:.0%} of the processors meanwhile, the machine was too noisy")
+    console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
     if options.json:
-        report.write(options.json, results)
+        report.write(options.json, results, {"machine": machine, "others": busy})
 
 
 def _options() -> argparse.Namespace:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -35,7 +35,11 @@ class Lane:
     @property
     def p99(self) -> float | None:
         """The 99th percentile, by nearest rank; None of too few samples."""
-        return percentile(self.samples, 99) if len(self.samples) >= TAIL else None
+        return self.at(99) if len(self.samples) >= TAIL else None
+
+    def at(self, percent: int) -> float:
+        """This percentile, by nearest rank, of all samples, however few."""
+        return percentile(self.samples, percent)
 
     def record(self) -> dict[str, Any]:
         """The lane as JSON, in milliseconds."""
@@ -46,36 +50,76 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times its limit something costs, by round."""
+class Goal:
+    """What a figure is to be: so much at most, or at least."""
+
+    value: float
+    at_least: bool = False
+
+    def met(self, found: float) -> bool:
+        """Whether the figure is so."""
+        return found >= self.value if self.at_least else found <= self.value
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a bench comes to, by round: how many times its limit something costs, or so much of a unit.
+
+    Of samples that were taken together there is one round.
+    """
 
     name: str
     rounds: tuple[float, ...]
+    unit: str = ""
+    goal: Goal | None = None
+
+    @property
+    def value(self) -> float:
+        """The median of the rounds."""
+        return median(self.rounds)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None without one."""
+        return None if self.goal is None else self.goal.met(self.value)
 
     @property
     def trusted(self) -> bool:
-        """Whether there are rounds enough, and near enough to each other."""
-        return len(self.rounds) > 1 and max(self.rounds) - min(self.rounds) <= SPREAD * median(self.rounds)
+        """Whether there are rounds enough, and near enough to each other; a number of a unit speaks for itself."""
+        near = max(self.rounds) - min(self.rounds) <= SPREAD * self.value
+        return bool(self.unit) or (len(self.rounds) > 1 and near)
 
     def record(self) -> dict[str, Any]:
-        """The ratio as JSON."""
-        rounds = [round(ratio, 3) for ratio in self.rounds]
-        return {"name": self.name, "median": median(rounds), "rounds": rounds, "trusted": self.trusted}
+        """The figure as JSON."""
+        rounds = [round(found, 3) for found in self.rounds]
+        told = {"name": self.name, "unit": self.unit or "times", "median": median(rounds), "rounds": rounds}
+        return told | {"trusted": self.trusted, "goal": self.goal and asdict(self.goal), "met": self.met}
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line of the plot of this name: its points, from the left to the right."""
+
+    plot: str
+    name: str
+    points: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one bench has measured; its first ratio is what it is for. `notes` are what no table holds."""
+    """What one bench has measured; its first figure is what it is for. `notes` are what no table holds."""
 
     bench: str
     lanes: tuple[Lane, ...]
-    ratios: tuple[Ratio, ...]
+    figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The result as JSON."""
-        lanes, ratios = [lane.record() for lane in self.lanes], [ratio.record() for ratio in self.ratios]
-        return {"bench": self.bench, "lanes": lanes, "ratios": ratios, "notes": list(self.notes)}
+        lanes, figures = [lane.record() for lane in self.lanes], [figure.record() for figure in self.figures]
+        series = [asdict(one) for one in self.series]
+        return {"bench": self.bench, "lanes": lanes, "figures": figures, "notes": list(self.notes), "series": series}
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
@@ -106,12 +150,20 @@ def difference(name: str, lane: Lane, less: Lane) -> Lane:
     return Lane(name, tuple(tuple(a - b for a, b in zip(*pair, strict=True)) for pair in pairs))
 
 
-def ratio(lane: Lane, limit: Lane, less: Lane | None = None) -> Ratio:
-    """The lane against its limit, by the medians of each round; `less` is taken off the lane first."""
+def ratio(lane: Lane, *limits: Lane, less: Lane | None = None, goal: float | None = None) -> Figure:
+    """The lane against its limits together, by the medians of each round; `less` is taken off the lane first."""
     off = less.medians if less else [0.0] * len(lane.rounds)
     name = f"({lane.name} - {less.name})" if less else lane.name
-    rounds = [(mine - part) / limit for mine, part, limit in zip(lane.medians, off, limit.medians, strict=True)]
-    return Ratio(f"{name} / {limit.name}", tuple(rounds))
+    limit = [sum(medians) for medians in zip(*(one.medians for one in limits), strict=True)]
+    against = " + ".join(one.name for one in limits)
+    rounds = [(mine - part) / least for mine, part, least in zip(lane.medians, off, limit, strict=True)]
+    named = f"{name} / ({against})" if len(limits) > 1 else f"{name} / {against}"
+    return Figure(named, tuple(rounds), goal=None if goal is None else Goal(goal))
+
+
+def milliseconds(name: str, seconds: Sequence[float], goal: float) -> Figure:
+    """So many milliseconds by round, and how many they are to be at most."""
+    return Figure(name, tuple(second * 1000 for second in seconds), "ms", Goal(goal))
 
 
 def turn_times(steps: Sequence[TaskStep]) -> list[float]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from roboco import Team
-from tests.bench.figures import Lane, Result, difference, ratio
+from tests.bench.figures import Lane, Result, difference, milliseconds, ratio
 from tests.bench.listener import Listener
 from tests.bench.stage import Size, Stage, team_of
 
@@ -20,7 +20,8 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     lanes = [Lane(name, tuple(tuple(row[n] for row in rows) for rows in rounds)) for n, name in enumerate(names)]
     first, _, bare = lanes
     added = difference("added to the model's", first, bare)
-    yield Result("first_token", (*lanes, added), (ratio(first, bare),))
+    goals = milliseconds("added, median", added.medians, 25), milliseconds("added, p99", [added.at(99)], 100)
+    yield Result("first_token", (*lanes, added), (*goals, ratio(first, bare)))
 
 
 def _round(stage: Stage, team: Team, submissions: int) -> list[tuple[float, float, float]]:

@@ -4,36 +4,41 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import Lane, Ratio, Result
+from tests.bench.figures import Figure, Lane, Result
 
 
 def show(console: Console, results: Sequence[Result]) -> None:
     """Print the table and what must be said of it."""
     table = Table(title="times in ms; ratios by round: median, lowest to highest")
     table.add_column("bench")
-    table.add_column("measured", no_wrap=True)
-    for name in ("median", "p99", "min - max", "RATIO"):
+    table.add_column("measured", max_width=44)
+    for name in ("median", "p99", "min - max", "FIGURE", "goal"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         for number, lane in enumerate(result.lanes):
             table.add_row("" if number else result.bench, *_times(lane))
-        for ratio in result.ratios:
-            table.add_row("", f"[bold]{ratio.name}", "", "", _range(ratio), f"[bold]{median(ratio.rounds):.2f}")
+        for number, figure in enumerate(result.figures):
+            first = result.bench if not (number or result.lanes) else ""
+            table.add_row(first, f"[bold]{figure.name}", "", "", _range(figure), _bold(figure), _goal(figure))
         table.add_section()
     console.print(table)
     for result in results:
-        doubts = [f"{ratio.name}: {_doubt(ratio)}" for ratio in result.ratios if not ratio.trusted]
-        for line in (*result.notes, *doubts):
-            console.print(f"{result.bench}: {line}", soft_wrap=True)
+        doubts = [f"{figure.name}: {_doubt(figure)}" for figure in result.figures if not figure.trusted]
+        missed = [
+            f"{figure.name}: the goal is missed, {_goal(figure)}" for figure in result.figures if figure.met is False
+        ]
+        for line in (*result.notes, *missed, *doubts):
+            console.print(f"{result.bench}: {line}", soft_wrap=True, markup=False)
 
 
-def write(path: Path, results: Sequence[Result]) -> None:
-    """Store the figures of every round as JSON, times in milliseconds."""
-    path.write_text(json.dumps([result.record() for result in results], indent=1) + "\n")
+def write(path: Path, results: Sequence[Result], about: dict[str, Any]) -> None:
+    """Store the figures of every round as JSON, times of lanes in milliseconds, and what is known of the machine."""
+    path.write_text(json.dumps(about | {"results": [result.record() for result in results]}, indent=1) + "\n")
 
 
 def _times(lane: Lane) -> tuple[str, str, str, str]:
@@ -46,11 +51,27 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.{2 if abs(seconds) < 0.01 else 1}f}"
 
 
-def _range(ratio: Ratio) -> str:
-    return f"{min(ratio.rounds):.2f} - {max(ratio.rounds):.2f}"
+def _number(value: float) -> str:
+    return f"{value:.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
 
 
-def _doubt(ratio: Ratio) -> str:
-    if len(ratio.rounds) < 2:
+def _bold(figure: Figure) -> str:
+    return f"[bold]{_number(figure.value)} {figure.unit}".rstrip()
+
+
+def _goal(figure: Figure) -> str:
+    if figure.goal is None:
+        return ""
+    asked = f"{'≥' if figure.goal.at_least else '≤'} {figure.goal.value:g}"
+    return f"{asked} met" if figure.met else f"{asked} MISSED"
+
+
+def _range(figure: Figure) -> str:
+    least, most = _number(min(figure.rounds)), _number(max(figure.rounds))
+    return f"{least} - {most}" if len(figure.rounds) > 1 or not figure.unit else ""
+
+
+def _doubt(figure: Figure) -> str:
+    if len(figure.rounds) < 2:
         return "one round says nothing of the spread, do not trust it"
-    return f"the spread ({_range(ratio)}) is too large to trust, the machine is too noisy"
+    return f"the spread ({_range(figure)}) is too large to trust, the machine is too noisy"

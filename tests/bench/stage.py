@@ -15,9 +15,11 @@ from roboco.adapters.local.process import Server, free_port, start, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
 from tests.bench.bare import BareModel
+from tests.bench.noise import Process
 from tests.stack import ROOT, Stack, until
 
 MODEL = "tests.bench.model"
+TOOLS = "tests.bench.nap"
 PATIENCE = 600.0
 """Seconds for a task of a bench to end."""
 
@@ -35,7 +37,10 @@ class Size:
 
 
 class Stage(Stack):
-    """A stack that differs from that of the tests in two ways: default settings, and a model in its own process."""
+    """A stack that differs from that of the tests in two ways: default settings, and a model in its own process.
+
+    `model_process` and `valkey` are processes to look at, beside `workers`.
+    """
 
     def __enter__(self) -> Self:
         try:
@@ -48,8 +53,15 @@ class Stage(Stack):
     def _set_up(self) -> None:
         self.valkey = start_valkey(self.folder / "valkey")
         self._exits.callback(lambda: self.valkey.stop())
-        self._exits.callback(self._start_model().stop)
-        self.settings = Settings(redis_url=self.valkey.url, workspace=f"file://{self.folder}/workspace")
+        self.model_process = self._start_model()
+        self._exits.callback(self.model_process.stop)
+        own: dict[str, Any] = {
+            "redis_url": self.valkey.url,
+            "workspace": f"s3://{self._s3.bucket}/bench" if self._s3 else f"file://{self.folder}/workspace",
+            "s3_endpoint_url": self._s3.endpoint_url if self._s3 else None,
+            "tools": (TOOLS,),
+        }
+        self.settings = Settings.model_validate(own | self._changes)
         self.redis = connect(self.settings.redis_url)
         self._exits.callback(self.redis.close)
         self._exits.enter_context(self.running(self._pools))
@@ -71,6 +83,13 @@ class Stage(Stack):
                 server.process.terminate()
             for server in servers:
                 server.stop()
+
+    def renew(self, pool: str, modules: str | None = None, **environment: str) -> Process:
+        """From now on the pool's worker is another one, a new process, which nothing has been asked of yet."""
+        self.workers[pool].stop()
+        self._exits.callback(self.start(pool, modules, **environment).stop)
+        self.wait_ready(pool)
+        return Process(self.workers[pool].pid)
 
     @contextmanager
     def process(self, module: str, **options: object) -> Iterator[Server]:

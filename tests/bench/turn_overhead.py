@@ -15,6 +15,7 @@ from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh, team_of
 
 TURNS, SLICES = 50, 3
+GOAL = 1.5
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
@@ -31,7 +32,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
         }
         lanes = in_turn(measures, size.rounds, SLICES)
     turn, hops, call = lanes
-    yield Result("turn_overhead", lanes, (ratio(turn, hops, less=call), ratio(turn, hops)))
+    yield Result("turn_overhead", lanes, (ratio(turn, hops, less=call, goal=GOAL), ratio(turn, hops)))
 
 
 def _messages(team: Team, task: Task) -> Sequence[object]:

@@ -28,10 +28,10 @@ def test_each_bench_prints_its_ratio(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", "--json", str(tmp_path / "json")]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
-    results = json.loads((tmp_path / "json").read_text())
+    results = json.loads((tmp_path / "json").read_text())["results"]
     assert {result["bench"].partition(",")[0] for result in results} == set(BENCHES)
     for result in results:
-        assert result["ratios"]
-        for ratio in result["ratios"]:
+        assert result["figures"]
+        for ratio in result["figures"]:
             assert ratio["name"] in ended.stdout
             assert f"{result['bench']}: {ratio['name']}: one round says nothing of the spread" in ended.stdout

@@ -1,0 +1,85 @@
+"""Noise: what the processors did besides the bench, so that a busy machine is told from a slow Roboco."""
+
+import os
+import time
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from typing import Self
+
+NOISY = 0.05
+"""Which part of the processors others may have without being told."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Noise:
+    """Measures from its making on, or from the last `taken`. Off Linux it knows nothing."""
+
+    def __init__(self) -> None:
+        self._since = self._now()
+
+    def taken(self) -> float | None:
+        """Which part of all processors' time others have taken, steal of a hypervisor included; then it begins anew."""
+        before, self._since = self._since, self._now()
+        if before is None or self._since is None:
+            return None
+        seconds, busy, own = (now - then for now, then in zip(self._since, before, strict=True))
+        return max(0.0, busy - own) / (seconds * (os.cpu_count() or 1))
+
+    @staticmethod
+    def _now() -> tuple[float, float, float] | None:
+        """The time, and the seconds that all processors, and this process with its children, have worked."""
+        try:
+            user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+        except OSError:
+            return None
+        busy = (user + nice + system + irq + soft + steal) / _TICKS
+        used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
+        own = sum(one.ru_utime + one.ru_stime for one in used) + sum(cpu_of(pid, True) for pid in _descendants())
+        return time.monotonic(), busy, own
+
+
+class Process:
+    """A running process, by its id: what it costs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._since = cpu_of(pid)
+
+    def begin(self) -> Self:
+        """Count from now on."""
+        self._since = cpu_of(self.pid)
+        return self
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of processor time, user's and system's, since the counting began."""
+        return cpu_of(self.pid) - self._since
+
+    @property
+    def megabytes(self) -> float:
+        """The resident memory."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def cpu_of(pid: int, children: bool = False) -> float:
+    """Seconds of processor time of a process, with its ended children's if asked for; 0 if it is gone."""
+    fields = _fields(pid)
+    return sum(map(int, fields[11 : 15 if children else 13])) / _TICKS
+
+
+def _descendants() -> list[int]:
+    parents = {int(entry.name): _fields(int(entry.name))[1:2] for entry in Path("/proc").glob("[0-9]*")}
+    found, level = list[int](), [os.getpid()]
+    while level:
+        level = [pid for pid, parent in parents.items() if parent and int(parent[0]) in level]
+        found += level
+    return found
+
+
+def _fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on, which is the third; none if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
