@@ -18,9 +18,12 @@ from tests.bench import (
     history_length,
     interrupts,
     memory_search,
+    parallel_tools,
     relay,
     report,
+    throughput,
     turn_overhead,
+    turn_overhead_s3,
 )
 from tests.bench.figures import Result
 from tests.bench.noise import NOISY, Noise
@@ -28,6 +31,7 @@ from tests.bench.stage import Size, Stage
 
 BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "turn_overhead": turn_overhead.measure,
+    "turn_overhead_s3": turn_overhead_s3.measure,
     "first_token": first_token.measure,
     "relay": relay.measure,
     "followers": followers.measure,
@@ -35,6 +39,8 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "interrupts": interrupts.measure,
     "memory_search": memory_search.measure,
     "commands": commands.measure,
+    "throughput": throughput.measure,
+    "parallel_tools": parallel_tools.measure,
 }
 
 

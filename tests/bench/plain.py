@@ -47,6 +47,8 @@ plain_agents = application_on(
     _settings.broker, (AGENTS_QUEUE,), worker_pool="threads", worker_concurrency=_settings.agents_concurrency
 )
 _times: defaultdict[str, list[float]] = defaultdict(list)
+_ends = redis.Redis.from_url(_settings.redis_url)
+"""Where a chain's end is told: on a list of its name, or for NAME:17 of NAME."""
 
 
 @plain_coordinator.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False)
@@ -60,5 +62,4 @@ def turn(chain: str, left: int) -> None:
     if left:
         send(plain_agents, ADVANCE, chain, left - 1)
         return
-    with redis.Redis.from_url(_settings.redis_url) as client:
-        client.rpush(chain, json.dumps(_times.pop(chain)))
+    _ends.rpush(chain.partition(":")[0], json.dumps(_times.pop(chain)))

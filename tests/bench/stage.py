@@ -125,7 +125,7 @@ class Stage(Stack):
         return start(module, command, log=self.folder / f"{module}.log", cwd=ROOT)
 
 
-def team_of(*agents: str, prompt: str, **more: Any) -> Team:
+def team_of(*agents: str, prompt: str = "", **more: Any) -> Team:
     """A team of these agents, who all have this prompt."""
     members = [{"name": name, "prompt": prompt} for name in agents]
     return team_from({"name": "bench", "agents": members, "limits": {"max_steps": 100_000}} | more)

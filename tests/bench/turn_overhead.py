@@ -21,28 +21,33 @@ GOAL = 1.5
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The time of a turn, of two hops, and of the model call, by turns."""
     turns = size.of(TURNS, 10)
-    sequential = {"type": "sequential", "rounds": turns // 2 + 1}
-    team = team_of("first", "second", prompt="short", collaboration_model=sequential)
-    messages = _messages(team, stage.finished(team))
+    team = team_of_turns(turns)
+    messages = messages_of(team, stage.finished(team))
     with stage.running(plain.POOLS, "tests.bench.plain"):
         measures: dict[str, Measure] = {
             "turn": lambda _: turn_times(stage.finished(team).history()),
-            "two hops": lambda _: _hops(stage, turns),
+            "two hops": lambda _: hops(stage, turns),
             "model call": lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
         }
         lanes = in_turn(measures, size.rounds, SLICES)
-    turn, hops, call = lanes
-    yield Result("turn_overhead", lanes, (ratio(turn, hops, less=call, goal=GOAL), ratio(turn, hops)))
+    turn, two, call = lanes
+    yield Result("turn_overhead", lanes, (ratio(turn, two, less=call, goal=GOAL), ratio(turn, two)))
 
 
-def _messages(team: Team, task: Task) -> Sequence[object]:
+def team_of_turns(turns: int) -> Team:
+    """A team that ends after so many turns, or one or two more."""
+    sequential = {"type": "sequential", "rounds": turns // 2 + 1}
+    return team_of("first", "second", prompt="short", collaboration_model=sequential)
+
+
+def messages_of(team: Team, task: Task) -> Sequence[object]:
     """What the last turns of the task sent to the model."""
     steps = task.history()
     agent = team.agents[0]
     return compile_memory(agent, agent.prompt, Seen(steps[0], tuple(steps[-team.tail :]))).messages
 
 
-def _hops(stage: Stage, turns: int) -> list[float]:
+def hops(stage: Stage, turns: int) -> list[float]:
     """Seconds from one plain `turn` to the next, with one `advance` in between."""
     chain = fresh("chain")
     with plain.application_on(stage.settings.broker) as app:

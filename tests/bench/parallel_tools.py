@@ -1,0 +1,42 @@
+"""parallel_tools: 20 tool calls of 100 ms in one step, from the step that asks for them to the step of their results.
+
+The tools pool has a process for each of them here; by default it has one for each processor. The limit is the longest
+of the calls alone, as its result says. From now on the stage keeps that pool.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from roboco import Team
+from tests.bench.figures import Lane, Result, milliseconds, ratio
+from tests.bench.nap import SECONDS
+from tests.bench.stage import Size, Stage, team_of
+from tests.bench.wide.tools import PROCESSES
+
+TASKS = 10
+GOAL = 200
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """Tasks whose only agent makes all calls in its first turn."""
+    tool = {"name": "nap", "function": "tests.bench.nap:nap", "effect": "pure", "timeout": 20}
+    member = {"name": "one", "prompt": f"tools {PROCESSES}", "tools": ["nap"]}
+    team = team_of(agents=[member], tools=[tool])
+    stage.renew("tools", "tests.bench.wide")
+    rounds = [[_steps(stage, team) for _ in range(size.of(TASKS))] for _ in range(size.rounds + 1)][1:]
+    whole, alone = (
+        Lane(name, tuple(tuple(found[place] for found in one) for one in rounds))
+        for place, name in enumerate((f"{PROCESSES} calls of {SECONDS * 1000:g} ms", "the longest of them alone"))
+    )
+    yield Result("parallel_tools", (whole, alone), (milliseconds(whole.name, whole.medians, GOAL), ratio(whole, alone)))
+
+
+def _steps(stage: Stage, team: Team) -> tuple[float, float]:
+    """Seconds from the step that calls to that with the results, and of the longest call."""
+    history = stage.finished(team).history()
+    for asks, told in pairwise(history):
+        if told.results:
+            assert [one.is_error for one in told.results] == [False] * PROCESSES, told
+            took = (told.created_at - asks.created_at).total_seconds()
+            return took, max(one.runtime_ms for one in told.results) / 1000
+    raise AssertionError(f"no step has results: {history}")

@@ -1,0 +1,1 @@
+"""Pools of the benches that have more processes than the usual ones."""
