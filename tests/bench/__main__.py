@@ -21,7 +21,10 @@ from tests.bench import (
     parallel_tools,
     relay,
     report,
+    silent,
+    streams,
     throughput,
+    token_cpu,
     turn_overhead,
     turn_overhead_s3,
 )
@@ -41,6 +44,9 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "commands": commands.measure,
     "throughput": throughput.measure,
     "parallel_tools": parallel_tools.measure,
+    "token_cpu": token_cpu.measure,
+    "streams": streams.measure,
+    "silent": silent.measure,
 }
 
 

@@ -25,7 +25,7 @@ class BareModel:
         """Seconds from the call to the first text, and to the end of the answer."""
         began = time.perf_counter()
         first = 0.0
-        with self._client.chat.completions.create(**_arguments(messages)) as chunks:
+        with self._client.chat.completions.create(**arguments(messages)) as chunks:
             for chunk in chunks:
                 if not first and chunk.choices and chunk.choices[0].delta.content:
                     first = time.perf_counter() - began
@@ -45,7 +45,7 @@ async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]
     await asyncio.sleep(delay)
     found: list[float] = []
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
-    async with await client.chat.completions.create(**_arguments(messages)) as chunks:
+    async with await client.chat.completions.create(**arguments(messages)) as chunks:
         async for chunk in chunks:
             if chunk.choices and (text := chunk.choices[0].delta.content):
                 found += lags(text, time.time_ns())
@@ -57,6 +57,7 @@ def lags(text: str, now: int) -> list[float]:
     return [(now - int(stamp)) / 1e9 for stamp in text.split()]
 
 
-def _arguments(messages: Sequence[Any]) -> dict[str, Any]:
+def arguments(messages: Sequence[Any]) -> dict[str, Any]:
+    """What the model is asked with, by everybody who asks it without Roboco."""
     usage = {"include_usage": True}
     return {"model": MODEL, "messages": list(messages), "stream": True, "stream_options": usage}

@@ -45,8 +45,11 @@ class Lane:
         """The lane as JSON, in milliseconds."""
         figures = {"median": median(self.samples), "p99": self.p99, "min": self.samples[0], "max": self.samples[-1]}
         rounded = {name: None if value is None else round(value * 1000, 3) for name, value in figures.items()}
-        rounds = [[round(sample * 1000, 3) for sample in samples] for samples in self.rounds]
-        return {"name": self.name, **rounded, "rounds": rounds}
+        rounds = {
+            name: [round(percentile(sorted(samples), percent) * 1000, 3) for samples in self.rounds]
+            for name, percent in (("median", 50), ("p99", 99))
+        }
+        return {"name": self.name, **rounded, "samples": len(self.samples), "rounds": rounds}
 
 
 @dataclass(frozen=True)

@@ -1,105 +1,126 @@
 """relay: from the model's writing of a chunk to the follower's having it, against plain PUBLISH of the same size.
 
-The chunks say when they were sent. The bare stream of the openai package stands beside it: a relay can be no faster
-than that and PUBLISH together. The first half second of a stream is left out everywhere: the tasks begin then.
+The chunks say when they were sent. Followers are those of one event loop, as in a web service, and so is the plain
+subscriber, redis.asyncio; the publisher is one thread of a process of its own, which says the time right before each
+PUBLISH. The bare stream of the openai package stands beside it: a relay can be no faster than that and PUBLISH
+together. The first half second of a stream is left out everywhere. All streams begin together, when all are followed.
 """
 
+import asyncio
 import json
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from redis import Redis
+from redis.asyncio import Redis
 
-from roboco import Team
-from roboco.adapters.redis.client import connect_subscriber
+from roboco import Task
 from roboco.adapters.redis.keys import Keys
+from roboco.domain.view import TextPartDelta
 from tests.bench.bare import lags
-from tests.bench.figures import Measure, Result, in_turn, ratio
-from tests.bench.listener import Listener
+from tests.bench.figures import Figure, Lane, Measure, Result, in_turn, milliseconds, percentile, ratio
 from tests.bench.stage import Size, Stage, fresh, team_of
-from tests.stack import until
 
-CHUNKS = 50
+CHUNKS = 40
 BEGINNING = 10
 INTERVAL = 0.05
-STREAMS = (1, 20)
+STREAMS = 100
+"""Streams for which the goal is; one alone stands beside them."""
+SOON = 60.0
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """One stream of 20 chunks a second, and 20 of them at the same time."""
+    """One stream of 20 chunks a second, and 100 of them at the same time."""
     chunks = size.of(CHUNKS, BEGINNING + 5)
-    prompt = f"stream {chunks} {INTERVAL}"
-    team = team_of("writer", prompt=prompt)
-    size_of_message = _message_size(stage, team)
-    for streams in STREAMS:
+    size_of_message = _message_size(stage)
+    for streams in (1, size.of(STREAMS, 2)):
         measures: dict[str, Measure] = {
-            "relay": partial(_relayed, stage, team, streams),
-            "plain PUBLISH": partial(_published, stage, streams, chunks, size_of_message),
-            "bare model stream": partial(_streamed, stage, prompt, streams),
+            "relay": partial(_run, partial(_relayed, stage, streams, chunks)),
+            "plain PUBLISH": partial(_run, partial(_published, stage, streams, chunks, size_of_message)),
+            "bare model stream": partial(_streamed, stage, f"stream {chunks} {INTERVAL}", streams),
         }
-        lanes = in_turn(measures, size.rounds)
-        relay, publish, bare = lanes
+        relay, publish, bare = in_turn(measures, size.rounds)
         ratios = (ratio(relay, publish), ratio(relay, publish, less=bare))
-        yield Result(f"relay, {streams} stream{'s' * (streams > 1)}", lanes, ratios)
+        goals = _goals(relay, publish) if streams > 1 else ()
+        yield Result(f"relay, {streams} stream{'s' * (streams > 1)}", (relay, publish, bare), (*goals, *ratios))
 
 
-def _message_size(stage: Stage, team: Team) -> int:
+def _goals(relay: Lane, publish: Lane) -> tuple[Figure, ...]:
+    """What comes on top of the limit, by round."""
+    added = {
+        percent: [
+            percentile(sorted(mine), percent) - percentile(sorted(limit), percent)
+            for mine, limit in zip(relay.rounds, publish.rounds, strict=True)
+        ]
+        for percent in (50, 99)
+    }
+    return milliseconds("added, median", added[50], 1), milliseconds("added, p99", added[99], 10)
+
+
+def _message_size(stage: Stage) -> int:
     """The size of the messages on a content channel."""
-    task = stage.finished(team)
+    task = stage.finished(team_of("writer", prompt=f"stream 1 {INTERVAL}"))
     log: Any = stage.redis.xrevrange(Keys(stage.settings.prefix).content(task.task_id), count=1)
     return len(log[0][1]["m"])
 
 
-def _relayed(stage: Stage, team: Team, streams: int, _: int) -> list[float]:
-    listeners = [Listener(stage) for _ in range(streams)]
-    for listener in listeners:
-        listener.connected()
-    for listener in listeners:
-        stage.orchestrator.run(team, "Go.", task_id=listener.task_id)
-    for listener in listeners:
-        listener.join()
-    return _steady([[lag for now, text in listener.texts for lag in lags(text, now)] for listener in listeners])
+def _run(measure: Callable[[], Coroutine[Any, Any, list[float]]], _: int) -> list[float]:
+    return asyncio.run(measure())
+
+
+async def _relayed(stage: Stage, streams: int, chunks: int) -> list[float]:
+    """The last one to ask is we, when all are followed."""
+    prompt = f"together {streams + 1} {chunks} {INTERVAL} 0 {fresh('group')}"
+    team = team_of("writer", prompt=prompt)
+    tasks = [await asyncio.to_thread(stage.orchestrator.run, team, "Go.") for _ in range(streams)]
+    async with asyncio.TaskGroup() as group:
+        followed = [group.create_task(_follow(task)) for task in tasks]
+        await _subscribed(stage, [Keys(stage.settings.prefix).content(task.task_id) for task in tasks])
+        messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
+        await asyncio.to_thread(stage.bare.call, messages)
+    return _steady([follower.result() for follower in followed])
+
+
+async def _follow(task: Task) -> list[float]:
+    found: list[float] = []
+    async with aclosing(task.astream()) as items:
+        async for item in items:
+            if isinstance(item.item, TextPartDelta):
+                found += lags(item.item.text, time.time_ns())
+    return found
 
 
 def _streamed(stage: Stage, prompt: str, streams: int, _: int) -> list[float]:
     return _steady(stage.bare.relay(prompt, streams, INTERVAL))
 
 
-def _published(stage: Stage, streams: int, chunks: int, size: int, _: int) -> list[float]:
-    channel = fresh("bench")
-    found: list[list[float]] = [[] for _ in range(streams)]
-    threads = [
-        threading.Thread(target=_subscribe, args=(stage.settings.redis_url, f"{channel}:{number}", chunks, own))
-        for number, own in enumerate(found)
-    ]
-    for thread in threads:
-        thread.start()
-    until(lambda: _subscribed(stage.redis, channel, streams), 30, "the subscribers listen")
-    options = {"channel": channel, "streams": streams, "chunks": chunks, "interval": INTERVAL, "size": size}
-    with stage.process("tests.bench.publisher", url=stage.settings.redis_url, **options):
-        for thread in threads:
-            thread.join(60)
-    assert all(len(own) == chunks for own in found), "messages were lost"
-    return _steady(found)
+async def _published(stage: Stage, streams: int, chunks: int, size: int) -> list[float]:
+    name = fresh("bench")
+    found: dict[str, list[float]] = {f"{name}:{number}": [] for number in range(streams)}
+    options = {"channel": name, "streams": streams, "chunks": chunks, "interval": INTERVAL, "size": size}
+    async with (
+        asyncio.timeout(SOON),
+        Redis.from_url(stage.valkey.url, decode_responses=True) as client,
+        client.pubsub(ignore_subscribe_messages=True) as pubsub,
+    ):
+        await pubsub.subscribe(*found)
+        await _subscribed(stage, list(found))
+        with stage.process("tests.bench.publisher", url=stage.valkey.url, **options):
+            while any(len(own) < chunks for own in found.values()):
+                message = await pubsub.get_message(timeout=1)
+                if message is not None:
+                    found[message["channel"]] += lags(json.loads(message["data"])["text"], time.time_ns())
+    return _steady(list(found.values()))
+
+
+async def _subscribed(stage: Stage, channels: Sequence[str]) -> None:
+    """Wait until somebody listens to each of the channels."""
+    async with asyncio.timeout(SOON):
+        while not all(count for _, count in stage.redis.pubsub_numsub(*channels)):
+            await asyncio.sleep(0.01)
 
 
 def _steady(found: list[list[float]]) -> list[float]:
     return [lag for own in found for lag in own[BEGINNING:]]
-
-
-def _subscribed(client: Redis, channel: str, streams: int) -> bool:
-    return all(n for _, n in client.pubsub_numsub(*(f"{channel}:{number}" for number in range(streams))))
-
-
-def _subscribe(url: str, channel: str, chunks: int, found: list[float]) -> None:
-    """Note the lag of each message, in a thread with a connection of its own, as a follower has."""
-    deadline = time.monotonic() + 60
-    with connect_subscriber(url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
-        pubsub.subscribe(channel)
-        while len(found) < chunks and time.monotonic() < deadline:
-            message = pubsub.get_message(timeout=1)
-            if message is not None:
-                found += lags(json.loads(message["data"])["text"], time.time_ns())

@@ -1,0 +1,98 @@
+"""What relays chunks without Roboco, in a process of its own: from a model's stream to PUBLISH.
+
+`python -m tests.bench.loop --url redis://... --model http://127.0.0.1:8080/v1 --jobs LIST` takes one job after another
+from the list, a JSON object: `way`, `prompt`, `streams`, and `channel` and `size` of what is published, on CHANNEL:0...
+The ways are `openai`, the package's own loop in a thread for each stream; and `raw`, all streams in one event
+loop, where lines are read with httpx2 and parsed as JSON. Both publish each chunk. It ends with SIGTERM.
+"""
+
+import argparse
+import asyncio
+import json
+import threading
+from typing import Any
+
+import httpx2
+from openai import OpenAI
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+
+from roboco.adapters.redis.client import connect
+from tests.bench.bare import arguments
+
+
+def record(text: str, size: int) -> str:
+    """A message of this size that holds the text."""
+    return json.dumps({"text": text, "rest": "x" * (size - len(text) - len('{"text": "", "rest": ""}'))})
+
+
+def by_openai(job: dict[str, Any], number: int, client: OpenAI, redis: Redis) -> None:
+    """Relay one stream, in this thread."""
+    with client.chat.completions.create(**arguments(_messages(job))) as chunks:
+        for chunk in chunks:
+            if chunk.choices and (text := chunk.choices[0].delta.content):
+                redis.publish(f"{job['channel']}:{number}", record(text, job["size"]))
+
+
+async def by_hand(job: dict[str, Any], number: int, client: httpx2.AsyncClient, redis: AsyncRedis) -> None:
+    """Relay one stream, in this event loop."""
+    async with client.stream("POST", "/chat/completions", json=arguments(_messages(job))) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line[6:])["choices"]
+                if choices and (text := choices[0]["delta"].get("content")):
+                    await redis.publish(f"{job['channel']}:{number}", record(text, job["size"]))
+
+
+async def all_by_hand(job: dict[str, Any], model: str, url: str) -> None:
+    """Relay all streams of the job."""
+    limits = httpx2.Limits(max_connections=None)
+    async with (
+        AsyncRedis.from_url(url) as redis,
+        httpx2.AsyncClient(base_url=model, limits=limits) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        for number in range(job["streams"]):
+            group.create_task(by_hand(job, number, client, redis))
+
+
+def all_by_openai(job: dict[str, Any], client: OpenAI, redis: Redis) -> None:
+    """Relay all streams of the job."""
+    threads = [
+        threading.Thread(target=by_openai, args=(job, number, client, redis)) for number in range(job["streams"])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _messages(job: dict[str, Any]) -> list[dict[str, str]]:
+    return [{"role": "system", "content": job["prompt"]}, {"role": "user", "content": "Go."}]
+
+
+def main() -> None:
+    """Do all jobs."""
+    parser = argparse.ArgumentParser(description="Relays chunks without Roboco, for the benches.")
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--jobs", required=True)
+    options = parser.parse_args()
+    with (
+        Redis.from_url(options.url) as jobs,
+        connect(options.url, 1_000) as redis,
+        OpenAI(base_url=options.model, api_key="any", max_retries=0) as client,
+    ):
+        while True:
+            found: Any = jobs.blpop([options.jobs], timeout=1)
+            if found is None:
+                continue
+            job = json.loads(found[1])
+            if job["way"] == "openai":
+                all_by_openai(job, client, redis)
+            else:
+                asyncio.run(all_by_hand(job, options.model, options.url))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""silent: the memory of one agents process while 500 of its turns wait for models that are silent or slow.
+
+It is started with the threads that it needs (ROBOCO_AGENTS_CONCURRENCY). All models are silent until the last turn has
+asked, and for two seconds more; then each says a token a second. The limit is memory alone: the same process before.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from roboco.adapters.redis.agenda import RedisAgenda
+from roboco.adapters.redis.keys import Keys
+from tests.bench.ear import Ear
+from tests.bench.figures import Figure, Goal, Lane, Result
+from tests.bench.interrupts import ModelLog
+from tests.bench.noise import Process
+from tests.bench.spoken import THREADS
+from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
+from tests.stack import until
+
+TURNS, CHUNKS, INTERVAL, HOLD = 500, 3, 1.0, 2.0
+GOAL = Goal(400)
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """So many turns at once, as often as there are rounds."""
+    turns = size.of(TURNS, 3)
+    agents = stage.renew("agents", ROBOCO_AGENTS_CONCURRENCY=str(THREADS))
+    stage.finished(team_of("writer", prompt="short"))
+    idle = agents.megabytes
+    found = [_round(stage, agents, turns) for _ in range(size.rounds)]
+    silent, slow, lags = zip(*found, strict=True)
+    figures = (
+        Figure(f"{turns} turns, a token a second each", slow, "MB", GOAL),
+        Figure(f"{turns} turns, silent", silent, "MB", GOAL),
+        Figure("the process before", (idle,), "MB"),
+        Figure("one turn", tuple((most - idle) / turns for most in slow), "MB"),
+    )
+    lane = Lane("a token's way to its follower", lags)
+    yield Result(f"silent, {turns} turns", (lane,), figures, (f"concurrency of the agents process: {THREADS}",))
+
+
+def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, tuple[float, ...]]:
+    """MB while all are silent and while all speak, and how late each token was."""
+    keys, group = Keys(stage.settings.prefix), fresh("group")
+    team = team_of("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
+    agenda = RedisAgenda(stage.redis, keys)
+    before, names = agenda.count(), [fresh("task") for _ in range(turns)]
+    with (
+        closing(ModelLog(stage.model_log)) as log,
+        Ear(stage.valkey.url, [keys.content(name) for name in names]) as ear,
+    ):
+        for name in names:
+            stage.orchestrator.run(team, "Go.", task_id=name)
+        log.wait(group, "begins")
+        silent = agents.megabytes
+        until(lambda: len(ear.heard) >= turns * (CHUNKS - 1), PATIENCE, "all speak")
+        slow = agents.megabytes
+        until(lambda: len(ear.heard) >= turns * CHUNKS and agenda.count() <= before, PATIENCE, "all have ended")
+    return silent, slow, tuple((come - sent) / 1e9 for sent, come in ear.heard)

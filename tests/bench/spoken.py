@@ -1,0 +1,105 @@
+"""Streams that speak at the same time, 20 chunks a second each, and what it took to relay them."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from roboco import Task
+from roboco.adapters.redis.agenda import RedisAgenda
+from roboco.adapters.redis.keys import Keys
+from tests.bench.ear import Ear
+from tests.bench.noise import Process
+from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
+from tests.stack import until
+
+INTERVAL = 0.05
+ENDS = 5
+"""Chunks at the beginning and at the end of each stream that are left out: others have not begun, or have ended."""
+THREADS = 512
+"""Turns that the agents process can make at the same time here."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Seconds from the model's writing of a chunk to its being heard, chunks a second, and CPU seconds of a chunk."""
+
+    lags: tuple[float, ...]
+    rate: float
+    cpu: dict[str, float]
+
+    def told(self) -> str:
+        """What part of a processor everybody took, relays first."""
+        return ", ".join(f"{name} {seconds * self.rate:.0%}" for name, seconds in self.cpu.items())
+
+
+class Speakers:
+    """Relays by Roboco, by a new agents process, and by the loops of tests.bench.loop."""
+
+    def __init__(self, stage: Stage, loop: Process, jobs: str) -> None:
+        self._stage = stage
+        self._keys = Keys(stage.settings.prefix)
+        self._agents = stage.renew("agents", ROBOCO_AGENTS_CONCURRENCY=str(THREADS))
+        self._loop = loop
+        self._jobs = jobs
+        task = stage.finished(team_of("writer", prompt=f"stream 1 {INTERVAL}"))
+        log: Any = stage.redis.xrevrange(self._keys.content(task.task_id), count=1)
+        self._size = len(log[0][1]["m"])
+
+    def roboco(self, streams: int, chunks: int) -> Spoken:
+        """One task for each stream."""
+        names = [fresh("task") for _ in range(streams)]
+        team = team_of("writer", prompt=_prompt(streams, chunks))
+        agenda = RedisAgenda(self._stage.redis, self._keys)
+        before = agenda.count()
+
+        def begin() -> list[Task]:
+            return [self._stage.orchestrator.run(team, "Go.", task_id=name) for name in names]
+
+        spoken = self._heard([self._keys.content(name) for name in names], chunks, self._agents, begin)
+        until(lambda: agenda.count() <= before, PATIENCE, "all tasks have ended")
+        return spoken
+
+    def loop(self, way: str, streams: int, chunks: int) -> Spoken:
+        """One request of this way for each stream."""
+        channel = fresh("loop")
+        job = {"way": way, "channel": channel, "size": self._size, "streams": streams}
+        text = json.dumps(job | {"prompt": _prompt(streams, chunks)})
+        channels = [f"{channel}:{number}" for number in range(streams)]
+        return self._heard(channels, chunks, self._loop, lambda: self._stage.redis.rpush(self._jobs, text))
+
+    def _heard(self, channels: list[str], chunks: int, relay: Process, begin: Callable[[], object]) -> Spoken:
+        streams, stage = len(channels), self._stage
+        pids = {"model": stage.model_process.pid, "Redis": stage.valkey.pid}
+        processes = {"who relays": relay} | {name: Process(pid) for name, pid in pids.items()}
+        with Ear(stage.valkey.url, channels) as ear:
+            begin()
+            until(lambda: len(ear.heard) >= streams * ENDS, PATIENCE, "all streams have begun")
+            began, since = len(ear.heard), {name: process.begin() for name, process in processes.items()}
+            until(lambda: len(ear.heard) >= streams * (chunks - ENDS), PATIENCE, "no stream has ended yet")
+            ended, used = len(ear.heard), {name: process.cpu for name, process in since.items()}
+            until(lambda: len(ear.heard) >= streams * chunks, PATIENCE, "all is heard")
+        first, last = min(sent for sent, _ in ear.heard), max(come for _, come in ear.heard)
+        steady = first + ENDS * INTERVAL * 1e9
+        lags = tuple((come - sent) / 1e9 for sent, come in ear.heard if sent > steady)
+        cpu = {name: seconds / (ended - began) for name, seconds in used.items()}
+        return Spoken(lags, len(ear.heard) / (last - first) * 1e9, cpu)
+
+
+@contextmanager
+def speakers(stage: Stage) -> Iterator[Speakers]:
+    """Both kinds, for as long as the block lasts; the new agents process remains."""
+    jobs = fresh("jobs")
+    with stage.process("tests.bench.loop", url=stage.valkey.url, model=stage.model.base_url, jobs=jobs) as server:
+        yield Speakers(stage, Process(server.pid), jobs)
+
+
+def chunks_of(size: Size, chunks: int) -> int:
+    """So many chunks of each stream, but enough to have some that are counted."""
+    return size.of(chunks, 3 * ENDS)
+
+
+def _prompt(streams: int, chunks: int) -> str:
+    """Everybody begins half a second after the last one has asked."""
+    return f"together {streams} {chunks} {INTERVAL} 0.5 {fresh('group')}"
