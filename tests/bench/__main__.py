@@ -1,6 +1,7 @@
 """`python -m tests.bench [NAME ...]`: run benches and print what they measured."""
 
 import argparse
+import importlib
 import os
 import platform
 import sys
@@ -53,7 +54,7 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
 def main() -> None:
     """Run the named benches, or all, on one stage."""
     options = _options()
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
     console.print(f"{machine}, {_load()} at the beginning")
     results: list[Result] = []
@@ -74,6 +75,10 @@ def main() -> None:
     console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
     if options.json:
         report.write(options.json, results, {"machine": machine, "others": busy})
+    if options.plots:
+        plots = importlib.import_module("tests.bench.plots")  # matplotlib is there for it alone
+        for path in plots.draw(results, options.plots, machine):
+            console.print(f"drawn: {path}", soft_wrap=True)
 
 
 def _options() -> argparse.Namespace:
@@ -82,6 +87,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after one to warm up")
     parser.add_argument("--size", type=float, default=1.0, help="the part of the full size that each round has")
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures of every round there")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the plots there")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:

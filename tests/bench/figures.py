@@ -11,6 +11,8 @@ from roboco.domain.step import TaskStep
 
 SPREAD = 0.3
 """How far the rounds' ratios may lie apart, as a part of their median, to be trusted."""
+RATIO = "times, by round"
+"""The unit of what has none."""
 TAIL = 100
 """How many samples there must be for a 99th percentile."""
 
@@ -95,7 +97,7 @@ class Figure:
     def record(self) -> dict[str, Any]:
         """The figure as JSON."""
         rounds = [round(found, 3) for found in self.rounds]
-        told = {"name": self.name, "unit": self.unit or "times", "median": median(rounds), "rounds": rounds}
+        told = {"name": self.name, "unit": self.unit or RATIO, "median": median(rounds), "rounds": rounds}
         return told | {"trusted": self.trusted, "goal": self.goal and asdict(self.goal), "met": self.met}
 
 

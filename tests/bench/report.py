@@ -9,14 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import Figure, Lane, Result
+from tests.bench.figures import Figure, Goal, Lane, Result
 
 
 def show(console: Console, results: Sequence[Result]) -> None:
     """Print the table and what must be said of it."""
     table = Table(title="times in ms; ratios by round: median, lowest to highest")
     table.add_column("bench")
-    table.add_column("measured", max_width=44)
+    table.add_column("measured", no_wrap=True)
     for name in ("median", "p99", "min - max", "FIGURE", "goal"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
@@ -29,9 +29,7 @@ def show(console: Console, results: Sequence[Result]) -> None:
     console.print(table)
     for result in results:
         doubts = [f"{figure.name}: {_doubt(figure)}" for figure in result.figures if not figure.trusted]
-        missed = [
-            f"{figure.name}: the goal is missed, {_goal(figure)}" for figure in result.figures if figure.met is False
-        ]
+        missed = [f"{figure.name}: {_miss(figure)}" for figure in result.figures if figure.met is False]
         for line in (*result.notes, *missed, *doubts):
             console.print(f"{result.bench}: {line}", soft_wrap=True, markup=False)
 
@@ -60,10 +58,16 @@ def _bold(figure: Figure) -> str:
 
 
 def _goal(figure: Figure) -> str:
-    if figure.goal is None:
-        return ""
-    asked = f"{'≥' if figure.goal.at_least else '≤'} {figure.goal.value:g}"
-    return f"{asked} met" if figure.met else f"{asked} MISSED"
+    return "" if figure.goal is None else f"{_asked(figure.goal)} {'met' if figure.met else 'MISSED'}"
+
+
+def _asked(goal: Goal) -> str:
+    return f"{'≥' if goal.at_least else '≤'} {goal.value:g}"
+
+
+def _miss(figure: Figure) -> str:
+    assert figure.goal is not None, figure
+    return f"the goal is missed: {_number(figure.value)} {figure.unit}".rstrip() + f", and not {_asked(figure.goal)}"
 
 
 def _range(figure: Figure) -> str:

@@ -1,4 +1,4 @@
-"""The benches, at a tiny size: each runs to its end and prints its ratio. What they measure is not looked at."""
+"""The benches, at a tiny size: each runs to its end and prints its figures. What they measure is not looked at."""
 
 import json
 import subprocess
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
 from tests.bench.__main__ import BENCHES
+from tests.bench.plots import PLOTS
 from tests.conftest import need
 from tests.stack import ROOT
 
@@ -23,15 +25,19 @@ def test_a_short_soak_loses_nothing() -> None:
     assert "lost 0 · doubled 0 · stuck 0 · failed 0" in ended.stdout
 
 
-def test_each_bench_prints_its_ratio(tmp_path: Path) -> None:
+def test_each_bench_prints_its_figures(tmp_path: Path) -> None:
     need(find_server)
-    command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", "--json", str(tmp_path / "json")]
+    need(find_weed)
+    files = ["--json", str(tmp_path / "json"), "--plots", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", *files]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     results = json.loads((tmp_path / "json").read_text())["results"]
     assert {result["bench"].partition(",")[0] for result in results} == set(BENCHES)
     for result in results:
         assert result["figures"]
-        for ratio in result["figures"]:
-            assert ratio["name"] in ended.stdout
-            assert f"{result['bench']}: {ratio['name']}: one round says nothing of the spread" in ended.stdout
+        for figure in result["figures"]:
+            assert figure["name"] in ended.stdout
+            if figure["unit"] == "times, by round":
+                assert f"{result['bench']}: {figure['name']}: one round says nothing of the spread" in ended.stdout
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(PLOTS)
