@@ -34,7 +34,7 @@ class Noise:
             return None
         busy = (user + nice + system + irq + soft + steal) / _TICKS
         used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
-        own = sum(one.ru_utime + one.ru_stime for one in used) + sum(cpu_of(pid, True) for pid in _descendants())
+        own = sum(one.ru_utime + one.ru_stime for one in used) + sum(_cpu_of(pid) for pid in _descendants())
         return time.monotonic(), busy, own
 
 
@@ -43,17 +43,21 @@ class Process:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._since = cpu_of(pid)
+        self._since = self._clock()
 
     def begin(self) -> Self:
         """Count from now on."""
-        self._since = cpu_of(self.pid)
+        self._since = self._clock()
         return self
 
     @property
     def cpu(self) -> float:
         """Seconds of processor time, user's and system's, since the counting began."""
-        return cpu_of(self.pid) - self._since
+        return self._clock() - self._since
+
+    def _clock(self) -> float:
+        """The kernel's clock of the process, in all its threads: finer than the ticks of /proc."""
+        return time.clock_gettime((~self.pid << 3) | 2)
 
     @property
     def megabytes(self) -> float:
@@ -62,10 +66,9 @@ class Process:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def cpu_of(pid: int, children: bool = False) -> float:
-    """Seconds of processor time of a process, with its ended children's if asked for; 0 if it is gone."""
-    fields = _fields(pid)
-    return sum(map(int, fields[11 : 15 if children else 13])) / _TICKS
+def _cpu_of(pid: int) -> float:
+    """Seconds of processor time of a process and of its ended children; 0 if it is gone."""
+    return sum(map(int, _fields(pid)[11:15])) / _TICKS
 
 
 def _descendants() -> list[int]:

@@ -24,7 +24,7 @@ GOAL = Goal(400)
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """So many turns at once, as often as there are rounds."""
     turns = size.of(TURNS, 3)
-    agents = stage.renew("agents", ROBOCO_AGENTS_CONCURRENCY=str(THREADS))
+    agents = stage.agents_of(THREADS)
     stage.finished(team_of("writer", prompt="short"))
     idle = agents.megabytes
     found = [_round(stage, agents, turns) for _ in range(size.rounds)]

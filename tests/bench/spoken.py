@@ -1,8 +1,7 @@
 """Streams that speak at the same time, 20 chunks a second each, and what it took to relay them."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +34,15 @@ class Spoken:
 
 
 class Speakers:
-    """Relays by Roboco, by a new agents process, and by the loops of tests.bench.loop."""
+    """Relays by Roboco, in one agents process with many threads, and by the loops of tests.bench.loop."""
 
-    def __init__(self, stage: Stage, loop: Process, jobs: str) -> None:
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._keys = Keys(stage.settings.prefix)
-        self._agents = stage.renew("agents", ROBOCO_AGENTS_CONCURRENCY=str(THREADS))
-        self._loop = loop
-        self._jobs = jobs
+        self._agents = stage.agents_of(THREADS)
+        self._jobs = fresh("jobs")
+        named = {"url": stage.valkey.url, "model": stage.model.base_url, "jobs": self._jobs}
+        self._loop = stage.lasting("tests.bench.loop", **named)
         task = stage.finished(team_of("writer", prompt=f"stream 1 {INTERVAL}"))
         log: Any = stage.redis.xrevrange(self._keys.content(task.task_id), count=1)
         self._size = len(log[0][1]["m"])
@@ -87,12 +87,12 @@ class Speakers:
         return Spoken(lags, len(ear.heard) / (last - first) * 1e9, cpu)
 
 
-@contextmanager
-def speakers(stage: Stage) -> Iterator[Speakers]:
-    """Both kinds, for as long as the block lasts; the new agents process remains."""
-    jobs = fresh("jobs")
-    with stage.process("tests.bench.loop", url=stage.valkey.url, model=stage.model.base_url, jobs=jobs) as server:
-        yield Speakers(stage, Process(server.pid), jobs)
+def speakers(stage: Stage) -> Speakers:
+    """Those of the stage."""
+    if "speakers" not in stage.kept:
+        stage.kept["speakers"] = Speakers(stage)
+    found: Speakers = stage.kept["speakers"]
+    return found
 
 
 def chunks_of(size: Size, chunks: int) -> int:

@@ -39,7 +39,7 @@ class Size:
 class Stage(Stack):
     """A stack that differs from that of the tests in two ways: default settings, and a model in its own process.
 
-    `model_process` and `valkey` are processes to look at, beside `workers`.
+    `model_process` and `valkey` are processes to look at, beside `workers`. `kept` is what benches share.
     """
 
     def __enter__(self) -> Self:
@@ -53,6 +53,8 @@ class Stage(Stack):
     def _set_up(self) -> None:
         self.valkey = start_valkey(self.folder / "valkey")
         self._exits.callback(lambda: self.valkey.stop())
+        self._threads = 0
+        self.kept: dict[str, Any] = {}
         self.model_process = self._start_model()
         self._exits.callback(self.model_process.stop)
         own: dict[str, Any] = {
@@ -84,12 +86,27 @@ class Stage(Stack):
             for server in servers:
                 server.stop()
 
+    def keep(self, pools: Sequence[str], modules: str | None = None) -> None:
+        """Workers that consume from now on, if they do not already."""
+        self._exits.enter_context(self.running([pool for pool in pools if pool not in self.workers], modules))
+
     def renew(self, pool: str, modules: str | None = None, **environment: str) -> Process:
         """From now on the pool's worker is another one, a new process, which nothing has been asked of yet."""
         self.workers[pool].stop()
         self._exits.callback(self.start(pool, modules, **environment).stop)
         self.wait_ready(pool)
         return Process(self.workers[pool].pid)
+
+    def agents_of(self, threads: int) -> Process:
+        """The agents process, which from now on can make so many turns at once."""
+        if self._threads != threads:
+            self._threads = threads
+            return self.renew("agents", ROBOCO_AGENTS_CONCURRENCY=str(threads))
+        return Process(self.workers["agents"].pid)
+
+    def lasting(self, module: str, **options: object) -> Process:
+        """`process`, until the stage ends."""
+        return Process(self._exits.enter_context(self.process(module, **options)).pid)
 
     @contextmanager
     def process(self, module: str, **options: object) -> Iterator[Server]:

@@ -27,13 +27,13 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """Both with the number of streams of the goal by turns, and once with each of the other numbers."""
     at, chunks = size.of(AT), chunks_of(size, CHUNKS)
     others = sorted({size.of(streams) for streams in STREAMS} - {at})
-    with speakers(stage) as relay:
+    relay = speakers(stage)
 
-        def both(streams: int) -> tuple[Spoken, Spoken]:
-            return relay.roboco(streams, chunks), relay.loop("openai", streams, chunks)
+    def both(streams: int) -> tuple[Spoken, Spoken]:
+        return relay.roboco(streams, chunks), relay.loop("openai", streams, chunks)
 
-        rounds = [both(at) for _ in range(size.rounds + 1)][1:]
-        found = {streams: both(streams) for streams in others} | {at: rounds[-1]}
+    rounds = [both(at) for _ in range(size.rounds + 1)][1:]
+    found = {streams: both(streams) for streams in others} | {at: rounds[-1]}
     lanes = (
         Lane("a chunk's way by Roboco", tuple(ours.lags for ours, _ in rounds)),
         Lane(f"by {LOOP}", tuple(loop.lags for _, loop in rounds)),

@@ -31,17 +31,18 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
         "a task, of all at once": lambda _: [_tasks(stage, tasks)],
         "its plain Celery tasks": lambda _: [_chains(stage, tasks)],
     }
+    stage.keep(plain.POOLS, "tests.bench.plain")
     found: list[tuple[Lane, ...]] = []
     for processes in range(1, size.of(PROCESSES) + 1):
         with ExitStack() as exits:
             more = [f"-{number}" for number in range(2, processes + 1)]
             exits.enter_context(stage.running([pool + one for one in more for pool in ("coordinator", "agents")]))
-            one_more = [pool + one for one in ("", *more) for pool in plain.POOLS]
-            exits.enter_context(stage.running(one_more, "tests.bench.plain"))
+            plains = [pool + one for one in more for pool in plain.POOLS]
+            exits.enter_context(stage.running(plains, "tests.bench.plain"))
             found.append(in_turn(measures, size.rounds if processes == 1 else 1))
     lanes = found[0]
-    ours, plains = lanes
-    rounds = tuple(limit / own for own, limit in zip(ours.medians, plains.medians, strict=True))
+    ours, limits = lanes
+    rounds = tuple(limit / own for own, limit in zip(ours.medians, limits.medians, strict=True))
     rates = [
         _rate("Roboco", [one[0] for one in found]),
         _rate("plain Celery, six for a task", [one[1] for one in found]),

@@ -17,12 +17,12 @@ GOAL = 3.0
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """All three by turns."""
     streams, chunks = size.of(STREAMS), chunks_of(size, CHUNKS)
-    with speakers(stage) as relay:
-        measures: dict[str, Measure] = {
-            "CPU of a token": lambda _: [relay.roboco(streams, chunks).cpu["who relays"]],
-            "raw parsing and PUBLISH": lambda _: [relay.loop("raw", streams, chunks).cpu["who relays"]],
-            "the openai package's loop": lambda _: [relay.loop("openai", streams, chunks).cpu["who relays"]],
-        }
-        lanes = in_turn(measures, size.rounds)
+    relay = speakers(stage)
+    measures: dict[str, Measure] = {
+        "CPU of a token": lambda _: [relay.roboco(streams, chunks).cpu["who relays"]],
+        "raw parsing and PUBLISH": lambda _: [relay.loop("raw", streams, chunks).cpu["who relays"]],
+        "the openai package's loop": lambda _: [relay.loop("openai", streams, chunks).cpu["who relays"]],
+    }
+    lanes = in_turn(measures, size.rounds)
     ours, raw, package = lanes
     yield Result("token_cpu", lanes, (ratio(ours, raw, goal=GOAL), ratio(ours, package)))

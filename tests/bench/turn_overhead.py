@@ -23,13 +23,13 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     turns = size.of(TURNS, 10)
     team = team_of_turns(turns)
     messages = messages_of(team, stage.finished(team))
-    with stage.running(plain.POOLS, "tests.bench.plain"):
-        measures: dict[str, Measure] = {
-            "turn": lambda _: turn_times(stage.finished(team).history()),
-            "two hops": lambda _: hops(stage, turns),
-            "model call": lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
-        }
-        lanes = in_turn(measures, size.rounds, SLICES)
+    stage.keep(plain.POOLS, "tests.bench.plain")
+    measures: dict[str, Measure] = {
+        "turn": lambda _: turn_times(stage.finished(team).history()),
+        "two hops": lambda _: hops(stage, turns),
+        "model call": lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
+    }
+    lanes = in_turn(measures, size.rounds, SLICES)
     turn, two, call = lanes
     yield Result("turn_overhead", lanes, (ratio(turn, two, less=call, goal=GOAL), ratio(turn, two)))
 

@@ -1,7 +1,7 @@
 """turn_overhead_s3: turn_overhead with the workspace on the S3 server.
 
 The limit is two plain Celery hops and one conditional PUT of a step's size on the same server, each measured alone. The
-workers, their Valkey and the S3 server are of this bench alone.
+workers, their Valkey and the S3 server are of this bench alone; the plain Celery tasks have a Valkey like it.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,13 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The time of a turn, of two hops, of a PUT, and of the model call, by turns."""
     turns = size.of(TURNS, 4)
     team = team_of_turns(turns)
+    stage.keep(plain.POOLS, "tests.bench.plain")
     with _own(stage) as (own, s3):
         task = own.finished(team)
         messages, step = messages_of(team, task), task.history()[-1].line().encode()
         measures: dict[str, Measure] = {
             "turn": lambda _: turn_times(own.finished(team).history()),
-            "two hops": lambda _: hops(own, turns),
+            "two hops": lambda _: hops(stage, turns),
             "a PUT": lambda _: _puts(s3, step, turns),
             "model call": lambda _: [own.bare.call(messages)[1] for _ in range(turns)],
         }
@@ -40,7 +41,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
 
 @contextmanager
 def _own(stage: Stage) -> Iterator[tuple[Stage, S3Server]]:
-    """A stage on an S3 server, with the plain pools."""
+    """A stage on an S3 server."""
     folder = stage.folder / fresh("s3")
     folder.mkdir()
     with ExitStack() as exits:
@@ -48,7 +49,6 @@ def _own(stage: Stage) -> Iterator[tuple[Stage, S3Server]]:
         exits.callback(s3.stop)
         exits.enter_context(s3_environment(s3))
         own = exits.enter_context(Stage(folder, pools=("coordinator", "agents"), s3=s3))
-        exits.enter_context(own.running(plain.POOLS, "tests.bench.plain"))
         yield own, s3
 
 
