@@ -22,6 +22,8 @@ from roboco.domain.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.team import Team
 
 STOPPED = "stopped"
+ATTEMPTS = "attempts"
+"""The code of the error that says that no further attempt is made."""
 GOALS = "goals"
 LOOP = "loop"
 RAISE_TO_GO_ON = "raise the limit to go on"
@@ -58,7 +60,7 @@ def _without_asking(history: History, situation: Situation) -> AppendStep | None
     if situation.stop is not None:
         return _error(STOPPED, situation.stop.reason, item_id=situation.stop.item_id)
     if situation.exhausted is not None:
-        return _error("attempts", situation.exhausted)
+        return _error(ATTEMPTS, situation.exhausted)
     if (raised := situation.raised) is not None:
         told = TextPart(text=f"limits: {canonical(raised.limits)}")
         return AppendStep(ORCHESTRATOR, (told,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))

@@ -12,7 +12,7 @@ from typing import Any
 from roboco.domain.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.builtin import DELEGATE
 from roboco.domain.collaboration import Custom
-from roboco.domain.decide import STOPPED, decide
+from roboco.domain.decide import ATTEMPTS, STOPPED, decide
 from roboco.domain.history import History
 from roboco.domain.inbox import Answer, Item, Message, Raise, Resolution, Stop, Verdict, is_urgent
 from roboco.domain.outcome import Outcome, unknown
@@ -26,8 +26,6 @@ from roboco.domain.team import Team
 
 TAIL = 64
 """How many of the newest steps `decide` sees, as a coordinator loads them."""
-ATTEMPTS = "attempts"
-"""The code of the error that says that no further attempt is made."""
 _OWN = ("item_id", "agent", "interrupts", "routing")
 
 

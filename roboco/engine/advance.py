@@ -23,6 +23,7 @@ from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.engine import broken, delegate, items, notify, pending, recover
 from roboco.engine.archive import archive, finish, fold_due
+from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
 from roboco.ports import Choice, Commit, Phase, Snapshot, Work
@@ -183,6 +184,7 @@ def _append(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Ap
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
+    show_ends(engine, task_id, task, step)
     events = recover.taken_over(engine, task_id, task, step, action.told_now)
     if not engine.board.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):
         _catch_up(engine, task_id)

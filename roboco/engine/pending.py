@@ -30,7 +30,7 @@ from roboco.domain.tool_spec import AnyTool
 from roboco.engine import delegate, recover
 from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError
-from roboco.ports import CallOrder, CallState, Snapshot, TurnOrder
+from roboco.ports import AttemptEnd, CallOrder, CallState, Snapshot, TurnOrder
 from roboco.ports.telemetry import LEASE_LOSSES, RESTARTS
 
 SKEW = 2.0
@@ -203,6 +203,8 @@ def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, l
     """
     begun = engine.files.get(intent_path(order.task_id, call.id)) is not None
     if order.attempt >= engine.policy.attempts + begun:  # who comes after a worker that began it only finds out
+        if not lost:  # of one that is known to be gone its pool has said so
+            engine.dispatcher.ended(order, call.tool_name, AttemptEnd.LOST)
         close_call(engine, order, call, _lost_too_often(engine, team, order, call, begun))
         return
     attempt = engine.calls.restart(order, lost)

@@ -20,6 +20,7 @@ from roboco.domain.paths import open_path
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
+from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory
@@ -57,6 +58,8 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     moved = False
     for step in engine.histories.read(task_id, task.seq):
         state = state.after(step)
+        if not moved:
+            show_ends(engine, task_id, task, step)
         if moved:
             events = events_of(engine, task_id, step, before, _untold(step, {}))
         else:

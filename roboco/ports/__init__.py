@@ -13,10 +13,11 @@ from roboco.ports.rates import Rates, Tokenizers
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Toolbox
 from roboco.ports.workspace import Files, Histories
-from roboco.ports.world import Clock, Deliverer, Dispatcher, Signals
+from roboco.ports.world import AttemptEnd, Clock, Deliverer, Dispatcher, Signals
 
 __all__ = [
     "Agenda",
+    "AttemptEnd",
     "Attempts",
     "Board",
     "CallContext",

@@ -2,12 +2,21 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from enum import StrEnum
 from typing import Protocol
 
 from roboco.domain.notify import Notice, Notify
 from roboco.domain.priority import Priority
 from roboco.ports.board import Phase
 from roboco.ports.leases import CallOrder, TurnOrder
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt at a turn or call has ended whose worker cannot say it."""
+
+    DONE = "done, and lost with its worker after that"
+    LOST = "lost with its worker"
+    PASSED_OVER = "passed over: nobody wants it any more"
 
 
 class Dispatcher(Protocol):
@@ -21,6 +30,12 @@ class Dispatcher(Protocol):
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
+
+    def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
+        """Show those who watch the workers how an attempt has ended; `who` is its agent or tool.
+
+        Only a display depends on it: it may get lost, and raises nothing.
+        """
 
     def notify(self, task_id: str) -> None:
         """Have the coordinator deliver what is to be told of the task."""

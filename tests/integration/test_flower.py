@@ -26,6 +26,7 @@ pytestmark = pytest.mark.workers
 CANARY = "canary7f3a"
 """What nobody but the models may see: short, and in the form of a name."""
 SLOW = 0.05
+ATTEMPTS = 2
 
 
 def answer(request: Request) -> Reply:
@@ -33,6 +34,8 @@ def answer(request: Request) -> Reply:
     role = request.system.split()[0]
     if role == "hanger" and request.count("assistant") == 0:
         return Reply(tool_calls=[("hang", {"seconds": 30, "stubborn": True})])
+    if role == "limited":
+        return Reply(status=429, text="slow down", headers={"Retry-After": "600"})
     if role == "speaker":
         return Reply(text="word " * 100, interval=SLOW)
     return journeys(request)
@@ -40,7 +43,7 @@ def answer(request: Request) -> Reply:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("stack")) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), attempts=ATTEMPTS) as started:
         started.model.script(answer)
         yield started
 
@@ -113,6 +116,52 @@ def test_the_states_of_a_turn_whose_worker_was_killed(stack: Stack, seen: Flower
     assert "lost with its worker" in rows["killed/0001/turn/1"]["exception"]
     assert rows["killed/0001/turn/2"]["args"] == "speaker, killed, step 1, attempt 2"
     assert 'task="roboco.turn",type="task-failed",worker="celery@coordinator' in seen.get("/metrics")
+
+
+def test_the_last_attempt_at_a_turn_fails_with_its_worker(stack: Stack, seen: Flower) -> None:
+    task = submitted(stack, "doomed", one_agent("speaker"))
+    for attempt in range(1, ATTEMPTS + 1):
+        until(lambda number=attempt: _at_it(stack, "doomed") == number, 30, f"attempt {attempt} began")  # type: ignore[misc]
+        stack.restart("agents")
+        stack.wait_ready("agents")
+    assert task.result(60).status == "failed"
+    settled(seen, {f"doomed/0001/turn/{attempt}": "FAILURE" for attempt in range(1, ATTEMPTS + 1)}, "doomed/")
+    assert "at the last attempt" in seen.rows("doomed/")[f"doomed/0001/turn/{ATTEMPTS}"]["exception"]
+
+
+def _at_it(stack: Stack, task_id: str) -> int:
+    """Which attempt at the task's turn or call a worker is at; 0 for none."""
+    now = stack.orchestrator.engine.board.load(task_id, 1)
+    at_turn = now.attempt if now is not None and now.claimed else 0
+    return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
+
+
+def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, seen: Flower) -> None:
+    """A turn whose worker is gone, one that waits for its rate limit, and a call whose worker is gone."""
+    tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 30}
+    hanging = submitted(stack, "hanging", one_agent("hanger", tools=["hang"]) | {"tools": [tool]})
+    call = f"hanging/0002/tool/{call_id_at('hanging', 1, 0)[:SHORT]}/1"
+    settled(seen, {"hanging/0001/turn/1": "SUCCESS", call: "STARTED"}, "hanging/")
+    other = {"models": {"other": {"model": "other", "default": True}}}  # whose limit is no other agent's
+    waiting = submitted(stack, "waiting", one_agent("limited") | other)
+    settled(seen, {"waiting/0001/turn/1": "RETRY"}, "waiting/")
+    speaking = submitted(stack, "speaking", one_agent("speaker"))
+    settled(seen, {"speaking/0001/turn/1": "STARTED"}, "speaking/")
+    for task_id in ("hanging", "speaking"):  # who shows a start has not begun for good
+        until(lambda name=task_id: _at_it(stack, name), 20, f"a worker is at {task_id}")  # type: ignore[misc]
+    for pool in ("agents", "tools"):
+        stack.kill(pool)
+        stack.workers[pool].process.wait()
+    for task in (speaking, hanging, waiting):
+        task.stop()
+    for task in (speaking, hanging, waiting):
+        assert task.result(30).status == "cancelled"
+    settled(seen, {"hanging/0001/turn/1": "SUCCESS", call: "REVOKED"}, "hanging/")
+    settled(seen, {"waiting/0001/turn/1": "REVOKED"}, "waiting/")
+    settled(seen, {"speaking/0001/turn/1": "REVOKED"}, "speaking/")
+    for pool in ("agents", "tools"):
+        stack.start(pool)
+        stack.wait_ready(pool)
 
 
 def test_the_state_of_a_tool_that_was_killed_at_its_limit(stack: Stack, seen: Flower) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from roboco.domain.priority import Priority
-from roboco.ports import CallOrder, Clock, Phase, TurnOrder
+from roboco.ports import AttemptEnd, CallOrder, Clock, Phase, TurnOrder
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,15 @@ Message = Advance | Turn | Tool | Notify
 
 
 class QueueDispatcher:
-    """Keeps messages in order: `queue` are those to deliver, `sent` all that ever were."""
+    """Keeps messages in order: `queue` are those to deliver, `sent` all that ever were.
+
+    `ends` are those of attempts that were shown, by position, who was at it, and attempt.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.queue: deque[Message] = deque()
         self.sent: list[Message] = []
+        self.ends: dict[tuple[int, str, int], AttemptEnd] = {}
         self._clock = clock
         self._sent_at: dict[int, float] = {}
 
@@ -61,6 +65,10 @@ class QueueDispatcher:
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call."""
         self._send(Tool(order, name, timeout))
+
+    def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
+        """Show those who watch the workers how an attempt has ended; `who` is its agent or tool."""
+        self.ends[(order.seq, who, order.attempt)] = end
 
     def notify(self, task_id: str) -> None:
         """Have the coordinator deliver what is to be told of the task."""

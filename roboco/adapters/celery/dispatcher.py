@@ -17,7 +17,7 @@ from roboco.adapters.celery.lanes import Lanes
 from roboco.adapters.celery.names import ADVANCE, NOTIFY, TOOL, TURN
 from roboco.domain.priority import Priority
 from roboco.errors import TransientError
-from roboco.ports import CallOrder, Phase, TurnOrder
+from roboco.ports import AttemptEnd, CallOrder, Phase, TurnOrder
 
 SENT_AT: Final = "roboco_sent_at"
 """The header that says when a message was sent, in Unix seconds."""
@@ -47,14 +47,27 @@ class CeleryDispatcher:
         """Have an agent worker make the turn."""
         self._send(TURN, _fields(order), shown.turn_id(order), shown.of_work(agent, order), priority=order.priority)
         if order.attempt > 1:
-            self._tell_lost(shown.turn_id(replace(order, attempt=order.attempt - 1)), order.attempt)
+            self._show(replace(order, attempt=order.attempt - 1), agent, "task-failed", _followed_by(order.attempt))
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
         options = {"soft_time_limit": timeout, "time_limit": timeout + KILL_AFTER, "priority": order.priority}
         self._send(TOOL, _fields(order), shown.call_task_id(order), shown.of_work(name, order), **options)
         if order.attempt > 1:
-            self._tell_lost(shown.call_task_id(replace(order, attempt=order.attempt - 1)), order.attempt)
+            self._show(replace(order, attempt=order.attempt - 1), name, "task-failed", _followed_by(order.attempt))
+
+    def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
+        """Show those who watch the workers how an attempt has ended; `who` is its agent or tool.
+
+        A message that is delivered after that still ends as its worker says: Celery's tools let success stand.
+        """
+        match end:
+            case AttemptEnd.DONE:
+                self._show(order, who, "task-succeeded", {"result": repr(str(end))})
+            case AttemptEnd.LOST:
+                self._show(order, who, "task-failed", {"exception": f"{end}, at the last attempt", "traceback": ""})
+            case AttemptEnd.PASSED_OVER:
+                self._show(order, who, "task-revoked", {"terminated": False, "signum": None, "expired": False})
 
     def notify(self, task_id: str) -> None:
         """Have the coordinator deliver what is to be told of the task."""
@@ -82,18 +95,27 @@ class CeleryDispatcher:
             options |= {"producer": producer, "confirm_timeout": CONFIRMED, "ignore_result": True, "headers": headers}
             self._app.send_task(name, kwargs=arguments, task_id=ident, **options)
 
-    def _tell_lost(self, ident: str, attempt: int) -> None:
-        """Have Flower show that this attempt was lost, which its worker cannot say; only a display depends on it."""
+    def _show(self, order: TurnOrder | CallOrder, who: str, event: str, fields: dict[str, Any]) -> None:
+        """Send an event that the attempt's worker cannot; it may be the first that Celery's tools hear of it."""
         node = self._app.conf.get(NODE)
         if node is None:
             return
+        if isinstance(order, TurnOrder):
+            name, ident = TURN, shown.turn_id(order)
+        else:
+            name, ident = TOOL, shown.call_task_id(order)
+        fields |= {"name": name, "args": shown.of_work(who, order)}
         events: Any = self._app.events
-        why = f"lost with its worker, or in the middle of its model's answer: attempt {attempt} takes its place"
         try:
-            with sending("task-failed"), events.default_dispatcher(hostname=node) as dispatcher:
-                dispatcher.send("task-failed", uuid=ident, exception=why, traceback="")
+            with sending(event), events.default_dispatcher(hostname=node) as dispatcher:
+                dispatcher.send(event, uuid=ident, **fields)
         except TransientError as error:
-            _log.warning("%s is not shown as lost: %s", ident, error)
+            _log.warning("how %s has ended is not shown: %s", ident, error)
+
+
+def _followed_by(attempt: int) -> dict[str, Any]:
+    why = f"lost with its worker, or in the middle of its model's answer: attempt {attempt} takes its place"
+    return {"exception": why, "traceback": ""}
 
 
 def _fields(order: TurnOrder | CallOrder) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+"""attempt_end: show how attempts have ended whose workers cannot say it, to those who watch the workers.
+
+A worker that is killed says nothing of what it was at. Whoever finds that its turn or call comes to nothing, or that
+its step is stored, does.
+"""
+
+from roboco.domain.decide import ATTEMPTS
+from roboco.domain.step import TaskStep
+from roboco.engine.engine import Engine
+from roboco.ports import AttemptEnd, CallOrder, Phase, Snapshot, TurnOrder
+
+
+def show_ends(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    """Show how the attempts end at what was pending, now that the step stands at its position. Twice is once.
+
+    It is not for a worker that has just made the step, which says so itself.
+    """
+    match task.phase:
+        case Phase.TURN:
+            _end_turn(engine, task_id, task, step)
+        case Phase.TOOLS:
+            _end_calls(engine, task_id, task, step)
+        case _:
+            return
+
+
+def _end_turn(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    if step.by_agent:
+        attempt = int(step.metadata.get("attempt", task.attempt))
+        engine.dispatcher.ended(TurnOrder(task_id, task.seq, task.epoch, attempt), task.agent, AttemptEnd.DONE)
+    elif task.claimed or task.due_in is not None:  # one that nobody has begun is refused, if its message comes
+        order = TurnOrder(task_id, task.seq, task.epoch, task.attempt)
+        engine.dispatcher.ended(order, task.agent, _without_result(step, task.claimed and task.lease_left <= 0))
+
+
+def _end_calls(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
+    for call in task.tail[-1].calls:
+        state = task.calls.get(call.id)
+        if state is not None and state.claimed and state.outcome is None:
+            order = CallOrder(task_id, task.seq - 1, task.epoch, call.id, state.attempt)
+            engine.dispatcher.ended(order, call.tool_name, _without_result(step, state.lease_left <= 0))
+
+
+def _without_result(step: TaskStep, lost: bool) -> AttemptEnd:
+    """How an attempt ends that comes to nothing; its worker may be lost, too, where somebody did not want it."""
+    given_up = step.error is not None and step.error.code == ATTEMPTS
+    return AttemptEnd.LOST if given_up and lost else AttemptEnd.PASSED_OVER
