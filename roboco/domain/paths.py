@@ -5,6 +5,8 @@ from roboco.domain.part import artifact_name
 
 OPEN = "_open/"
 NOTIFY = "_notify/"
+TELLING = "notify/"
+"""With what the name in the agenda begins of what is to be told of a task; no task id holds a "/"."""
 
 
 def team_path(task_id: str) -> str:

@@ -26,7 +26,7 @@ from roboco.domain.notify import (
     notice_name,
     read_targets,
 )
-from roboco.domain.paths import notice_path, notices_path, notify_path, to_tell_path, told_path
+from roboco.domain.paths import TELLING, notice_path, notices_path, notify_path, to_tell_path, told_path
 from roboco.domain.step import last_said
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
@@ -42,7 +42,6 @@ RING = 30.0
 """Seconds after which the sweeper rings for what nobody has delivered."""
 PATIENCE = 86_400.0
 """Seconds for which a notice is tried."""
-_ENTRY = "notify/"  # no task id holds a "/"
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
@@ -55,15 +54,15 @@ def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
 
 def entry(task_id: str) -> str:
     """What stands in the agenda for what is to be told of the task."""
-    return f"{_ENTRY}{task_id}"
+    return f"{TELLING}{task_id}"
 
 
 def ring(engine: Engine, name: str) -> bool:
     """Have delivered what is to be told, if the agenda's entry is about that; whether it is."""
-    if not name.startswith(_ENTRY):
+    if not name.startswith(TELLING):
         return False
     engine.agenda.put(name, engine.clock.now() + RING)
-    engine.dispatcher.notify(name.removeprefix(_ENTRY))
+    engine.dispatcher.notify(name.removeprefix(TELLING))
     return True
 
 

@@ -10,6 +10,7 @@ from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
+from roboco.domain.paths import TELLING
 from roboco.errors import TransientError
 from roboco.ports import Agenda
 from tests.contract.a_task import SHORT, ATask
@@ -72,6 +73,28 @@ def test_a_task_is_dropped(agenda: Agenda) -> None:
     assert agenda.due(NOW, 10) == ["b"]
     agenda.add("a", NOW)
     assert agenda.due(NOW, 10) == ["a", "b"]
+
+
+def test_what_is_to_be_told_is_due_among_the_tasks_and_stays_when_they_go(agenda: Agenda) -> None:
+    telling = f"{TELLING}a"
+    agenda.put("a", NOW - 2)
+    agenda.put("b", NOW)
+    agenda.put(telling, NOW - 1)
+    assert agenda.due(NOW, 10) == ["a", telling, "b"]
+    assert agenda.due(NOW, 2) == ["a", telling]
+    agenda.drop("a")
+    agenda.hasten(telling, NOW - 3)
+    agenda.add(telling, 0)
+    assert agenda.due(NOW - 2, 10) == [telling]
+    agenda.drop(telling)
+    assert agenda.due(ALWAYS, 10) == ["b"]
+
+
+def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
+    agenda = RedisAgenda(redis_task.client, redis_task.keys)
+    for name in ("a", "b", f"{TELLING}a", f"{TELLING}gone"):
+        agenda.put(name, NOW)
+    assert agenda.count() == 2
 
 
 def test_one_sweeper_sweeps(agenda: Agenda) -> None:
@@ -144,6 +167,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: agenda.put("a", NOW),
         lambda: agenda.add("a", NOW),
         lambda: agenda.due(NOW, 1),
+        RedisAgenda(unreachable_task.client, unreachable_task.keys).count,
         lambda: agenda.drop("a"),
         lambda: agenda.lock("me", 1),
         agenda.intact,

@@ -21,6 +21,31 @@ def unknown_metrics(query: str) -> set[str]:
     return set(_named(promql_parser.parse(query))) - POSSIBLE - PROMETHEUS
 
 
+def gathered(query: str) -> Iterator[tuple[str, str]]:
+    """Each metric of the query, with the innermost aggregation over workers that it is in: `sum`, or "" for none."""
+    for variable, value in GRAFANAS.items():
+        query = query.replace(variable, value)
+    return _gathered(promql_parser.parse(query), "")
+
+
+def _gathered(expression: Any, by: str) -> Iterator[tuple[str, str]]:
+    match expression:
+        case promql_parser.VectorSelector() | promql_parser.MatrixSelector():
+            yield from ((name, by) for name in _named(expression))
+        case promql_parser.AggregateExpr():
+            yield from _gathered(expression.expr, str(expression.op))
+        case promql_parser.BinaryExpr():
+            yield from _gathered(expression.lhs, by)
+            yield from _gathered(expression.rhs, by)
+        case promql_parser.Call():
+            for one in expression.args:
+                yield from _gathered(one, by)
+        case promql_parser.NumberLiteral() | promql_parser.StringLiteral():
+            pass
+        case _:
+            yield from _gathered(expression.expr, by)
+
+
 def _named(expression: Any) -> Iterator[str]:
     match expression:
         case promql_parser.VectorSelector():

@@ -7,13 +7,15 @@ import pytest
 import yaml
 
 from tests.deployment.files import DEPLOY, METRICS
-from tests.deployment.queries import unknown_metrics
+from tests.deployment.queries import gathered, unknown_metrics
 
 MONITORING = DEPLOY / "monitoring"
 ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
 ]
 DASHBOARD: dict[str, Any] = json.loads((MONITORING / "grafana/dashboards/roboco.json").read_text())
+TOLD_BY_EACH = {"roboco_open_tasks", "roboco_dead_letters", "roboco_queue_length"}
+"""What every coordinator that sweeps tells alike: their sum would grow with the workers."""
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
@@ -55,6 +57,16 @@ def test_panels_do_not_overlap() -> None:
 def test_every_metric_is_shown() -> None:
     shown = " ".join(target["expr"] for panel in PANELS for target in panel["targets"])
     assert [name for name in sorted(METRICS) if name not in shown] == []
+
+
+def test_what_each_coordinator_tells_alike_is_not_summed() -> None:
+    objects = yaml.safe_load_all((DEPLOY / "kubernetes/keda/scaled-objects.yaml").read_text())
+    scales = [trigger["metadata"]["query"] for one in objects for trigger in one["spec"]["triggers"]]
+    queries = scales + [rule["expr"] for rule in ALERTS] + [one["expr"] for panel in PANELS for one in panel["targets"]]
+    found = {(name, by) for query in queries for name, by in gathered(query) if name in TOLD_BY_EACH}
+    assert {name for name, _ in found} == TOLD_BY_EACH
+    assert {by for _, by in found} <= {"max", "min"}
+    assert list(gathered("sum(roboco_queue_length) > 1")) == [("roboco_queue_length", "sum")], "it would be found"
 
 
 def test_a_query_that_is_wrong_is_found() -> None:

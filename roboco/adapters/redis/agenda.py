@@ -10,12 +10,16 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
+from roboco.domain.paths import TELLING
 
 PAGE = 500
 
 
 class RedisAgenda:
-    """When the sweeper looks at a task again: one sorted set."""
+    """When the sweeper looks at a task again: one sorted set, and one for what is to be told of tasks.
+
+    They are two, so that it is known at once how many tasks are open.
+    """
 
     def __init__(self, client: redis.Redis, keys: Keys) -> None:
         self._client = client
@@ -24,22 +28,25 @@ class RedisAgenda:
     def put(self, task_id: str, at: float) -> None:
         """Look at the task at this time."""
         with answering():
-            self._client.zadd(self._keys.agenda, {task_id: at})
+            self._client.zadd(self._of(task_id), {task_id: at})
 
     def add(self, task_id: str, at: float) -> bool:
         """Look at the task at this time, unless a time stands already; whether none stood."""
         with answering():
-            return bool(self._client.zadd(self._keys.agenda, {task_id: at}, nx=True))
+            return bool(self._client.zadd(self._of(task_id), {task_id: at}, nx=True))
 
     def hasten(self, task_id: str, at: float) -> None:
         """Look at the task at this time, unless an earlier one stands."""
         with answering():
-            self._client.zadd(self._keys.agenda, {task_id: at}, lt=True)
+            self._client.zadd(self._of(task_id), {task_id: at}, lt=True)
 
     def due(self, now: float, limit: int) -> list[str]:
         """The tasks whose time has come, earliest first."""
-        with answering():
-            return [str(task_id) for task_id in self._client.zrangebyscore(self._keys.agenda, "-inf", now, 0, limit)]
+        with answering(), self._client.pipeline(transaction=False) as pipe:
+            for key in (self._keys.agenda, self._keys.telling):
+                pipe.zrangebyscore(key, "-inf", now, 0, limit, withscores=True)
+            found = [(at, str(name)) for entries in pipe.execute() for name, at in entries]
+        return [name for _, name in sorted(found)[:limit]]
 
     def count(self) -> int:
         """How many tasks stand in it, which is all that are open."""
@@ -49,7 +56,10 @@ class RedisAgenda:
     def drop(self, task_id: str) -> None:
         """Do not look at the task again."""
         with answering():
-            self._client.zrem(self._keys.agenda, task_id)
+            self._client.zrem(self._of(task_id), task_id)
+
+    def _of(self, name: str) -> str:
+        return self._keys.telling if name.startswith(TELLING) else self._keys.agenda
 
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""

@@ -52,6 +52,11 @@ class Keys:
         return f"{self.prefix}:agenda"
 
     @property
+    def telling(self) -> str:
+        """Sorted set: what is to be told of tasks, by the time at which the sweeper looks at that."""
+        return f"{self.prefix}:telling"
+
+    @property
     def sentinel(self) -> str:
         """String: the run of Redis in which the agenda was filled; gone when Redis was emptied."""
         return f"{self.prefix}:sentinel"
