@@ -56,11 +56,14 @@ def _go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
         case TaskStatus.CANCELLED:
             continuation.revoked(notice.reason)
             _note(engine, notice, TaskStatus.CANCELLED)
+            continuation.show("task-revoked", terminated=True, signum=None, expired=False)
         case TaskStatus.COMPLETED:
             if not sent:
                 continuation.send(result)
                 _note(engine, notice, notice.status)
             continuation.done(result)
+            runtime = _seconds(engine, notice)
+            continuation.show("task-succeeded", result=repr(f"task {task_id} is {notice.status}"), runtime=runtime)
         case _:
             _fail(engine, continuation, notice, bool(sent))
 
@@ -76,6 +79,8 @@ def _fail(engine: Engine, continuation: Continuation, notice: Notice, sent: bool
         continuation.failed(error)
         continuation.call_errbacks(error)
         _note(engine, notice, notice.status)
+    told = f"TeamFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"  # not what it quotes
+    continuation.show("task-failed", exception=told, traceback="")
     if notice.status.waiting:
         _stop(engine, notice)
 
@@ -100,6 +105,12 @@ def _result(engine: Engine, task_id: str, gives: str) -> Any:
         return text
     data = engine.files.get(summary_path(task_id)) or b""
     return TaskSummary.model_validate_json(data).model_dump(mode="json") | {"text": text}
+
+
+def _seconds(engine: Engine, notice: Notice) -> float:
+    """For how long the team has worked."""
+    summary = TaskSummary.model_validate_json(engine.files.get(summary_path(notice.task_id)) or b"")
+    return (notice.time - summary.created_at).total_seconds()
 
 
 def outcome_of(task: Task, gives: str) -> Any:

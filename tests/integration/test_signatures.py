@@ -18,6 +18,7 @@ from roboco.client.continuing import go_on
 from roboco.client.signature import TeamTask
 from roboco.client.team_task import team_task_id
 from roboco.domain.paths import open_path
+from tests.events import watched
 from tests.servers.model_server import Reply, Request
 from tests.shops import VISIBILITY, shop_app
 from tests.stack import Stack, until
@@ -73,6 +74,26 @@ def test_a_chain_goes_on_with_what_the_team_has_said(stack: Stack, app: Celery) 
     assert done(stack, "tides") == ["published read notes on tides for people"]
     task = stack.orchestrator.task(team_task_id(result.parent.id))
     assert task.summary().status == "completed"
+
+
+def test_what_celerys_tools_show_while_a_team_works_and_when_it_has_ended(stack: Stack, app: Celery) -> None:
+    """As any Celery task that runs, from its start to the team's end; and nothing of what is said."""
+    with watched(app) as seen:
+        well, refused, slow = (team(app).s(f"{word} plankton").apply_async() for word in ("eat", "refuse", "dawdle"))
+        until(lambda: seen.state(slow.id) == "STARTED", 20, "the team works")
+        until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"it has ended: {seen.told}")
+        until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"it has failed: {seen.told}")
+        assert seen.state(slow.id) == "STARTED"
+        slow.revoke()
+        until(lambda: seen.state(slow.id) == "REVOKED", 60, lambda: f"it is revoked: {seen.told}")
+        shown = seen.rows.tasks[well.id]
+        assert (shown.name, shown.result) == ("roboco.team", f"'task {team_task_id(well.id)} is completed'")
+        assert 0 < shown.runtime < 60
+        assert seen.rows.tasks[refused.id].exception.startswith("TeamFailed: task celery-")
+        assert seen.rows.tasks[slow.id].worker.hostname.startswith("celery@shop")
+        assert "plankton" not in str(
+            [event for event in seen.told if event.get("name", "roboco.team") == "roboco.team"]
+        )
 
 
 def test_two_teams_in_a_row_and_a_summary(stack: Stack, app: Celery) -> None:

@@ -4,6 +4,7 @@ What the worker's tracer does when a task ends (`celery.app.trace.build_tracer`)
 kept: callbacks and chain are sent before a result is stored, errbacks after an error is.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,7 +13,10 @@ from celery.app.task import Context
 from celery.canvas import maybe_signature
 from kombu.utils import json
 
-from roboco.errors import UsageError
+from roboco.adapters.celery.dispatcher import sending
+from roboco.errors import TransientError, UsageError
+
+_log = logging.getLogger(__name__)
 
 KEPT: Final = (
     *("id", "root_id", "parent_id", "group", "group_index", "chord", "chain", "callbacks", "errbacks"),
@@ -84,6 +88,20 @@ class Continuation:
         """Run or send the errbacks."""
         if self.request.errbacks:
             self.task.backend._call_task_errbacks(self.request, error, None)
+
+    def show(self, event: str, **fields: Any) -> None:
+        """Have Celery's tools show how the Celery task has ended, which no worker says: its own has let it go.
+
+        It is sent in the name of the worker that runs this; only a display depends on it, and it may get lost.
+        """
+        current = self.app.current_worker_task
+        if current is None:
+            return
+        try:
+            with sending(event), self.app.events.default_dispatcher(hostname=current.request.hostname) as dispatcher:
+                dispatcher.send(event, uuid=self.request.id, name=self.request.task, **fields)
+        except TransientError as error:
+            _log.warning("how Celery task %s has ended is not shown: %s", self.request.id, error)
 
     @property
     def was_revoked(self) -> bool:
