@@ -5,7 +5,8 @@
     │   ├── TeamError     the author of a team file: carries every mistake in it
     │   └── Overloaded    the caller, later: too much waits already
     ├── TransientError    the machine: the same call may succeed later
-    │   └── ModelError    the model's provider: carries a code, and whether trying again can help
+    │   ├── ModelError    the model's provider: carries a code, and whether trying again can help
+    │   └── Later         the machine, not before a time: carries in how many seconds a server wants to be asked again
     ├── TeamFailed        who waits for a team: its task did not come to a good end
     ├── CorruptHistory    an operator: a stored history breaks its own rules
     └── Conflict          nobody: another worker has this already
@@ -54,6 +55,18 @@ class ModelError(TransientError):
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Later(TransientError):
+    """A server does not take the call now, and wants to be asked again in so many `seconds`."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message, seconds)
+        self.message = message
+        self.seconds = seconds
 
     def __str__(self) -> str:
         return self.message

@@ -29,7 +29,7 @@ from roboco.domain.notify import (
 from roboco.domain.paths import TELLING, notice_path, notices_path, notify_path, to_tell_path, told_path
 from roboco.domain.step import last_said
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Later, TransientError, UsageError
 from roboco.ports import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ RING = 30.0
 """Seconds after which the sweeper rings for what nobody has delivered."""
 PATIENCE = 86_400.0
 """Seconds for which a notice is tried."""
+LAST = 60.0
+"""Seconds before their end at which it is tried once more, where its receiver wants to be asked later than that."""
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
@@ -147,11 +149,12 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhaus
         return True
     if notice.next_at > now:
         return False
-    error, possible = (exhausted, False) if exhausted else _try(engine, target, notice)
+    error, possible, later = (exhausted, False, 0.0) if exhausted else _try(engine, target, notice)
     if not error:
         _settle(engine, name, notice, "delivered")
         return True
-    tried = notice.after_try(now, error, UNCONFIRMED if target.confirmed else 0.0)
+    later = min(later, notice.first_at + PATIENCE - LAST - now)
+    tried = notice.after_try(now, error, max(later, UNCONFIRMED if target.confirmed else 0.0))
     if possible and tried.next_at - tried.first_at < PATIENCE:
         engine.files.put(notice_path(task_id, name), tried.model_dump_json().encode())
         return False
@@ -159,18 +162,18 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhaus
     return True
 
 
-def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool]:
-    """Why the notice is not delivered, "" if it is, and whether it may be later."""
+def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, float]:
+    """Why the notice is not delivered, "" if it is; whether it may be later, and in how many seconds at least."""
     try:
         engine.deliverer.deliver(target, notice)
     except UsageError as error:
-        return str(error), False
+        return str(error), False, 0.0
     except TransientError as error:
-        return str(error), True
+        return str(error), True, error.seconds if isinstance(error, Later) else 0.0
     except Exception as error:
         _log.exception("a notice of task %s could not be delivered", notice.task_id)
-        return f"{type(error).__name__}: {error}", True
-    return ("it was sent, and is not confirmed yet", True) if target.confirmed else ("", True)
+        return f"{type(error).__name__}: {error}", True, 0.0
+    return "it was sent, and is not confirmed yet" if target.confirmed else "", True, 0.0
 
 
 def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:

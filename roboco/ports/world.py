@@ -56,8 +56,8 @@ class Deliverer(Protocol):
     def deliver(self, target: Notify, notice: Notice) -> None:
         """Hand the notice over; it may have arrived although this raises.
 
-        UsageError if that cannot be, however often it is tried; TransientError if it may be later. It returns or raises
-        within seconds.
+        UsageError if that cannot be, however often it is tried; TransientError if it may be later, and Later if it is
+        said when. It returns or raises within seconds.
         """
 
 

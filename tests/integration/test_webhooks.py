@@ -7,7 +7,8 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from roboco.adapters.notify.signed import signed
 from roboco.adapters.notify.webhook import Webhooks
 from roboco.domain.notify import Notice, Notify
 from roboco.domain.status import TaskStatus
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Later, TransientError, UsageError
+from tests.servers.certificates import Certificates
 from tests.servers.hook_server import HookServer, in_turn, status
 from tests.servers.model_server import Reply
 from tests.stack import Stack, until
@@ -111,6 +113,54 @@ def test_everything_but_2xx_is_tried_again_and_no_redirection_is_followed(server
         assert not elsewhere.posted
     assert len(str(raised.value)) < 600
     assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_busy_server_says_when_to_ask_again(server: HookServer, code: int) -> None:
+    in_two_minutes = format_datetime(datetime.now(UTC) + timedelta(minutes=2), usegmt=True)
+    for header, expected in (("7", 7), ("0", 0), (in_two_minutes, 120), ("Sun Nov  6 08:49:37 1994", 0)):
+        server.answer = status(code, retry_after=header)
+        with pytest.raises(Later, match=f"answers {code}") as raised:
+            webhooks(server.url).deliver(hook(server.url), notice())
+        assert expected - 10 < raised.value.seconds <= expected
+
+
+@pytest.mark.parametrize("header", ["soon", "-5", "nan", "inf", "1e999", "Sun, 99 Nov 1994 08:49:37 GMT"])
+def test_what_says_no_time_is_not_obeyed(server: HookServer, header: str) -> None:
+    server.answer = status(503, retry_after=header)
+    with pytest.raises(TransientError) as raised:
+        webhooks(server.url).deliver(hook(server.url), notice())
+    assert not isinstance(raised.value, Later)
+
+
+def test_only_who_is_busy_may_put_off(server: HookServer) -> None:
+    server.answer = status(500, retry_after="7")
+    with pytest.raises(TransientError) as raised:
+        webhooks(server.url).deliver(hook(server.url), notice())
+    assert not isinstance(raised.value, Later)
+
+
+def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SSL_CERT_FILE names the authorities. Who is not known, or is somebody else, hears nothing of a notice."""
+    certificates = Certificates(tmp_path)
+    with (
+        HookServer(tls=certificates.server("127.0.0.1")) as known,
+        HookServer(tls=certificates.server("hooks.example")) as misnamed,
+    ):
+        ours = webhooks(known.url, misnamed.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+        ours.deliver(hook(f"{known.url}hooks"), notice())
+        with pytest.raises(TransientError, match="SSLCertVerificationError"):
+            ours.deliver(hook(misnamed.url), notice())
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.stranger))
+        with pytest.raises(TransientError, match="SSLCertVerificationError"):
+            ours.deliver(hook(known.url), notice())
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+        webhooks(known.url).deliver(hook(f"{known.url}again"), notice())
+        assert [posted.path for posted in known.posted] == ["/hooks", "/again"]
+        assert not misnamed.posted
 
 
 def test_what_is_gone_is_not_tried_again(server: HookServer) -> None:

@@ -1,6 +1,7 @@
 """A receiver of webhooks that answers as a test says, also badly."""
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -22,10 +23,11 @@ class Posted:
 
 
 class HookServer:
-    """Keeps what it gets in `posted`."""
+    """Keeps what it gets in `posted`; with the context of a server it speaks TLS."""
 
-    def __init__(self, answer: Answer | None = None) -> None:
+    def __init__(self, answer: Answer | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer or status(204)
+        self._tls = tls
         self.posted: list[Posted] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -33,7 +35,7 @@ class HookServer:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self._socket.getsockname()[1]}/"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -53,6 +55,12 @@ class HookServer:
             threading.Thread(target=self._take, args=(connection,), daemon=True).start()
 
     def _take(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                connection.close()
+                return  # the sender does not believe it
         with connection:
             connection.settimeout(30)
             head, body = b"", b""

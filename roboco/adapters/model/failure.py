@@ -1,14 +1,13 @@
 """Failures: what a provider's refusal means, in words that a user can act on."""
 
-import math
 import os
 import re
-import time
-from email.utils import parsedate_to_datetime
 
 import openai
 
 from roboco.adapters.model.allowed import key_name
+from roboco.adapters.retry_after import retry_after as told_after
+from roboco.adapters.retry_after import seconds_of
 from roboco.errors import ModelError
 from roboco.ports import Request
 
@@ -38,11 +37,8 @@ def retry_after(error: Exception) -> float | None:
     if not isinstance(error, openai.APIStatusError):
         return None
     headers = error.response.headers
-    milliseconds = _seconds(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    header = headers.get("retry-after", "")
-    return _until(header) if "," in header else _seconds(header)
+    milliseconds = seconds_of(headers.get("retry-after-ms", ""))
+    return told_after(headers.get("retry-after", "")) if milliseconds is None else milliseconds / 1000
 
 
 def refuses_format(error: ModelError) -> bool:
@@ -91,18 +87,3 @@ def _body(error: openai.APIStatusError) -> str:
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
     return str(message or error.message)
-
-
-def _seconds(header: str) -> float | None:
-    try:
-        seconds = float(header)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _until(header: str) -> float | None:
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None

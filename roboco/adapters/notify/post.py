@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 EACH = 5.0
@@ -16,9 +17,19 @@ SHOWN = 300
 PORTS = {"http": 80, "https": 443}
 
 
-def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-    """The status of the answer and the beginning of its text. No redirection is followed, and no name looked up.
+@dataclass(frozen=True)
+class Answer:
+    """What a server answers: the beginning of its text, and its Retry-After, or ""."""
 
+    status: int
+    said: str
+    retry_after: str
+
+
+def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    """The answer. No redirection is followed, and no name looked up.
+
+    Certificates are checked against the authorities of the system, or those in the file that SSL_CERT_FILE names.
     OSError, http.client.HTTPException or ValueError if there is no answer.
     """
     parts = urlsplit(url)
@@ -42,7 +53,7 @@ def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> tup
         said = answer.read(SHOWN).decode("utf-8", "replace")
         if over.is_set():  # what was cut off looks like an answer that has ended
             raise TimeoutError(f"no whole answer within {LONGEST:g} s")
-        return answer.status, said
+        return Answer(answer.status, said, answer.getheader("retry-after", ""))
     finally:
         timer.cancel()
         held[0].close()

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from roboco.adapters.notify.allowed import check_webhook, reachable, secret_of
-from roboco.adapters.notify.post import PORTS, post
+from roboco.adapters.notify.post import PORTS, Answer, post
 from roboco.adapters.notify.rests import Rests
 from roboco.adapters.notify.signed import signed
+from roboco.adapters.retry_after import retry_after
 from roboco.domain.canonical import canonical
 from roboco.domain.notify import Notice, Notify
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Later, TransientError, UsageError
 
 GONE = 410
+BUSY = (429, 503)
+"""Answers whose Retry-After is obeyed."""
 
 
 class Webhooks:
@@ -29,7 +32,10 @@ class Webhooks:
         self._rests = Rests()
 
     def deliver(self, target: Notify, notice: Notice) -> None:
-        """Post the notice: an answer of 2xx takes it. A redirection is not followed, and is a refusal."""
+        """Post the notice: an answer of 2xx takes it. A redirection is not followed, and is a refusal.
+
+        Later if the server is busy and says until when.
+        """
         url = check_webhook(target, self._allowed, self._variables)
         secret = secret_of(target.secret_env or "", self._environment)
         body = canonical(notice.body()).encode()
@@ -37,13 +43,15 @@ class Webhooks:
             "content-type": "application/json",
             "user-agent": "roboco",
         }
-        status, said = self._post(target, url, body, headers)
-        if status == GONE:
+        answer = self._post(target, url, body, headers)
+        if answer.status == GONE:
             raise UsageError(f"webhook {target.named!r} answers 410: it is gone for good")
-        if not 200 <= status < 300:
-            raise TransientError(f"webhook {target.named!r} answers {status}: {said!r}")
+        if not 200 <= answer.status < 300:
+            told = f"webhook {target.named!r} answers {answer.status}: {answer.said!r}"
+            later = retry_after(answer.retry_after) if answer.status in BUSY else None
+            raise TransientError(told) if later is None else Later(told, later)
 
-    def _post(self, target: Notify, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    def _post(self, target: Notify, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         parts = urlsplit(url)
         self._rests.check(parts.netloc)
         address = reachable(parts.hostname or "", parts.port or PORTS[parts.scheme], self._allowed)

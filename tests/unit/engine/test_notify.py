@@ -9,7 +9,7 @@ from roboco.domain.notify import FIRST_PAUSE, LONGEST_PAUSE, Notice, pause_after
 from roboco.domain.paths import NOTIFY, notices_path, notify_path, told_path
 from roboco.engine import notify
 from roboco.engine.sweep import fill_agenda
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Later, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.memory.watch import Call, Crash, Watch, make
@@ -91,6 +91,32 @@ def test_the_same_submission_again_is_the_same_and_another_one_is_refused() -> N
     world.submit(GRAPH.team, notify=[SHOP])
     with pytest.raises(UsageError, match="submitted before with another 'notify'"):
         world.submit(GRAPH.team, notify=[HOOK])
+
+
+def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = Later("the server is busy", 1000.0)
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    assert world.server.held.agenda[notify.entry(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
+    world.deliverer.error = Later("the server is busy", 1.0)
+    world.clock.move(1000.0)
+    world.sweep()
+    world.drain()
+    assert world.server.held.agenda[notify.entry(TASK)] > world.clock.now() + FIRST_PAUSE, "nor sooner than others"
+
+
+def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = Later("the server is busy", 10 * notify.PATIENCE)
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    due = world.server.held.agenda[notify.entry(TASK)]
+    assert due == pytest.approx(world.clock.now() + notify.PATIENCE - notify.LAST, abs=1)
+    world.deliverer.error = None
+    world.clock.move(due - world.clock.now())
+    delivered(world)
+    assert world.deliverer.heard("shop.done") == ["completed"]
 
 
 def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
