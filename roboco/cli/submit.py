@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from roboco.cli import options
+from roboco.cli import notify, options
 from roboco.cli.opened import opened
 from roboco.client.orchestrator import Orchestrator
+from roboco.domain.ids import check_tenant
 from roboco.domain.priority import PRIORITIES
 from roboco.engine.message import WhileWorking
-from roboco.settings import read_settings
+from roboco.settings import Settings, read_settings
 
 
 @click.command()
@@ -25,15 +26,29 @@ from roboco.settings import read_settings
 @click.option("--eta", metavar="TIME", help="When it begins, such as 2026-03-01T08:00:00+01:00; at once by default.")
 @click.option("--countdown", metavar="SECONDS", type=click.FloatRange(min=0), help="In how many seconds it begins.")
 @click.option("--priority", type=click.Choice(PRIORITIES), help="What goes first where workers are short; normal.")
+@click.option(
+    "--tenant", metavar="NAME", help="Whose task it is: its id is then NAME:TASK_ID. ROBOCO_TENANT by default."
+)
+@notify.options
 @options.as_json
-def submit(team: str, prompt: str, as_json: bool, **wished: Any) -> None:
+def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **wished: Any) -> None:
     """Submit a task to running workers and print its id.
 
-    TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS.
+    TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS. Nothing is stored if an option is wrong.
     """
-    with closing(Orchestrator(read_settings())) as orchestrator:
-        task = orchestrator.run(team, prompt, **wished)
+    told = notify.targets(wished)
+    with closing(Orchestrator(_of_tenant(tenant))) as orchestrator:
+        task = orchestrator.run(team, prompt, notify=told, **wished)
     click.echo(json.dumps({"task_id": task.task_id}) if as_json else task.task_id)
+
+
+def _of_tenant(tenant: str | None) -> Settings:
+    settings = read_settings()
+    if tenant is None:
+        return settings
+    if settings.tenant not in (None, check_tenant(tenant)):
+        raise click.UsageError(f"--tenant {tenant!r}: ROBOCO_TENANT is {settings.tenant!r}, and knows no other's tasks")
+    return settings.model_copy(update={"tenant": tenant})
 
 
 @click.command()

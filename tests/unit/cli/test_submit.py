@@ -1,0 +1,94 @@
+"""`roboco submit`: its options are those of `Orchestrator.run`, and a wrong one stores nothing."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from roboco import Orchestrator, RobocoError
+from roboco.cli.main import commands
+
+HOOK = "https://shop.example/hook"
+SIGNATURE = {"task": "shop.heard", "args": [1]}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL", "ROBOCO_TENANT", "ROBOCO_TEAMS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "team.yaml").write_text("name: echo\nagents: [{name: echo, prompt: Repeat it.}]")
+
+
+def call(*options: str) -> Result:
+    return CliRunner().invoke(commands, ["submit", "team.yaml", "Hello.", *options], standalone_mode=False)
+
+
+def test_every_option_is_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def run(self: Orchestrator, team: str, prompt: str, **wished: Any) -> Any:
+        asked.update(wished, tenant=self.settings.tenant, team=team, prompt=prompt)
+        return SimpleNamespace(task_id="acme:order-17")
+
+    monkeypatch.setattr(Orchestrator, "run", run)
+    when = ["--eta", "2026-03-01T08:00:00+01:00", "--priority", "high", "--tenant", "acme", "--id", "order-17"]
+    told = ["--webhook", HOOK, "--secret-env", "HOOK_SECRET", "--callback", "shop.heard", "--callback-queue", "shop"]
+    on = ["--notify-on", "failed", "--notify-on", "user_turn", "--notify", json.dumps({"celery": SIGNATURE})]
+    assert call(*when, *told, *on).output == "acme:order-17\n"
+    assert {name: value for name, value in asked.items() if value is not None} == {
+        "team": "team.yaml",
+        "prompt": "Hello.",
+        "context": {},
+        "eta": "2026-03-01T08:00:00+01:00",
+        "priority": "high",
+        "tenant": "acme",
+        "task_id": "order-17",
+        "notify": [
+            {"webhook": HOOK, "secret_env": "HOOK_SECRET", "on": ["failed", "user_turn"]},
+            {
+                "celery": {"task": "shop.heard", "args": [], "kwargs": {}, "options": {"queue": "shop"}},
+                "on": ["failed", "user_turn"],
+            },
+            {"celery": SIGNATURE},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--webhook", HOOK], "--secret-env VARIABLE come together"),
+        (["--secret-env", "HOOK_SECRET"], "--secret-env VARIABLE come together"),
+        (["--webhook", HOOK, "--secret-env", "not a name"], "notify.0.secret_env"),
+        (["--callback-queue", "shop"], "there is none"),
+        (["--notify-on", "failed"], "says its own 'on'"),
+        (["--notify-on", "running", "--callback", "shop.heard"], "is not one of"),
+        (["--notify", "[1]"], "must be a JSON object"),
+        (["--notify", '{"celery": {"args": []}}'], "is no signature"),
+        (["--notify", '{"on": ["failed"]}'], "give either 'celery' or 'webhook'"),
+        (["--eta", "tomorrow"], "eta: must be a time"),
+        (["--eta", "2026-03-01T08:00:00"], "needs a time zone"),
+        (["--eta", "2026-03-01T08:00:00Z", "--countdown", "5"], "either eta or countdown"),
+        (["--countdown", "-1"], "is not in the range"),
+        (["--countdown", "1e9"], "countdown"),
+        (["--priority", "urgent"], "is not one of"),
+        (["--tenant", "Acme Corp"], "tenant 'Acme Corp' is not allowed"),
+        (["--tenant", "acme", "--id", "other:order-17"], "is not one of tenant 'acme'"),
+        (["--id", "a/b"], "task id"),
+    ],
+)
+def test_a_wrong_option_is_told_and_nothing_is_stored(tmp_path: Path, options: list[str], told: str) -> None:
+    error = call(*options).exception
+    assert isinstance(error, RobocoError | click.ClickException)
+    assert told in (error.format_message() if isinstance(error, click.ClickException) else str(error))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "team.yaml"]
+
+
+def test_a_client_of_one_tenant_submits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOCO_TENANT", "acme")
+    assert "knows no other's tasks" in str(call("--tenant", "other").exception)
