@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from amqp.exceptions import AMQPError
 from celery import Celery
 from kombu.exceptions import KombuError
 from kombu.utils.url import maybe_sanitize_url
@@ -24,6 +25,8 @@ _OLD = 60.0
 _OURS = frozenset({"celeryev", "celery.pidbox", "reply.celery.pidbox"})
 """The exchanges of which kombu keeps bindings for Roboco's own applications."""
 _BINDING = "_kombu.binding."
+_UNTIMED = (3, 12)
+"""The oldest RabbitMQ that takes a time for acknowledgements from its queues, which ours name."""
 _PAGES = 50
 """How many pages of keys are looked through: a database that is ours alone has few."""
 
@@ -35,20 +38,32 @@ def check_broker(settings: Settings) -> Iterator[Check]:
     try:
         with app.connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, interval_start=0)
+            rabbit = _rabbit(connection)
         answers = _queues(app)
         waiting = queues_now(app, QUEUES)
         shared = list(_shared(app))
-    except (KombuError, RedisError, OSError, TransientError) as error:
+    except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
         yield Check("broker", "fail", f"{where}: {error}", "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
         return
     finally:
         app.close()
     yield Check("broker", "ok", where)
+    yield from rabbit
     yield from shared
     for queue in waiting:
         yield from _queue(
             queue, sorted(node for node, queues in answers.items() if queue.name in queues), bool(answers)
         )
+
+
+def _rabbit(connection: Any) -> list[Check]:
+    """Whether a RabbitMQ is one that lets calls take as long as they do; nothing for another broker."""
+    if connection.transport.driver_type != "amqp":
+        return []
+    version = str(connection.connection.server_properties.get("version", "0"))
+    new = tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) >= _UNTIMED
+    todo = "use 3.12 or newer, or raise its consumer_timeout above your longest tool call (30 minutes are usual)"
+    return [wanted("broker version", new, f"RabbitMQ {version}", todo)]
 
 
 def _queue(queue: QueueNow, nodes: list[str], anybody: bool) -> Iterator[Check]:

@@ -3,14 +3,17 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 import redis
+from redis.cluster import RedisCluster
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from roboco.adapters.redis.board import RedisBoard
 from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
@@ -62,13 +65,13 @@ def _reached(settings: Settings, client: redis.Redis, where: str) -> Iterator[Ch
     if refused:
         yield Check("redis", "fail", f"{where} refuses what is needed", "see the rights above")
         return
-    facts: dict[str, Any] = client.info()
-    yield _version(facts, where)
+    nodes = _nodes(client)
+    yield _version(next(iter(nodes.values())), where)
     trip = median(_timed(client.ping) for _ in range(9))
     todo = "move workers and Redis closer together: a turn takes ten round trips"
     yield wanted("redis latency", trip < _SLOW, f"round trip {trip * 1000:.1f} ms", todo)
     yield _clock(client)
-    yield from _keeping(facts)
+    yield from _of_all(nodes)
     yield _readable(client, keys)
     letters = RedisDeadLetters(lambda: client, keys).count()
     yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead`")
@@ -94,6 +97,26 @@ def _clock(client: redis.Redis) -> Check:
     return wanted("redis clock", abs(skew) < _SKEW, found, "let all machines keep the time by NTP", "fail")
 
 
+def _nodes(client: redis.Redis) -> dict[str, dict[str, Any]]:
+    """What Redis says of itself: the one, or each primary of a cluster by its address."""
+    if not isinstance(client, LazyCluster):
+        return {"": client.info()}
+    answers: Any = client.info(target_nodes=RedisCluster.PRIMARIES)
+    return {"the only primary": answers} if "redis_version" in answers else dict(answers)
+
+
+def _of_all(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
+    """The checks of what each node keeps: of each the first one that is not as it should be."""
+    found: dict[str, Check] = {}
+    for node, facts in nodes.items():
+        for check in _keeping(facts):
+            if check.state != "ok" and node:
+                check = replace(check, found=f"{check.found} ({node})")
+            if check.name not in found or found[check.name].state == "ok":
+                found[check.name] = check
+    yield from found.values()
+
+
 def _keeping(facts: dict[str, Any]) -> Iterator[Check]:
     policy, evicted = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("evicted_keys", 0))
     found = f"maxmemory-policy {policy}" + (f", {evicted} keys were evicted" if evicted else "")
@@ -111,7 +134,7 @@ def _keeping(facts: dict[str, Any]) -> Iterator[Check]:
 
 def _readable(client: redis.Redis, keys: Keys) -> Check:
     """Whether what stands below the prefix was written by a version that this one understands."""
-    kinds = {keys.agenda: "zset", keys.dead: "hash", keys.sentinel: "string"}
+    kinds = {keys.agenda: "zset", keys.telling: "zset", keys.dead: "hash", keys.sentinel: "string"}
     todo = "give this version a ROBOCO_PREFIX of its own, or let the other one's tasks end first"
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):

@@ -70,7 +70,15 @@ def _bucket(settings: Settings) -> Iterator[Check]:
     except (RobocoError, BotoCoreError, ClientError) as error:
         yield Check("s3", "fail", str(error), "check the rights of its user, and that the store honours If-Match")
         return
-    yield _lifecycle(client, parts.netloc, parts.path.strip("/"))
+    try:
+        rules = _rules(client, parts.netloc)
+    except ClientError as error:
+        found = f"its rules cannot be read ({_code(error)})"
+        yield Check("s3 lifecycle", "warn", found, "let somebody who may see that no rule deletes histories")
+        rules = []
+    else:
+        yield _lifecycle(rules, parts.path.strip("/"))
+    yield _versions(client, parts.netloc, rules, parts.path.strip("/"))
 
 
 def _replaced(objects: S3Objects) -> Check:
@@ -97,30 +105,71 @@ def _clock(answer: dict[str, Any]) -> Check:
     return wanted("s3 clock", abs(skew) < _SKEW, found, "let all machines keep the time by NTP")
 
 
-def _lifecycle(client: Any, bucket: str, prefix: str) -> Check:
-    """Whether a rule of the bucket deletes what stands below the workspace's prefix."""
+def _rules(client: Any, bucket: str) -> list[dict[str, Any]]:
+    """The bucket's lifecycle rules; ClientError if they cannot be read."""
     try:
-        rules = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
+        rules: list[dict[str, Any]] = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
     except ClientError as error:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        if code == "NoSuchLifecycleConfiguration":
-            rules = []
-        else:
-            found = f"its rules cannot be read ({code})"
-            return Check("s3 lifecycle", "warn", found, "let somebody who may see that no rule deletes histories")
+        if _code(error) != "NoSuchLifecycleConfiguration":
+            raise
+        return []
+    return rules
+
+
+def _lifecycle(rules: list[dict[str, Any]], prefix: str) -> Check:
+    """Whether a rule of the bucket deletes what stands below the workspace's prefix."""
     deleting = [str(rule.get("ID", "?")) for rule in rules if deletes(rule, prefix)]
     found = f"rule {', '.join(deleting)} deletes what is old" if deleting else "no rule deletes anything"
     todo = "take the workspace's prefix out of it: a history that lost its first steps cannot be read"
     return wanted("s3 lifecycle", not deleting, found, todo, "fail")
 
 
+def _versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str) -> Check:
+    """Whether a bucket that keeps old versions forgets them some day.
+
+    Nothing here reads them. But `history.jsonl` and `task.json` are replaced again and again, and folded steps are
+    deleted: each of those stays, and is paid for.
+    """
+    try:
+        status = client.get_bucket_versioning(Bucket=bucket).get("Status")
+    except ClientError as error:
+        if _code(error) in ("NotImplemented", "MethodNotAllowed"):
+            return Check("s3 versions", "ok", "the store keeps none")
+        found, todo = f"cannot be asked for ({_code(error)})", "let somebody who may see whether the bucket keeps them"
+        return Check("s3 versions", "warn", found, todo)
+    if status is None:
+        return Check("s3 versions", "ok", "none are kept: what somebody deletes by hand is gone")
+    days = [forgets_after(rule, prefix) for rule in rules]
+    soonest = min((one for one in days if one is not None), default=None)
+    todo = "add a rule with NoncurrentVersionExpiration, of 30 days say: each step is stored several times over"
+    found = "are kept for ever" if soonest is None else f"are kept for {soonest} days"
+    return wanted("s3 versions", soonest is not None, f"old versions {found}", todo)
+
+
 def deletes(rule: dict[str, Any], prefix: str) -> bool:
     """Whether the rule of a bucket deletes what stands below the prefix, once it is old."""
-    limited = rule.get("Filter") or {}
-    of = str(rule.get("Prefix") or limited.get("Prefix") or (limited.get("And") or {}).get("Prefix") or "")
+    of = _prefix_of(rule)
     touches = of.startswith(prefix) or f"{prefix}/".startswith(of)
     expiry = rule.get("Expiration") or {}
     return rule.get("Status") == "Enabled" and touches and bool(expiry.get("Days") or expiry.get("Date"))
+
+
+def forgets_after(rule: dict[str, Any], prefix: str) -> int | None:
+    """After how many days the rule deletes old versions of all that stands below the prefix; None if it does not."""
+    limited = rule.get("Filter") or {}
+    narrow = limited.get("Tag") or (limited.get("And") or {}).get("Tags") or "ObjectSize" in str(limited)
+    days = (rule.get("NoncurrentVersionExpiration") or {}).get("NoncurrentDays")
+    whole = f"{prefix}/".startswith(_prefix_of(rule)) and not narrow
+    return int(days) if days and whole and rule.get("Status") == "Enabled" else None
+
+
+def _prefix_of(rule: dict[str, Any]) -> str:
+    limited = rule.get("Filter") or {}
+    return str(rule.get("Prefix") or limited.get("Prefix") or (limited.get("And") or {}).get("Prefix") or "")
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def _remove(files: Files, path: str) -> None:

@@ -20,6 +20,7 @@ from roboco.cli.check_machine import (
 )
 from roboco.cli.check_redis import check_redis
 from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
+from roboco.cli.check_webhooks import check_webhooks
 from roboco.cli.check_workspace import check_workspace
 from roboco.cli.screen import Screen
 from roboco.errors import UsageError
@@ -62,6 +63,7 @@ def _checks(models: bool, flower: str | None) -> Iterator[Check]:
         yield _messages(settings)
         yield from _servers(settings)
         yield from _teams(settings, models)
+        yield from check_webhooks(settings)
     if flower is not None:
         yield check_flower(flower)
     yield check_sandbox()

@@ -10,21 +10,27 @@ import pytest
 import redis
 
 from roboco import Settings
-from roboco.adapters.celery.names import AGENTS_QUEUE
+from roboco.adapters.celery.names import AGENTS_QUEUE, lanes
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.adapters.redis.cluster import nodes_of
 from roboco.cli.check import Check
 from roboco.cli.check_broker import check_broker
 from roboco.cli.check_machine import check_flower
 from roboco.cli.check_redis import check_redis
 from roboco.cli.check_teams import check_models
+from roboco.cli.check_webhooks import check_webhooks
 from roboco.cli.check_workspace import check_workspace
 from roboco.client.wiring import producer
 from tests.conftest import need, running
 from tests.flower import flower
 from tests.integration.cli_process import Process
+from tests.servers.certificates import Certificates
+from tests.servers.cluster import Cluster
+from tests.servers.hook_server import HookServer
 from tests.servers.model_server import ModelServer
+from tests.servers.rabbitmq import find_rabbitmq, start_rabbitmq
 from tests.stack import Stack, s3_environment
 
 pytestmark = pytest.mark.redis
@@ -167,7 +173,7 @@ def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
     ours = settings.model_copy(update=there)
     with s3_environment(s3):
         assert states(check_workspace(ours)) == dict.fromkeys(
-            ("workspace", "s3 conditions", "s3 clock", "s3 lifecycle"), "ok"
+            ("workspace", "s3 conditions", "s3 clock", "s3 lifecycle", "s3 versions"), "ok"
         )
         client = boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1")
         rule: Any = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "doctor/"}, "Expiration": {"Days": 1}}
@@ -180,6 +186,107 @@ def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
             client.delete_bucket_lifecycle(Bucket=s3.bucket)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
         assert states(check_workspace(ours)) == {"workspace": "fail"}
+
+
+@pytest.mark.s3
+def test_a_bucket_that_keeps_old_versions(settings: Settings, s3: S3Server) -> None:
+    with s3_environment(s3):
+        client = boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1")
+        client.create_bucket(Bucket="versioned")
+        ours = settings.model_copy(update={"workspace": "s3://versioned/doctor", "s3_endpoint_url": s3.endpoint_url})
+        assert "is gone" in found(check_workspace(ours))["s3 versions"].found
+        client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
+        seen = found(check_workspace(ours))
+        assert {check.state for name, check in seen.items() if name != "s3 versions"} == {"ok"}, "all else holds there"
+        assert seen["s3 versions"].state == "warn"
+        assert "NoncurrentVersionExpiration" in seen["s3 versions"].todo
+        rule: Any = {
+            "ID": "versions",
+            "Status": "Enabled",
+            "Filter": {"Prefix": ""},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
+        }
+        client.put_bucket_lifecycle_configuration(Bucket="versioned", LifecycleConfiguration={"Rules": [rule]})
+        seen = found(check_workspace(ours))
+        assert seen["s3 versions"] == Check("s3 versions", "ok", "old versions are kept for 30 days")
+        assert seen["s3 lifecycle"].state == "ok"
+
+
+def test_webhooks(tmp_path: Path, monkeypatch: Any) -> None:
+    certificates = Certificates(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+    with HookServer(tls=certificates.server("127.0.0.1")) as secured, HookServer() as plain:
+        gone = f"https://127.0.0.1:{free_port()}/"
+        allowed = (f"{secured.url}hooks", plain.url, gone, "https://169.254.169.254/", "10.0.0.0/8", "ftp://shop/")
+        settings = Settings(webhooks=allowed, webhook_env=("GOOD_SECRET", "BAD_SECRET", "NO_SECRET"))
+        environment = {"GOOD_SECRET": "whsec_Y2FuYXJ5", "BAD_SECRET": "whsec_canary!"}
+        expected = {
+            f"webhook {secured.url}hooks": "ok",
+            f"webhook {plain.url}": "warn",
+            f"webhook {gone}": "warn",
+            "webhook https://169.254.169.254/": "fail",
+            "webhook ftp://shop/": "fail",
+            "webhook secret GOOD_SECRET": "ok",
+            "webhook secret BAD_SECRET": "fail",
+            "webhook secret NO_SECRET": "fail",
+        }
+        assert states(check_webhooks(settings, environment)) == expected
+        assert "canary" not in str(found(check_webhooks(settings, environment)))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.stranger))
+        distrusted = found(check_webhooks(settings, environment))[f"webhook {secured.url}hooks"]
+        assert (distrusted.state, "SSL_CERT_FILE" in distrusted.todo) == ("fail", True)
+        assert not secured.posted + plain.posted, "nothing is sent"
+    assert states(check_webhooks(Settings(), {})) == {}
+    assert states(check_webhooks(Settings(webhook_env=("GOOD_SECRET",)), environment))["webhooks"] == "fail"
+
+
+def test_a_cluster_of_which_one_primary_forgets(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        settings = Settings(redis_url=cluster.url, broker_url="redis://127.0.0.1:1/0")
+        ours = states(check_redis(settings, True))
+        assert {ours.pop("redis latency"), *ours.values()} <= {"ok", "warn"}
+        assert {name for name, state in ours.items() if state != "ok"} == set()
+        assert {"redis", "redis rights", "redis memory", "redis disk", "redis keys"} <= set(ours)
+        host, port = nodes_of(cluster.url)[1]
+        with redis.Redis(host=host, port=port, decode_responses=True) as node:
+            node.config_set("maxmemory-policy", "allkeys-lru")
+            node.config_set("appendonly", "no")
+        seen = found(check_redis(settings, True))
+        assert {name: seen[name].state for name in ("redis memory", "redis disk")} == {
+            "redis memory": "warn",
+            "redis disk": "warn",
+        }
+        assert f":{port})" in seen["redis memory"].found
+    assert states(check_redis(settings, True)) == {"redis": "fail"}
+
+
+def test_rabbitmq_as_the_broker(tmp_path: Path) -> None:
+    need(find_rabbitmq)
+    rabbit = start_rabbitmq(tmp_path / "rabbitmq")
+    try:
+        settings = Settings(broker_url=rabbit.url)
+        with producer(settings) as app:
+            sends: Any = app
+            for lane in lanes(AGENTS_QUEUE)[:2]:
+                sends.send_task("roboco.turn", kwargs={}, queue=lane)
+        seen = found(check_broker(settings))
+        version = seen.pop("broker version")
+        assert (version.state == "warn") == ("consumer_timeout" in version.todo)
+        assert {name: check.state for name, check in seen.items()} == {
+            "broker": "ok",
+            "queue roboco.coordinator": "fail",
+            "queue roboco.agents": "fail",
+            "backlog agents": "ok",
+            "queue roboco.tools": "fail",
+        }
+        assert seen["backlog agents"].found == "2 messages wait"
+        wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
+        refused = found(check_broker(wrong))
+        assert {name: check.state for name, check in refused.items()} == {"broker": "fail"}
+        assert "canary" not in str(refused)
+    finally:
+        rabbit.stop()
+    assert states(check_broker(settings)) == {"broker": "fail"}
 
 
 def test_models(monkeypatch: Any) -> None:

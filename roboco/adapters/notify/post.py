@@ -41,9 +41,7 @@ def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> Ans
     timer.start()
     try:
         if parts.scheme == "https":
-            context = ssl.create_default_context()
-            secure = context.wrap_socket(held[0], server_hostname=parts.hostname, do_handshake_on_connect=False)
-            held[0] = secure
+            secure = held[0] = _secured(held[0], parts.hostname)
             secure.do_handshake()
         client = http.client.HTTPConnection(parts.netloc)
         client.sock = held[0]
@@ -57,6 +55,27 @@ def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> Ans
     finally:
         timer.cancel()
         held[0].close()
+
+
+def connected(url: str, address: str) -> socket.socket:
+    """A connection to the address on which nothing was sent yet; OSError if it fails, or the certificate is wrong."""
+    parts = urlsplit(url)
+    connection = socket.create_connection((address, parts.port or PORTS[parts.scheme]), timeout=EACH)
+    if parts.scheme != "https":
+        return connection
+    secure = _secured(connection, parts.hostname)
+    try:
+        secure.do_handshake()
+    except OSError:
+        secure.close()
+        raise
+    return secure
+
+
+def _secured(connection: socket.socket, host: str | None) -> ssl.SSLSocket:
+    """The connection with TLS, before it has said anything."""
+    context = ssl.create_default_context()
+    return context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
 
 
 def _cut(connection: socket.socket, over: threading.Event) -> None:

@@ -11,7 +11,7 @@ from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.check import Check
 from roboco.cli.check_machine import check_limits, check_sandbox
 from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
-from roboco.cli.check_workspace import deletes
+from roboco.cli.check_workspace import deletes, forgets_after
 
 GOOD = "agents: [{name: a, prompt: x}]"
 
@@ -91,3 +91,22 @@ def test_a_machine_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_which_rules_of_a_bucket_delete_the_workspace(rule: dict[str, Any], expected: bool) -> None:
     assert deletes(rule, "work/space") is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"Filter": {"Prefix": ""}}, 30),
+        ({}, 30),
+        ({"Prefix": "work/"}, 30),
+        ({"Prefix": "work/space/_open"}, None),
+        ({"Prefix": "logs/"}, None),
+        ({"Filter": {"Tag": {"Key": "a", "Value": "b"}}}, None),
+        ({"Filter": {"And": {"Prefix": "work/", "ObjectSizeGreaterThan": 5}}}, None),
+        ({"Status": "Disabled"}, None),
+        ({"NoncurrentVersionExpiration": {}}, None),
+    ],
+)
+def test_which_rules_of_a_bucket_forget_old_versions(changes: dict[str, Any], expected: int | None) -> None:
+    rule = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 30}} | changes
+    assert forgets_after(rule, "work/space") == expected
