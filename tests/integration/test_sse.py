@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import os
 import random
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +46,7 @@ class Web:
         """The events as a browser reads them: one that is not whole does not count."""
         headers = {} if after is None else {"Last-Event-ID": after}
         with self.get(f"/tasks/{task_id}/events", **headers) as answer:
-            assert (answer.status, answer.getheader("Content-Type")) == (200, "text/event-stream; charset=utf-8")
+            assert (answer.status, answer.getheader("Content-Type")) == (200, "text/event-stream")
             event: dict[str, str] = {}
             for line in answer:
                 name, _, value = line.decode().rstrip("\n").partition(": ")
@@ -118,8 +120,19 @@ def test_clients_that_are_cut_off_lose_and_repeat_nothing(folder_stack: Stack, w
 
 def test_what_a_browser_cannot_follow_is_said(folder_stack: Stack, web: Web) -> None:
     with web.get("/tasks/nothing/events") as answer:
-        assert (answer.status, json.load(answer)) == (400, {"detail": "no task 'nothing' in this workspace"})
+        assert (answer.status, json.load(answer)) == (404, {"detail": "no task 'nothing' in this workspace"})
     task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     with web.get(f"/tasks/{task.task_id}/events", **{"Last-Event-ID": "17"}) as answer:
-        assert answer.status == 400
+        assert answer.status == 404
         assert json.load(answer)["detail"] == "cursor '17' is none that an item of a stream carried"
+
+
+def test_a_browser_asks_again_while_redis_is_away(folder_stack: Stack, web: Web) -> None:
+    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    task.pause()
+    os.kill(folder_stack.valkey.pid, signal.SIGKILL)
+    try:
+        with web.get(f"/tasks/{task.task_id}/events") as answer:
+            assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "text/event-stream", b"")
+    finally:
+        folder_stack.restart_redis(keep=True)
