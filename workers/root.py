@@ -10,6 +10,7 @@ from celery.signals import celeryd_init
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.celery.failure_log import quote_nobody
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
@@ -31,6 +32,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     app = application(basis | changes, queues)
     engine = ProcessEngine(app, settings)
     register(app, engine)
+    quote_nobody()
     celeryd_init.connect(partial(_note_node, app), weak=False)
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms

@@ -109,7 +109,7 @@ class GuardedConsumer(Consumer):
                 bury(record)
         except Exception:
             # To the end of its queue, and later: at once would be a hot loop for as long as the store is away.
-            told = {name: record[name] for name in ("queue", "reason", "headers")}
+            told = {name: record[name] for name in ("queue", "reason", "letter_id")}
             logger.exception("cannot bury %s, trying again in %s s", json.dumps(told), self.pause)
             give_back = (logger, self.connection_errors, True)
             self.timer.call_after(self.pause, message.reject_log_error, give_back)
@@ -191,7 +191,7 @@ def _body_flaw(message: Message) -> str | None:
         case [list(), dict(), dict() | None]:
             return None
         case _:
-            return f"body is {body!r}, expected [args, kwargs, options]"
+            return f"body is no [args, kwargs, options] but a {type(body).__name__}"
 
 
 def _record(message: Message, reason: str) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""What a worker logs of refused and failed messages: none of the words in them, in no field of any record."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from roboco.client.wiring import producer
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+CANARY = "words-that-nobody-may-log"
+TEAM: dict[str, Any] = {"name": "echo", "agents": [{"name": "echo", "prompt": CANARY}]}
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("roboco.submit", {"team": TEAM, "prompt": [CANARY]}),
+    ("roboco.submit", {"team": TEAM | {"rounds": CANARY}, "prompt": CANARY}),
+    ("roboco.submit", {"team": "no-such-team", "prompt": CANARY, "context": {"password": CANARY}}),
+    ("roboco.submit", {"team": TEAM, "prompt": CANARY, "priority": f"{CANARY} 'and' \"more\""}),
+    ("roboco.submit", {"team": TEAM, "prompt": CANARY, "notify": [{"webhook": f"https://{CANARY}/ ", "on": [CANARY]}]}),
+    ("roboco.send", {"task_id": "nobody", "message": CANARY}),
+    ("roboco.interrupt", {"task_id": "nobody", "message": {"text": CANARY}}),
+    ("roboco.answer", {"task_id": "nobody", "call_id": "tc_1", "result": CANARY}),
+    ("roboco.fork", {"source": "nobody", "message": CANARY}),
+]
+UNKNOWN = ("shop.unknown", {"prompt": CANARY})
+MALFORMED = {
+    "headers": {"task": "roboco.submit", "id": "malformed", "argsrepr": CANARY},
+    "content-type": "application/json",
+    "content-encoding": "utf-8",
+    "body": f'[[], {{"prompt": "{CANARY}"}}]',
+    "properties": {"delivery_tag": "1", "delivery_info": {"exchange": "", "routing_key": COORDINATOR_QUEUE}},
+}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
+    with (
+        Stack(tmp_path, pools=("coordinator",), modules="tests.telling", log=form) as stack,
+        producer(stack.settings) as app,
+    ):
+        for number, (name, arguments) in enumerate([*REFUSED, UNKNOWN]):
+            app.send_task(name, kwargs=arguments, queue=COORDINATOR_QUEUE, task_id=f"refused-{number}")
+        stack.orchestrator._client.lpush(COORDINATOR_QUEUE, json.dumps(MALFORMED))
+        app.send_task("roboco.send", args=[CANARY], queue=COORDINATOR_QUEUE, task_id="by-position")
+        for number in range(len(REFUSED)):
+            told = f"[refused-{number}] raised"
+            until(lambda told=told: told in stack.log("coordinator"), 30, f"the log says {told}")  # type: ignore[misc]
+        until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the others are put aside")
+        until(lambda: "[by-position] raised unexpected: TypeError" in stack.log("coordinator"), 20, "the last is told")
+        records = (tmp_path / "records.txt").read_text()
+        for text in (records, stack.log("coordinator")):
+            assert text.count("prompt: Input should be a valid string (found ...)") >= 1
+            assert CANARY not in text
+        assert records.count("'data': {") >= len(REFUSED)
