@@ -58,7 +58,7 @@ class Settings(BaseModel):
     health: Path | None = None
     health_limit: Annotated[float, Field(ge=0.5, le=3600)] = 60.0
 
-    @field_validator("redis_url", "broker_url")
+    @field_validator("redis_url", "broker_url", "callback_broker_url")
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
         for url in re.split(r"[;,]", value or ""):  # addresses of Sentinels, or nodes of a cluster
@@ -84,7 +84,7 @@ class Settings(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, without_credentials(value) if isinstance(value, str) else value
+            yield name, _shown(value)
 
     @property
     def broker(self) -> str:
@@ -133,6 +133,16 @@ def _told(name: str, kind: str, message: str, found: object) -> str:
     if kind == "value_error":  # of what may hold a password
         return f"{variable} {message.removeprefix('Value error, ')}"
     return f"{variable}={found!r}: {message}"
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case str():
+            return without_credentials(value)
+        case tuple():
+            return tuple(map(_shown, value))
+        case _:
+            return value
 
 
 def _text(value: object) -> str:

@@ -36,7 +36,7 @@ class Observing:
         self._open: Observed | None = None
         self._in_logs = settings.log == "json"
         if self._in_logs:
-            log_as_json(app, Hidden(os.environ, settings.mcp_env))
+            log_as_json(app, Hidden(os.environ, _named_as_secrets(settings)))
         if settings.metrics_port:
             worker_init.connect(self._serve, weak=False)
             task_prerun.connect(self._waited, weak=False)
@@ -74,3 +74,9 @@ class Observing:
     def _close(self, **_: Any) -> None:
         if self._open is not None:
             self._open.close()
+
+
+def _named_as_secrets(settings: Settings) -> tuple[str, ...]:
+    """The variables that may be sent to servers, whatever they are called."""
+    of_models = (entry.partition("@")[0] for entry in settings.models)
+    return (*settings.mcp_env, *settings.webhook_env, settings.embeddings_api_key_env, *of_models)

@@ -5,6 +5,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _CREDENTIALS = re.compile(r"://\S*@")
+_AMONG_OPTIONS = re.compile(r"(?<=[?&])((?:ssl_)?password|username)=[^&#;,\s'\"]*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -35,8 +36,8 @@ def leads(entry: str, url: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """The text with "***" in place of users and passwords in addresses."""
-    return _CREDENTIALS.sub("://***@", text)
+    """The text with "***" in place of users and passwords in addresses, and among their options."""
+    return _AMONG_OPTIONS.sub(r"\1=***", _CREDENTIALS.sub("://***@", text))
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

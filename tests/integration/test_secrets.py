@@ -1,5 +1,6 @@
 """Secrets: canaries are planted wherever a secret may stand, and looked for in everything that Roboco puts out."""
 
+import base64
 import json
 import os
 import shlex
@@ -16,14 +17,16 @@ import redis
 from celery import Celery
 
 from roboco import Orchestrator, team_from
-from roboco.adapters.local.process import start
+from roboco.adapters.local.process import Server, start
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.workspace.s3 import connect_s3
 from roboco.domain.paths import summary_path
 from tests.integration.cli_process import COMMAND
 from tests.mcp_servers import SHOP, free_port, listening
+from tests.servers.hook_server import HookServer
 from tests.servers.model_server import ModelServer, Reply, Request
+from tests.servers.trace_server import TraceServer
 from tests.stack import POOLS, ROOT, Stack, s3_environment, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
@@ -35,14 +38,22 @@ IN_ENVIRONMENT = {
     "SHOP_TOKEN": "canary-shop",
     "WEB_TOKEN": "canary-web",
     "DATABASE_PASSWORD": "canary-database",
+    "HOOK_SECRET": "canary-hook",
+    "FLOWER_BASIC_AUTH": "me:canary-flower",
+    "OTEL_EXPORTER_OTLP_HEADERS": "authorization=canary-otel",
 }
-OF_REDIS, OF_BROKER, OF_MESSAGES = "canary-redis", "canary-broker", "canary-messages-0123456789012345"
+OF_REDIS, OF_BROKER, OF_CALLBACKS = "canary-redis", "canary-broker", "canary-callbacks"
+OF_MESSAGES, OF_MESSAGES_BEFORE = "canary-messages-0123456789012345", "canary-formerly-0123456789012345"
+PLANTED = (
+    *(value.removeprefix("me:").removeprefix("authorization=") for value in IN_ENVIRONMENT.values()),
+    *(OF_REDIS, OF_BROKER, OF_CALLBACKS, OF_MESSAGES, OF_MESSAGES_BEFORE),
+)
 UNSIGNED = {
     "task_id": "order-17",
     "team": {"name": "e", "agents": [{"name": "e", "prompt": "Be short."}]},
     "prompt": "Hello.",
 }
-COMMANDS = ("doctor", "dead --json", "show {}", "session {}")
+COMMANDS = ("doctor", "dead --json", "show {}", "session {}", "why {}", "top --once")
 PAGES = ("/api/workers?refresh=1", "/api/tasks", "/api/queues/length", "/metrics", "/", "/tasks", "/broker")
 
 
@@ -53,11 +64,19 @@ class Canaries(Stack):
     flower = ""
     guarded = 0
     """The process of the Redis that wants passwords."""
+    traces: TraceServer
+    hooks: HookServer
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the workers, with its secrets."""
-        return super().environment | IN_ENVIRONMENT
+        return super().environment | IN_ENVIRONMENT | {"OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
+
+    def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
+        """Start a worker that tells its figures, and the tools' pool with a log of JSON."""
+        self.ports = getattr(self, "ports", {}) | {pool: free_port()}
+        told = {"ROBOCO_METRICS_PORT": str(self.ports[pool]), "ROBOCO_LOG": "json" if pool == "tools" else "text"}
+        return super().start(pool, modules, **(told | environment))
 
     def start_flower(self) -> None:
         """Start Flower, and wait until it knows the workers."""
@@ -70,17 +89,23 @@ class Canaries(Stack):
 
     def page(self, path: str) -> str:
         """What Flower answers."""
-        try:
-            with urllib.request.urlopen(f"{self.flower}{path}", timeout=20) as answer:
-                return str(answer.read().decode())
-        except OSError as error:
-            return str(error)
+        me = base64.b64encode(IN_ENVIRONMENT["FLOWER_BASIC_AUTH"].encode()).decode()
+        return said(urllib.request.Request(f"{self.flower}{path}", headers={"Authorization": f"Basic {me}"}))
 
     def printed(self, line: str) -> str:
         """All that the command prints."""
         command = [*COMMAND, *line.split()]
         done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, check=False)
         return (done.stdout + done.stderr).decode()
+
+
+def said(request: str | urllib.request.Request) -> str:
+    """What a server answers."""
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return str(answer.read().decode())
+    except OSError as error:
+        return str(error)
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +116,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
         web, guarded = free_port(), start_valkey(folder / "guarded")
         exits.callback(guarded.stop)
         exits.enter_context(listening(web))
+        traces, hooks = exits.enter_context(TraceServer()), exits.enter_context(HookServer())
         refusing = exits.enter_context(ModelServer())
         refusing.script(lambda request: Reply(status=401, text=f"wrong key {request.headers['authorization']}"))
         with redis.Redis.from_url(guarded.url) as client:
-            for user, password in {"state": OF_REDIS, "broker": OF_BROKER}.items():
+            for user, password in {"state": OF_REDIS, "broker": OF_BROKER, "shop": OF_CALLBACKS}.items():
                 client.execute_command("ACL", "SETUSER", user, "on", f">{password}", "~*", "&*", "+@all")
         exits.enter_context(s3_environment(s3))
         settings: dict[str, Any] = {
@@ -103,13 +129,18 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
             "models": (f"TEAM_KEY@{refusing.base_url}",),
             "mcp": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
             "mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
-            "message_keys": (OF_MESSAGES,),
+            "message_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
+            "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
+            "webhooks": (hooks.url,),
+            "webhook_env": ("HOOK_SECRET",),
+            "traces": "on",
             "embeddings_model": "m",
             "embeddings_base_url": refusing.base_url,
             "embeddings_api_key_env": "EMBEDDINGS_KEY",
         }
-        started = exits.enter_context(Canaries(folder, s3=s3, **settings))
-        started.guarded = guarded.pid
+        canaries = Canaries(folder, s3=s3, **settings)
+        canaries.traces, canaries.hooks, canaries.guarded = traces, hooks, guarded.pid
+        started = exits.enter_context(canaries)
         started.start_flower()
         yield started
 
@@ -168,7 +199,12 @@ def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
     yield "state", in_redis(stack.settings.redis_url)
     yield "broker", in_redis(stack.settings.broker)
     yield "workspace", in_workspace(stack)
+    yield "callbacks", in_redis(str(stack.settings.callback_broker_url))
     yield "models", repr([(record.request.body) for record in stack.model.requests])
+    yield "webhooks", repr(stack.hooks.posted)
+    yield "traces", stack.traces.raw.decode(errors="replace")
+    for pool in POOLS:
+        yield f"figures of {pool}", said(f"http://127.0.0.1:{stack.ports[pool]}/metrics")
     for line in COMMANDS:
         yield f"roboco {line}", stack.printed(line.format(task_id))
     nodes = json.loads(stack.page("/api/workers"))
@@ -181,7 +217,9 @@ def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
 
 def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     stack.model.script(working)
-    worked = stack.orchestrator.run(team(stack), "go")
+    hook: dict[str, Any] = {"webhook": stack.hooks.url, "secret_env": "HOOK_SECRET"}
+    callback: dict[str, Any] = {"celery": {"task": "shop.told", "args": [], "kwargs": {}, "options": {}}}
+    worked = stack.orchestrator.run(team(stack), "go", notify=[hook, callback])
     refused = stack.orchestrator.run(
         team(stack, base_url=stack.settings.models[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
     )
@@ -201,7 +239,14 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     assert len(leaked) == 2
     assert all("refused" in str(error) and "canary" not in str(error) for error in leaked)
 
+    until(lambda: stack.hooks.posted, 20, "the webhook came")
+    until(lambda: "shop.told" in in_redis(str(stack.settings.callback_broker_url)), 20, "the callback was sent")
+    until(lambda: b"execute_tool" in stack.traces.raw, 20, "the calls were traced")
+
     found = dict(outputs(stack, worked.task_id))
+    assert "webhook-signature" in found["webhooks"]
+    assert all("roboco_queue_wait_seconds" in found[f"figures of {pool}"] for pool in POOLS)
+    assert '"level": "DEBUG"' in found["tools.log"]
     assert all(word in found["roboco doctor"] for word in ("redis", "broker", "workspace"))
     assert all(task.task_id in found["Flower /api/tasks"] for task in (worked, refused, stolen))
     assert "DEBUG" in found["agents.log"]
@@ -224,7 +269,7 @@ def assert_kept(stack: Canaries, s3: S3Server, outputs: dict[str, str]) -> None:
     """No output has one of the secrets."""
     told = {name: text for name, text in outputs.items() if text}
     assert told
-    for secret in (*IN_ENVIRONMENT.values(), OF_REDIS, OF_BROKER, OF_MESSAGES, s3.secret_key):
+    for secret in (*PLANTED, s3.secret_key):
         for name, text in told.items():
             place = text.find(secret)
             assert place < 0, f"{name} has {secret}: {text[max(0, place - 300) : place + 40]}"

@@ -113,6 +113,7 @@ def test_settings_cannot_be_changed() -> None:
     [
         ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is no address: write a '/'"),
         ("ROBOCO_BROKER_URL", "redis://a/0;redis://:can#ary@h:6379/0", "ROBOCO_BROKER_URL is no address: write a '/'"),
+        ("ROBOCO_CALLBACK_BROKER_URL", "redis://:can?ary@h:6379x/0", "ROBOCO_CALLBACK_BROKER_URL is no address: write"),
         ("ROBOCO_MESSAGE_KEYS", f"canary,{'k' * 32}", "ROBOCO_MESSAGE_KEYS holds a key of fewer than 32 characters"),
         ("ROBOCO_WORKSPACE", "s3://key:canary@bucket/prefix", "ROBOCO_WORKSPACE holds a user or password"),
         ("ROBOCO_S3_ENDPOINT_URL", "http://key:canary@h:9000", "ROBOCO_S3_ENDPOINT_URL holds a user or password"),
@@ -134,6 +135,14 @@ def test_a_password_does_not_show() -> None:
         assert "canary" not in text
         assert "ary@i" not in text
     assert "redis_url='redis://***@h:1/0'" in repr(settings)
+    lists = Settings(
+        models=("KEY@https://h/v1",),
+        mcp=("python -m shop --url=https://me:canary@h/", "https://me:canary@h/mcp?a=1&password=canary"),
+        callback_broker_url="rediss://h:1/0?ssl_keyfile=/me.pem&ssl_password=canary&db=2",
+    )
+    assert "canary" not in repr(lists)
+    assert "models=('KEY@https://h/v1',)" in repr(lists)
+    assert "?ssl_keyfile=/me.pem&ssl_password=***&db=2" in repr(lists)
     assert "kkk" not in repr(Settings(message_keys=("k" * 32,)))
     assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"
 

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Mapping
 
-_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS|HEADERS)$", re.IGNORECASE)
+_SECRET = re.compile(r"(KEYS?|TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|HEADERS|AUTH)$", re.IGNORECASE)
 """Names of variables whose values are secret."""
+_LISTED = re.compile(r"\s*,\s*")
+_NAMED = re.compile(r"^[A-Za-z0-9_.@-]+[:=]\s*")
+"""What stands before the secret in a value such as `authorization=...`, or `user:...`."""
 _SHORTEST = 6
 """Characters of a secret at least: a shorter one would be found in words that are none."""
 _IN_URL = re.compile(r"(?<=://)([^\s/:@'\"]*):([^\s/@'\"]+)@")
@@ -12,10 +15,14 @@ _MASK = "***"
 
 
 class Hidden:
-    """Replaces values of variables that are secret by their name, or are named as secrets, and passwords in URLs."""
+    """Replaces values of variables that are secret by their name, or are named as secrets, and passwords in URLs.
+
+    Of a list each value counts, and of a value such as `authorization=...` what comes after its name.
+    """
 
     def __init__(self, environment: Mapping[str, str], variables: tuple[str, ...] = ()) -> None:
-        values = {value for name, value in environment.items() if _SECRET.search(name) or name in variables}
+        whole = {value for name, value in environment.items() if _SECRET.search(name) or name in variables}
+        values = whole | {_NAMED.sub("", one) for value in whole for one in _LISTED.split(value)}
         longest_first = sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 

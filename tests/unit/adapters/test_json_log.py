@@ -21,6 +21,8 @@ SECRETS = {
     "OPENAI_API_KEY": "sk-the-key-of-the-shop",
     "AWS_SECRET_ACCESS_KEY": "aws/secret+key",
     "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer abcdef",
+    "ROBOCO_MESSAGE_KEYS": "first-key-of-two, second-key-of-two",
+    "FLOWER_BASIC_AUTH": "me:word-of-flower",
     "SHOP_ACCESS": "named-elsewhere",
     "SHORT_KEY": "a",
     "HOME": "/home/roboco",
@@ -89,8 +91,18 @@ def test_no_secret_is_in_a_message_or_an_exception(lines: list[dict[str, Any]]) 
     except ValueError:
         log.exception("at redis://user:pass-word@host:1/0 with %s, %s", "aws/secret+key", SECRETS["SHOP_ACCESS"])
     log.warning("header %s of %s a", SECRETS["OTEL_EXPORTER_OTLP_HEADERS"], SECRETS["HOME"])
+    log.warning("Bearer abcdef, second-key-of-two, word-of-flower")
     said = json.dumps(lines)
-    for secret in ("sk-the", "pass-word", "aws/secret", "abcdef", "named-elsewhere"):
+    for secret in (
+        "first-key",
+        "second-key",
+        "word-of",
+        "sk-the",
+        "pass-word",
+        "aws/secret",
+        "abcdef",
+        "named-elsewhere",
+    ):
         assert secret not in said
     assert "redis://user:***@host:1/0" in said
     assert "/home/roboco a" in said
