@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -21,10 +22,13 @@ from tests.stack import ROOT, Stack
 
 pytestmark = pytest.mark.workers
 
+KEY = "a key of the shop with 32 characters and more"
 
-def run(command: list[str], given: str = "") -> str:
+
+def run(command: list[str], given: str = "", **environment: str) -> str:
     """What the process printed; it finds no module but its own environment's."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120)
+    env = os.environ | environment
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -38,6 +42,12 @@ def in_order(messages: list[dict[str, Any]], task: Task) -> None:
     assert "".join(chunk["text"] for chunk in chunks) == "".join(step.text for step in task.history() if step.by_agent)
     assert events[-1]["type"] == "event_task_end"
     assert events[-1]["chunks"] == len(chunks)
+
+
+def submission(task_id: str) -> dict[str, Any]:
+    """The arguments that submit the journey."""
+    team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
+    return {"task_id": task_id, "team": team, "prompt": GRAPH.prompt, "context": {"who": "schöner Laden"}}
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +88,25 @@ def test_the_readmes_producer_with_celery_alone(folder_stack: Stack, celery_alon
 
 def test_a_producer_with_nothing_but_a_socket(folder_stack: Stack) -> None:
     folder_stack.model.script(answer)
-    team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
-    arguments = {"task_id": "by-hand", "team": team, "prompt": GRAPH.prompt, "context": {"who": "schöner Laden"}}
+    arguments = submission("by-hand")
     script = ROOT / "tests" / "integration" / "raw_producer.py"
     command = [sys.executable, "-I", "-S", str(script), str(folder_stack.valkey.port)]
     printed = run(command, json.dumps(arguments))
     task = folder_stack.orchestrator.task("by-hand")
     assert shape(task.history()) == GRAPH.expected
     in_order([json.loads(line) for line in printed.splitlines()], task)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here, the other language of this test")
+def test_a_producer_in_another_language_that_signs(tmp_path: Path) -> None:
+    with Stack(tmp_path, message_keys=(KEY,)) as stack:
+        stack.model.script(answer)
+        script = str(ROOT / "tests" / "integration" / "producer.mjs")
+        command = ["node", script, str(stack.valkey.port)]
+        printed = run(command, json.dumps(submission("by-node")), ROBOCO_MESSAGE_KEYS=f"{KEY}, {KEY[::-1]}")
+        task = stack.orchestrator.task("by-node")
+        assert shape(task.history()) == GRAPH.expected
+        in_order([json.loads(line) for line in printed.splitlines()], task)
 
 
 def test_the_message_of_the_readme_is_read(folder_stack: Stack) -> None:
