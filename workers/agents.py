@@ -1,5 +1,6 @@
 """The agents pool: `celery -A workers.agents worker`. Threads, and one asyncio loop that runs all model streams."""
 
+import roboco.adapters.model.openai_model  # noqa: F401  # now, so that no turn waits for it
 from roboco.adapters.celery.names import AGENTS_QUEUE
 from roboco.settings import read_settings
 from workers.pulse import run_pulse

@@ -1,5 +1,6 @@
 """Wiring: an engine on the real parts that the settings name."""
 
+import importlib
 import os
 
 import redis
@@ -11,7 +12,7 @@ from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
 from roboco.adapters.functions import Functions
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.adapters.model.first_use import ModelAtFirstUse
 from roboco.adapters.notify.callback import Callbacks
 from roboco.adapters.notify.deliverer import OutsideDeliverer
 from roboco.adapters.notify.webhook import Webhooks
@@ -26,7 +27,6 @@ from roboco.adapters.redis.rates import RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.adapters.search.embedding_rank import EmbeddingRank
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.observed_model import ObservedModel
@@ -57,7 +57,7 @@ def build_engine(
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
-    model = OpenAIModel(settings.models)
+    model = ModelAtFirstUse(settings.models)
     return Engine(
         board=RedisBoard(scripts, keys),
         turns=RedisTurns(scripts, keys, settings.turn_lease),
@@ -106,7 +106,8 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception])
     model = settings.embeddings_model
     rank = None
     if model is not None:
-        rank = EmbeddingRank(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
+        embeddings = importlib.import_module("roboco.adapters.search.embedding_rank")  # which imports openai
+        rank = embeddings.EmbeddingRank(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
     index = MemoryIndex(
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )

@@ -282,3 +282,31 @@ def test_the_key_that_is_refused_is_the_profiles(
     _, error = failure(model.stream(asked(base_url=server.base_url, api_key_env="TEAM_KEY")))
     assert "TEAM_KEY" in str(error)
     assert "the team's key" not in repr(error)
+
+
+def test_texts_go_to_who_wants_to_be_told(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(chunks=["one ", "two ", "three"], interval=0.02))
+    texts: list[str] = []
+    [ended] = model.stream(asked(), texts.append)
+    assert isinstance(ended, Ended)
+    assert "".join(texts) == "one two three"
+    assert texts[0] == "one "
+
+
+def test_nothing_is_told_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(chunks=["word "] * 500, interval=0.002))
+    texts: list[str] = []
+    heard = threading.Event()
+
+    def say(text: str) -> None:
+        texts.append(text)
+        heard.set()
+
+    stream = model.stream(asked(), say)
+    assert heard.wait(10)
+    stream.close()
+    assert list(stream) == []
+    assert stream.wait_closed(10)
+    told = len(texts)
+    until(lambda: gone(server.requests), 10, "the client has left")
+    assert len(texts) == told

@@ -62,6 +62,7 @@ def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> 
             "appendfsync": "everysec",
             "save": "",
             "maxmemory-policy": "noeviction",
+            "stream-node-max-bytes": 512,
         }
         for name, value in arguments.items():
             command += [f"--{name}", str(value)]

@@ -53,7 +53,7 @@ class RedisBoard:
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
         newest = [step.line() for step in steps[-KEPT_STEPS:]]
         status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
-        fixed = [uuid.uuid4().hex[:12], int(time.time() * 1000), state.steps, state.model_dump_json()]
+        fixed = [uuid.uuid4().hex[:12], int(time.time() * 1000), state.steps, _folded(state)]
         answer = self._scripts.run(
             "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(body, events)
         )
@@ -83,7 +83,7 @@ class RedisBoard:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
         names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
-        written = [epoch, commit.step.seq, commit.step.line(), commit.state.model_dump_json()]
+        written = [epoch, commit.step.seq, commit.step.line(), _folded(commit.state)]
         kept = [KEPT_STEPS, KEPT_CHUNKS]
         told = list(map(body, commit.events))
         return int(self._scripts.run("commit", names, *written, *kept, len(told), *told, *then))
@@ -113,6 +113,11 @@ class RedisBoard:
             call_id: CallState(call.attempt, call.claimed, max(0, left.get(call_id, 0)) / 1000, call.outcome)
             for call_id, call in calls.items()
         }
+
+
+def _folded(state: TaskState) -> str:
+    """The state without what it has in common with an empty one: every waiting task keeps it."""
+    return state.model_dump_json(exclude_defaults=True)
 
 
 def _written(choice: Choice) -> list[str]:
