@@ -14,15 +14,16 @@ VISIBILITY = 4242
 """Seconds of the shop's own visibility timeout."""
 
 
-def shop_app(url: str, settings: Settings | None = None) -> Celery:
-    """The shop's application, on one Redis database for messages and results."""
-    app = Celery("shop", broker=url, backend=url, set_as_current=False)
+def shop_app(url: str, settings: Settings | None = None, results: str | None = None) -> Celery:
+    """The shop's application, on one Redis database for messages and results, or with `results` elsewhere."""
+    app = Celery("shop", broker=url, backend=results or url, set_as_current=False)
     app.conf.update(
         worker_concurrency=1,
-        broker_transport_options={"visibility_timeout": VISIBILITY},
         broker_connection_retry_on_startup=True,
         worker_hijack_root_logger=False,
     )
+    if url.startswith("redis"):
+        app.conf.broker_transport_options = {"visibility_timeout": VISIBILITY}
     _register(app)
     install(app, settings)
     return app

@@ -4,4 +4,4 @@ import os
 
 from tests.shops import shop_app
 
-app = shop_app(os.environ.get("SHOP_URL") or os.environ["ROBOCO_REDIS_URL"])
+app = shop_app(os.environ.get("SHOP_URL") or os.environ["ROBOCO_REDIS_URL"], results=os.environ.get("SHOP_RESULTS"))
