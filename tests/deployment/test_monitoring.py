@@ -1,6 +1,7 @@
 """The files of Prometheus and Grafana: they load, and ask for what there is."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -41,6 +42,14 @@ def test_panel(panel: dict[str, Any]) -> None:
         assert unknown_metrics(target["expr"]) == set()
         assert target["datasource"]["uid"] == sources["datasources"][0]["uid"]
     assert panel["description"]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_what_a_legend_names_is_a_label(panel: dict[str, Any]) -> None:
+    """A series whose legend names another label would have no name."""
+    for target in panel["targets"]:
+        told = {name for names in re.findall(r"by \(([^)]*)\)", target["expr"]) for name in names.split(", ")} - {"le"}
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= told
 
 
 def test_panels_do_not_overlap() -> None:
