@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ ALERTS: list[dict[str, Any]] = [
 DASHBOARD: dict[str, Any] = json.loads((MONITORING / "grafana/dashboards/roboco.json").read_text())
 TOLD_BY_EACH = {"roboco_open_tasks", "roboco_dead_letters", "roboco_queue_length"}
 """What every coordinator that sweeps tells alike: their sum would grow with the workers."""
+FIRING = Path(__file__).parent / "alerts_test.yml"
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
@@ -32,6 +36,16 @@ def test_alert(rule: dict[str, Any]) -> None:
 
 def test_alerts_have_names_of_their_own() -> None:
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here, which comes with Prometheus")
+def test_alerts_fire_when_they_should() -> None:
+    done = subprocess.run(["promtool", "test", "rules", str(FIRING)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_is_tried() -> None:
+    assert [rule["alert"] for rule in ALERTS if rule["alert"] not in FIRING.read_text()] == []
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
