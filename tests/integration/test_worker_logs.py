@@ -45,9 +45,8 @@ def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
             app.send_task(name, kwargs=arguments, queue=COORDINATOR_QUEUE, task_id=f"refused-{number}")
         stack.orchestrator._client.lpush(COORDINATOR_QUEUE, json.dumps(MALFORMED))
         app.send_task("roboco.send", args=[CANARY], queue=COORDINATOR_QUEUE, task_id="by-position")
-        for number in range(len(REFUSED)):
-            told = f"[refused-{number}] raised"
-            until(lambda told=told: told in stack.log("coordinator"), 30, f"the log says {told}")  # type: ignore[misc]
+        told = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
+        until(lambda: all(one in stack.log("coordinator") for one in told), 30, "the log tells of all refusals")
         until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the others are put aside")
         until(lambda: "[by-position] raised unexpected: TypeError" in stack.log("coordinator"), 20, "the last is told")
         records = (tmp_path / "records.txt").read_text()
