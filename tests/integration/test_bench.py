@@ -10,6 +10,7 @@ import pytest
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
 from tests.bench.__main__ import BENCHES
+from tests.bench.peers.__main__ import PEERS, missing
 from tests.bench.plots import PLOTS
 from tests.conftest import need
 from tests.stack import ROOT
@@ -23,6 +24,34 @@ def test_a_short_soak_loses_nothing() -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "lost 0 · doubled 0 · stuck 0 · failed 0" in ended.stdout
+
+
+def test_the_peers_run_side_by_side(tmp_path: Path) -> None:
+    need(find_server)
+    if missing():
+        pytest.skip(f"not installed: {', '.join(missing())}")
+    command = [sys.executable, "-m", "tests.bench.peers", "figures", "--runs", "1", "--size", "0.01"]
+    ended = subprocess.run(
+        [*command, "--json", str(tmp_path / "json")], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+    assert ended.returncode == 0, ended.stderr
+    *results, facts = json.loads((tmp_path / "json").read_text())
+    assert facts == {"bench": "facts", "facts": []}
+    names = [name for names in PEERS.values() for name in names]
+    assert [len(result["lanes"]) for result in results] == [len(names)] * 3
+    for result in results:
+        for figure in result["figures"]:
+            assert figure["name"].startswith("Roboco / ")
+            assert figure["name"] in ended.stdout
+
+
+def test_who_lacks_the_peers_is_told_what_to_install() -> None:
+    if not missing():
+        pytest.skip("they are installed")
+    command = [sys.executable, "-m", "tests.bench.peers"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert f"not installed: {', '.join(missing())}; run `pip install -e '.[dev,peers]'`" in ended.stderr
 
 
 def test_each_bench_prints_its_figures(tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""`celery -A tests.bench.peers.celery_worker worker --pool threads --concurrency 100`: an agent's turn as a task."""
+
+import os
+
+from openai import OpenAI
+from redis import Redis
+
+from tests.bench.peers.call import tokens
+from tests.bench.peers.celery_chain import TURN, application
+
+CONNECTIONS = 200
+
+app = application(os.environ["PEER_REDIS"])
+_redis = Redis.from_url(os.environ["PEER_REDIS"], max_connections=CONNECTIONS)
+_model = OpenAI(max_retries=0)
+
+
+@app.task(name=TURN)
+def turn(texts: list[str], task: str, prompt: str) -> list[str]:
+    """What was said, and what this agent says; each token is published."""
+    said = ""
+    for text in tokens(_model, prompt, texts):
+        _redis.publish(f"errand:{task}", text)
+        said += text
+    return [*texts, said]

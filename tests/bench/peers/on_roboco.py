@@ -1,0 +1,65 @@
+"""Roboco as the bench uses it: the pools of production, agents twice as all peers, and the workspace in a folder."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from roboco import Orchestrator, Settings, Team, team_from
+from roboco.adapters.local.valkey import start_valkey
+from roboco.domain.event import TurnRestarted
+from roboco.domain.view import TextPartDelta
+from tests.bench.peers.errand import AGENTS, ASKED
+from tests.bench.peers.peer import PATIENCE, VOID, Peer
+
+
+class OnRoboco(Peer):
+    """A sequential team on the settings' defaults."""
+
+    name = "Roboco"
+
+    def set_up(self) -> None:
+        valkey = start_valkey(self.folder / "valkey")
+        self.exits.callback(valkey.stop)
+        self.servers.append(valkey)
+        settings = Settings(redis_url=valkey.url, workspace=f"file://{self.folder}/workspace")
+        self.environment |= settings.environment()
+        for pool in ("coordinator", "tools"):
+            self.servers.append(self.spawn(pool, _pool(pool, pool)))
+            self.exits.callback(self.servers[-1].stop)
+        self._orchestrator = self.exits.enter_context(Orchestrator(settings))
+
+    def worker(self, number: int) -> list[str]:
+        return _pool("agents", f"agents-{number}")
+
+    def submit(self, task: str, prompts: Sequence[str]) -> None:
+        self._orchestrator.run(_team(tuple(prompts)), ASKED, task_id=task)
+
+    def result(self, task: str) -> str:
+        result = self._orchestrator.task(task).result(PATIENCE)
+        assert result.status == "completed", result
+        return result.text
+
+    def ended(self, task: str) -> bool:
+        return self._orchestrator.task(task).summary().status.ended
+
+    def follow(self, task: str) -> Iterator[str]:
+        for item in self._orchestrator.task(task).stream():
+            match item.item:
+                case TextPartDelta(text=text):
+                    yield text
+                case TurnRestarted():
+                    yield VOID
+                case _:
+                    pass
+
+    def stop(self, task: str) -> None:
+        self._orchestrator.task(task).stop()
+
+
+def _pool(pool: str, name: str) -> list[str]:
+    return ["celery", "-A", f"workers.{pool}", "worker", "-l", "INFO", "-n", name]
+
+
+@cache
+def _team(prompts: tuple[str, ...]) -> Team:
+    members = [{"name": agent, "prompt": prompt} for agent, prompt in zip(AGENTS, prompts, strict=True)]
+    return team_from({"name": "errand", "agents": members, "collaboration_model": {"type": "sequential"}})

