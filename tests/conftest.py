@@ -14,6 +14,13 @@ from tests.journeys import answer
 from tests.stack import Stack, s3_environment
 
 T = TypeVar("T", bound=Server)
+LONGEST = ("faults", "integration")
+"""Folders whose files take longest."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest begin first: one process has a file, and shall not be left with a long one at the end."""
+    items.sort(key=lambda item: [item.path.parent.name != folder for folder in LONGEST])
 
 
 @pytest.fixture(scope="session")

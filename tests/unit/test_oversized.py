@@ -15,12 +15,12 @@ from roboco.errors import UsageError
 TEAM: dict[str, Any] = {"name": "e", "agents": [{"name": "e", "prompt": "p"}]}
 
 
-def submitted(**more: Any) -> Callable[[], object]:
-    return lambda: read_submission({"task_id": "a", "team": TEAM, "prompt": "x"} | more)
+def submitted(more: dict[str, Any]) -> object:
+    return read_submission({"task_id": "a", "team": TEAM, "prompt": "x"} | more)
 
 
-def declared(**more: Any) -> Callable[[], object]:
-    return lambda: team_from(TEAM | more)
+def declared(more: dict[str, Any]) -> object:
+    return team_from(TEAM | more)
 
 
 def nested(depth: int) -> Any:
@@ -31,27 +31,30 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("send", "told"),
+    ("send", "make", "told"),
     [
-        (submitted(goals=[{"name": "g", "description": "d"}] * 10**6), "at most 5 items"),
-        (submitted(**{f"k{number}": 1 for number in range(10**5)}), "and 99980 mistakes more"),
-        (submitted(**{"k" * 10**6: 1}), "no such argument"),
-        (submitted(prompt="x" * 10**8), "at most 262144 are possible"),
-        (submitted(context={"a": nested(100)}), "nested deeper than 64 levels"),
-        (submitted(context={"a": nested(10**5)}), "nested deeper than 64 levels"),
-        (submitted(context={"a": "x" * 10**7}), "at most 65536 are possible"),
-        (submitted(model={"a": "x" * 10**6}), "model: Input should be a valid string"),
-        (declared(description="x" * 10**8), "at most 1048576 are possible"),
-        (declared(limits=nested(10**5)), "nested deeper than 64 levels"),
-        (declared(agents=[{"name": f"a{number}", "prompt": "p"} for number in range(10**4)]), "at most 200"),
-        (declared(tools=[{"name": f"t{number}", "function": "a:b"} for number in range(10**4)]), "at most 500"),
-        (declared(**{f"k{number}": 1 for number in range(10**4)}), "and 9900 mistakes more"),
+        (submitted, lambda: {"goals": [{"name": "g", "description": "d"}] * 10**6}, "at most 5 items"),
+        (submitted, lambda: {f"k{number}": 1 for number in range(10**5)}, "and 99980 mistakes more"),
+        (submitted, lambda: {"k" * 10**6: 1}, "no such argument"),
+        (submitted, lambda: {"prompt": "x" * 10**8}, "at most 262144 are possible"),
+        (submitted, lambda: {"context": {"a": nested(100)}}, "nested deeper than 64 levels"),
+        (submitted, lambda: {"context": {"a": nested(10**5)}}, "nested deeper than 64 levels"),
+        (submitted, lambda: {"context": {"a": "x" * 10**7}}, "at most 65536 are possible"),
+        (submitted, lambda: {"model": {"a": "x" * 10**6}}, "model: Input should be a valid string"),
+        (declared, lambda: {"description": "x" * 10**8}, "at most 1048576 are possible"),
+        (declared, lambda: {"limits": nested(10**5)}, "nested deeper than 64 levels"),
+        (declared, lambda: {"agents": [{"name": f"a{n}", "prompt": "p"} for n in range(10**4)]}, "at most 200"),
+        (declared, lambda: {"tools": [{"name": f"t{n}", "function": "a:b"} for n in range(10**4)]}, "at most 500"),
+        (declared, lambda: {f"k{number}": 1 for number in range(10**4)}, "and 9900 mistakes more"),
     ],
 )
-def test_too_much_is_refused_at_once(send: Callable[[], object], told: str) -> None:
+def test_too_much_is_refused_at_once(
+    send: Callable[[dict[str, Any]], object], make: Callable[[], dict[str, Any]], told: str
+) -> None:
+    more = make()
     began = time.thread_time()
     with pytest.raises(UsageError) as refused:
-        send()
+        send(more)
     assert time.thread_time() - began < 20
     assert told in str(refused.value)
     assert len(str(refused.value)) < 20_000

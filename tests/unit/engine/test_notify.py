@@ -6,18 +6,14 @@ from typing import Any
 import pytest
 
 from roboco.domain.notify import FIRST_PAUSE, LONGEST_PAUSE, Notice, pause_after
-from roboco.domain.paths import NOTIFY, notices_path, notify_path, told_path
+from roboco.domain.paths import NOTIFY, notices_path, told_path
 from roboco.engine import notify
 from roboco.engine.sweep import fill_agenda
 from roboco.errors import Later, TransientError, UsageError
-from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
+from tests.memory.notices import HOOK, SHOP, URL, delivered
 from tests.memory.watch import Call, Crash, Watch, make
 from tests.memory.world import TASK, World
-
-SHOP = {"celery": {"task": "shop.done", "args": [], "kwargs": {}, "options": {}}}
-HOOK = {"webhook": "https://hooks.example/roboco", "secret_env": "HOOK", "on": ["user_turn", "completed", "cancelled"]}
-URL = str(HOOK["webhook"])
 
 
 def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
@@ -27,17 +23,6 @@ def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> Wor
     submitting.travel(world)
     delivered(world)
     return world
-
-
-def delivered(world: World) -> None:
-    """Let time pass until nothing is left to be told."""
-    for _ in range(60):
-        world.drain()
-        if not world.files.names(NOTIFY):
-            return
-        world.clock.move(notify.RING)
-        world.sweep()
-    raise AssertionError(f"still to tell: {world.files.names(NOTIFY)} {world.failures[:3]}")
 
 
 def test_the_end_of_a_task_is_told_once() -> None:
@@ -253,47 +238,3 @@ def test_two_workers_at_once_tell_once() -> None:
 def test_pauses_double_up_to_an_hour_and_differ() -> None:
     assert len({pause_after(f"msg_{n}", 3) for n in range(50)}) == 50
     assert all(0.75 * LONGEST_PAUSE <= pause_after("msg", tries) <= 1.25 * LONGEST_PAUSE for tries in (11, 100, 9999))
-
-
-ENUMERATED = {"graph": GRAPH, "manual": MANUAL}
-EXPECTED = {
-    "graph": (["completed"], ["completed"]),
-    "manual": (["cancelled"], ["user_turn", "user_turn", "user_turn", "cancelled"]),
-}
-
-
-@pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("name", ENUMERATED)
-def test_everything_is_told_whatever_goes_wrong_at_any_call(name: str, kind: str) -> None:
-    """One fault of each kind at every port call: what the same id says twice counts once."""
-    shop, hook = EXPECTED[name]
-    at, struck = 1, True
-    while struck:
-        world, struck = _struck(name, kind, at)
-        assert world.deliverer.heard("shop.done") == shop, f"{kind}@{at}"
-        assert world.deliverer.heard(URL)[-1:] == hook[-1:], f"{kind}@{at}"
-        assert set(world.deliverer.heard(URL)) <= set(hook), f"{kind}@{at}"
-        at += 1
-    assert at > 50
-
-
-def _path(call: Any) -> str:
-    return str(call.args[0])
-
-
-def _struck(name: str, kind: str, at: int) -> tuple[World, bool]:
-    """The world after something went wrong at this port call, and whether there was so late a one.
-
-    Of the longer journey only the calls count that are made once it was looked up who is told.
-    """
-    calls = 0
-
-    def watch(port: str, call: Call) -> Any:
-        nonlocal calls
-        calls += calls > 0 or name == "graph" or (port == "files.get" and _path(call) == notify_path(TASK))
-        return WRONG[kind](Struck(world, port, call)) if calls == at else call()
-
-    world = ENUMERATED[name].world(watch)
-    replace(ENUMERATED[name], wishes={"notify": [SHOP, HOOK]}).travel(world)
-    delivered(world)
-    return world, calls >= at

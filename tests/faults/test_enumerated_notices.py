@@ -1,0 +1,56 @@
+"""The same of those who are told of a task's statuses: in order, at least once each."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import notify_path
+from tests.faults.enumerated import WRONG, Struck
+from tests.memory.journeys import GRAPH, MANUAL
+from tests.memory.notices import HOOK, SHOP, URL, delivered
+from tests.memory.watch import Call
+from tests.memory.world import TASK, World
+
+ENUMERATED = {"graph": GRAPH, "manual": MANUAL}
+EXPECTED = {
+    "graph": (["completed"], ["completed"]),
+    "manual": (["cancelled"], ["user_turn", "user_turn", "user_turn", "cancelled"]),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("name", ENUMERATED)
+def test_everything_is_told_whatever_goes_wrong_at_any_call(name: str, kind: str) -> None:
+    """One fault of each kind at every port call: what the same id says twice counts once."""
+    shop, hook = EXPECTED[name]
+    at, struck = 1, True
+    while struck:
+        world, struck = _struck(name, kind, at)
+        assert world.deliverer.heard("shop.done") == shop, f"{kind}@{at}"
+        assert world.deliverer.heard(URL)[-1:] == hook[-1:], f"{kind}@{at}"
+        assert set(world.deliverer.heard(URL)) <= set(hook), f"{kind}@{at}"
+        at += 1
+    assert at > 50
+
+
+def _path(call: Any) -> str:
+    return str(call.args[0])
+
+
+def _struck(name: str, kind: str, at: int) -> tuple[World, bool]:
+    """The world after something went wrong at this port call, and whether there was so late a one.
+
+    Of the longer journey only the calls count that are made once it was looked up who is told.
+    """
+    calls = 0
+
+    def watch(port: str, call: Call) -> Any:
+        nonlocal calls
+        calls += calls > 0 or name == "graph" or (port == "files.get" and _path(call) == notify_path(TASK))
+        return WRONG[kind](Struck(world, port, call)) if calls == at else call()
+
+    world = ENUMERATED[name].world(watch)
+    replace(ENUMERATED[name], wishes={"notify": [SHOP, HOOK]}).travel(world)
+    delivered(world)
+    return world, calls >= at
