@@ -59,7 +59,7 @@ def test_each_bench_prints_its_figures(tmp_path: Path) -> None:
     need(find_weed)
     files = ["--json", str(tmp_path / "json"), "--plots", str(tmp_path)]
     command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", *files]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
     results = json.loads((tmp_path / "json").read_text())["results"]
     assert {result["bench"].partition(",")[0] for result in results} == set(BENCHES)
