@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -70,7 +70,8 @@ class Canaries(Stack):
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the workers, with its secrets."""
-        return super().environment | IN_ENVIRONMENT | {"OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
+        traced = {"ROBOCO_TRACES": "on", "OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
+        return super().environment | IN_ENVIRONMENT | traced
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
         """Start a worker that tells its figures, and the tools' pool with a log of JSON."""
@@ -133,7 +134,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
             "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
             "webhooks": (hooks.url,),
             "webhook_env": ("HOOK_SECRET",),
-            "traces": "on",
             "embeddings_model": "m",
             "embeddings_base_url": refusing.base_url,
             "embeddings_api_key_env": "EMBEDDINGS_KEY",
@@ -189,7 +189,11 @@ def in_workspace(stack: Canaries) -> str:
     found = client.list_objects_v2(Bucket=bucket, Prefix=stack.folder.name)
     assert not found["IsTruncated"]
     keys = [one["Key"] for one in found["Contents"]]
-    return repr([(key, client.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in keys])
+    held = []
+    for key in keys:
+        with suppress(client.exceptions.NoSuchKey):  # it was taken in, or delivered, a moment ago
+            held.append((key, client.get_object(Bucket=bucket, Key=key)["Body"].read()))
+    return repr(held)
 
 
 def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
