@@ -19,6 +19,7 @@ from roboco.domain.view import StreamItem
 from roboco.errors import (
     Conflict,
     CorruptHistory,
+    Later,
     ModelError,
     Overloaded,
     RobocoError,
@@ -36,6 +37,7 @@ __all__ = [
     "CorruptHistory",
     "ExecutionEvent",
     "History",
+    "Later",
     "ModelError",
     "ModelOffer",
     "Orchestrator",

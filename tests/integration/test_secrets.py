@@ -180,7 +180,8 @@ def in_redis(url: str) -> str:
             "zset": lambda key: client.zrange(key, 0, -1, withscores=True),
             "stream": client.xrange,
         }
-        return repr([(key, read[client.type(key)](key)) for key in client.scan_iter()])
+        kinds = [(key, client.type(key)) for key in client.scan_iter()]
+        return repr([(key, read[kind](key)) for key, kind in kinds if kind != "none"])  # it has expired since
 
 
 def in_workspace(stack: Canaries) -> str:
