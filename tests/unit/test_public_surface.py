@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -22,6 +24,12 @@ def test_each_name_can_be_imported(name: str) -> None:
 def test_it_holds_what_the_design_names() -> None:
     named = {"Orchestrator", "Task", "Team", "tool", "TaskStep", "StreamChunk", "ExecutionEvent", "Settings"}
     assert named <= set(roboco.__all__)
+
+
+def test_whoever_submits_imports_no_client_of_models() -> None:
+    asked = "import sys, roboco; print([name for name in ('openai', 'aiohttp', 'httpx2') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_error_is_public() -> None:
