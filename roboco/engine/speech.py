@@ -21,10 +21,14 @@ from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
 
 class Speech:
-    """What a turn says. `texts` are the chunks that went out, whole once `finish` has returned."""
+    """What a turn says. `texts` are the chunks that went out, and `cut` whether something was left unsaid at the end.
+
+    Both are as they stay once `finish` has returned.
+    """
 
     def __init__(self, engine: Engine, claim: TurnClaim, ending: Ending, tokens_in: int) -> None:
         self.texts: list[str] = []
+        self.cut = False
         self._engine = engine
         self._claim = claim
         self._ending = ending
@@ -66,6 +70,7 @@ class Speech:
             self._send()
         with self._changed:
             self._changed.wait_for(lambda: not self._busy)
+            self.cut = bool(self._waiting)
             if self._failed is not None:
                 raise self._failed
             return self._grip

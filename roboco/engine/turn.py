@@ -169,7 +169,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
         return TurnEnd.LOST
     if failed_with is not None and not ending.asked:
         return _break_off(making, composed, texts, failed_with)
-    if reply is not None:
+    if reply is not None and not speech.cut:  # what nobody was told before the end that was asked for is not said
         whole = said(engine, making.team, claim, "".join(texts), reply)
         _commit(making, whole, _metadata(composed, reply) | {"chunks": len(texts)})
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it

@@ -131,6 +131,28 @@ def test_nothing_is_said_after_somebody_has_asked_for_the_end() -> None:
     assert case.speech.texts == case.turns.texts == ["a"]
 
 
+def test_an_answer_that_came_whole_is_cut_where_its_end_was_asked_for_before_it_went_out() -> None:
+    case = _Case()
+    case.speech.say("a")
+    case.speech.say("b")
+    thread, found = _soon(lambda: case.speech.finish(whole=True))
+    case.answer(Grip.ASKED)
+    thread.join(10)
+    assert found == [Grip.ASKED]
+    assert case.speech.texts == ["a"]
+    assert case.speech.cut
+
+
+def test_an_answer_that_went_out_is_whole_though_its_end_was_asked_for() -> None:
+    case = _Case()
+    case.speech.say("a")
+    thread, found = _soon(lambda: case.speech.finish(whole=True))
+    case.answer(Grip.ASKED)
+    thread.join(10)
+    assert found == [Grip.ASKED]
+    assert not case.speech.cut
+
+
 def test_a_lost_turn_closes_its_stream() -> None:
     case = _Case()
     case.speech.say("a")
