@@ -37,9 +37,7 @@ class Emitter:
     def send(self, keys: list[str], arguments: list[Any], answered: Callable[[Any], None]) -> None:
         """Call the script soon; `answered` is told the answer, or what failed, from the emitter's thread."""
         self._calls.put(_Call(keys, arguments, answered))
-        if self._running:
-            return
-        with self._lock:
+        with self._lock:  # else the thread may end in between, and nobody would take the call
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="roboco-emitter", daemon=True).start()

@@ -1,0 +1,101 @@
+"""Every call of the emitter is answered, also while its thread ends or Redis does not answer."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from roboco.adapters.redis import emitter
+from roboco.adapters.redis.emitter import Emitter
+from roboco.adapters.redis.scripts import Scripts
+from roboco.errors import TransientError
+from tests.stack import until
+
+
+class _Scripts:
+    """Answers each call with its first argument, and keeps how many came at once."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.batches: list[int] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self._error = error
+
+    def run_all(self, name: str, calls: list[tuple[list[str], list[Any]]]) -> list[Any]:
+        self.batches.append(len(calls))
+        assert self.may_answer.wait(10)
+        if self._error is not None:
+            raise self._error
+        return [arguments[0] for _, arguments in calls]
+
+
+def emitter_on(scripts: _Scripts) -> Emitter:
+    return Emitter(cast(Scripts, scripts), "emit")
+
+
+class _LastLook(queue.SimpleQueue[Any]):
+    """When the thread has looked for the last time, and found nothing, a call comes."""
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        super().__init__()
+        self._send = threading.Thread(target=send)
+        self._idle = False
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        try:
+            return super().get(block, timeout)
+        except queue.Empty:
+            self._idle = True
+            raise
+
+    def empty(self) -> bool:
+        found = super().empty()
+        if found and self._idle and self._send.ident is None:
+            self._send.start()
+            until(lambda: not super(_LastLook, self).empty(), 10, "the call has come")
+            self._send.join(0.05)  # it may have to wait for the thread's end
+        return found
+
+
+def test_a_call_that_comes_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emitter, "IDLE", 0.01)
+    sends, answers = emitter_on(_Scripts()), list[int]()
+    monkeypatch.setattr(sends, "_calls", _LastLook(lambda: sends.send([], [2], answers.append)))
+    sends.send([], [1], answers.append)
+    until(lambda: answers == [1, 2], 10, "both calls are answered")
+
+
+def test_what_comes_while_redis_answers_goes_out_together_and_in_order() -> None:
+    scripts = _Scripts()
+    sends, answers = emitter_on(scripts), list[int]()
+    scripts.may_answer.clear()
+    sends.send([], [0], answers.append)
+    until(lambda: scripts.batches == [1], 10, "the first call is under way")
+    for number in range(1, 8):
+        sends.send([], [number], answers.append)
+    scripts.may_answer.set()
+    until(lambda: len(answers) == 8, 10, "all are answered")
+    assert answers == list(range(8))
+    assert scripts.batches == [1, 7]
+
+
+@pytest.mark.parametrize("error", [TransientError("no answer"), RuntimeError("unforeseen")])
+def test_who_waits_is_told_what_failed(error: Exception) -> None:
+    sends, answers = emitter_on(_Scripts(error)), list[object]()
+    for number in range(3):
+        sends.send([], [number], answers.append)
+    until(lambda: len(answers) == 3, 10, "all are told")
+    assert answers == [error] * 3
+
+
+def test_who_cannot_be_told_keeps_nobody_else_from_it() -> None:
+    sends, answers = emitter_on(_Scripts()), list[int]()
+
+    def fails(_: object) -> None:
+        raise ValueError("not this one")
+
+    sends.send([], [1], fails)
+    sends.send([], [2], answers.append)
+    until(lambda: answers == [2], 10, "the other one is told")
