@@ -1,5 +1,6 @@
 """Histories of tasks: in a folder and in S3."""
 
+import fcntl
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from roboco.adapters.workspace import folder_history
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.domain.paths import history_path
 from roboco.domain.step import TaskStep, verify_chain
-from roboco.errors import CorruptHistory
+from roboco.errors import CorruptHistory, TransientError
 from roboco.ports import Histories
 from tests.contract.kept import assert_holds, written
 from tests.contract.samples import TASK, chain, step_after
@@ -218,6 +220,25 @@ def test_a_torn_line_that_is_replaced_under_a_reader_is_not_mixed(folder: Folder
     folder.append(TASK, steps[-1])
     found += reading
     assert found in (steps[:2], steps)
+
+
+def test_a_lock_that_is_not_given_back_holds_up_one_task_alone(
+    folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a process which is stopped in the middle of a write."""
+    monkeypatch.setattr(folder_history, "PATIENCE", 0.05)
+    steps = written(folder, 2)
+    steps.append(step_after(steps))
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(TransientError, match="locked by another process"):
+            folder.append(TASK, steps[-1])
+        with pytest.raises(TransientError, match="locked by another process"):
+            folder.begin(TASK, [])
+        assert folder.append("task_other", chain(1)[0]) == chain(1)[0]
+        assert_holds(folder, steps[:2])
+    assert folder.append(TASK, steps[-1]) == steps[-1]
+    assert_holds(folder, steps)
 
 
 def test_a_broken_line_is_told(folder: FolderHistories, path: Path) -> None:

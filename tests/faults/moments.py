@@ -4,9 +4,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import redis
 
@@ -157,7 +158,7 @@ class Victim:
     def stopped(self, held: Held | None) -> Iterator[None]:
         """SIGSTOP for the block, in which another worker has taken over; then the first one goes on as a zombie."""
         zombie = self._worker
-        _signal(zombie, signal.SIGSTOP)
+        _stop(zombie)
         self._zombies.append(zombie)
         time.sleep(self._stack.settings.turn_lease)  # the length of the stop is what the case is about
         self.start()
@@ -178,6 +179,37 @@ def _signal(server: Server, sign: signal.Signals) -> None:
         os.killpg(server.pid, sign)
     except ProcessLookupError:
         server.process.wait()
+
+
+def _stop(server: Server) -> None:
+    """SIGSTOP, though not in the middle of a write to a history in a folder.
+
+    That would hold the task up until it goes on: `test_a_lock_that_is_not_given_back_holds_up_one_task_alone`.
+    """
+    until = time.monotonic() + SECONDS
+    _signal(server, signal.SIGSTOP)
+    while _writes(server):
+        assert time.monotonic() < until, "it is always in the middle of a write"
+        _signal(server, signal.SIGCONT)
+        time.sleep(0.005)
+        _signal(server, signal.SIGSTOP)
+
+
+def _writes(server: Server) -> bool:
+    """Whether a process of the worker's, all of which are stopped, has the lock of a file."""
+    while any(state != "T" for state, _ in _threads(server.pid)):
+        time.sleep(0.001)
+    owners = {line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if " -> " not in line}
+    return any(pid in owners for _, pid in _threads(server.pid))
+
+
+def _threads(session: int) -> Iterator[tuple[str, str]]:
+    """The state of each thread of a session, and the id of its process."""
+    for thread in Path("/proc").glob("[0-9]*/task/*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state, _, _, belongs = (thread / "stat").read_text().rpartition(")")[2].split()[:4]
+            if belongs == str(session):
+                yield state, thread.parent.parent.name
 
 
 class Case:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -14,6 +15,10 @@ from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _BLOCK = 64 * 1024
+PATIENCE = 2.0
+"""Seconds for which the lock of a history is waited for. A process that dies gives it back; one that is stopped in the
+middle of a write does not, and whoever waited on would stand still with it: a sweeper, for all tasks."""
+_PAUSE = 0.002
 
 
 class FolderHistories:
@@ -95,8 +100,22 @@ class FolderHistories:
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
     with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _lock(file, path)
         yield file
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise TransientError(
+                    f"history {path} has been locked by another process for {PATIENCE:g} s; a process that was "
+                    "stopped in the middle of a write keeps it until it goes on, or ends"
+                ) from error
+        time.sleep(_PAUSE)
 
 
 def _write_line(file: BinaryIO, end: int, line: bytes) -> None:
