@@ -29,13 +29,13 @@ def configuration(
 
     `bury` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
     messages are signed, and those that are not are buried. Messages are acknowledged early: a Celery task that wants it
-    late says so itself.
+    late says so itself. The limit of connections for sending is Celery's default: kombu has one for all applications of
+    a process, and fails where one of them lowers it while another sends.
     """
     return {
         **broker_settings(broker_url),
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        "broker_pool_limit": 20,
         "broker_pool_acquire_timeout": 5,
         # The exchange "" leads straight to the list that is the queue. Of any other one kombu keeps the bindings in
         # the broker, so that they could be lost there.
@@ -83,7 +83,6 @@ def callback_configuration(broker_url: str) -> dict[str, Any]:
     sockets = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "health_check_interval", "client_name")
     return {name: ours[name] for name in kept} | {
         "broker_transport_options": {name: options[name] for name in sockets if name in options},
-        "broker_pool_limit": 2,
         "accept_content": ["json"],
     }
 

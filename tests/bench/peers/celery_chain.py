@@ -23,7 +23,6 @@ def application(url: str) -> Celery:
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,
-        broker_pool_limit=20,  # as Roboco's: kombu has one limit for all pools of a process, the caller's of both
     )
     return app
 

@@ -1,8 +1,10 @@
 """What each kind of broker needs of Celery's settings."""
 
 import pytest
+from celery import Celery
 
 from roboco.adapters.celery.broker import broker_settings
+from roboco.adapters.celery.config import application, configuration
 from roboco.errors import UsageError
 
 
@@ -28,3 +30,10 @@ def test_a_cluster_is_no_broker(scheme: str) -> None:
 def test_what_a_certificate_check_may_be_is_told() -> None:
     with pytest.raises(UsageError, match="required, optional, none"):
         broker_settings("rediss://host/0?ssl_cert_reqs=perhaps")
+
+
+def test_applications_of_others_send_beside_ours() -> None:
+    """In one process: kombu has one limit for the connections of all."""
+    ours, others = application(configuration("memory://")), Celery("shop", broker="memory://", set_as_current=False)
+    with ours.pool.acquire(), others.pool.acquire():
+        assert ours.pool.limit == others.pool.limit
