@@ -15,7 +15,6 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.tokens import tokens_of
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError
 from roboco.ports import Chunk, Grip, TurnClaim, Used
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
@@ -99,12 +98,11 @@ class Speech:
             chunk = Chunk(len(self.texts), self._message(text), used)
         try:
             self._engine.turns.emit(self._claim, chunk, lambda answer: self._told(answer, since))
-        except TransientError as error:
+        except Exception as error:  # whoever waits for the end has to be told
             self._told(error, since)
 
     def _told(self, answer: Grip | Exception, since: float) -> None:
         """What came of the chunk that was sent; from any thread."""
-        self._engine.telemetry.note(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
         if answer is Grip.ASKED:
             self._ending.ask()
         with self._changed:
@@ -118,6 +116,7 @@ class Speech:
             self._ending.drop()
         elif again:
             self._send()
+        self._engine.telemetry.note(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
 
     def _message(self, text: str) -> StreamChunk:
         order = self._claim.order

@@ -180,3 +180,17 @@ def test_nothing_is_said_after_the_end() -> None:
     assert case.speech.finish(whole=False) is Grip.OURS
     case.speech.say("late")
     assert case.turns.sent == []
+
+
+def test_what_cannot_even_be_sent_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is: whoever waits for the end would wait for ever."""
+    case = _Case()
+
+    def emit(claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+        raise ValueError("no such thread")
+
+    monkeypatch.setattr(case.turns, "emit", emit)
+    case.speech.say("a")
+    assert case.stream.closed
+    with pytest.raises(ValueError, match="no such thread"):
+        case.speech.finish(whole=True)
