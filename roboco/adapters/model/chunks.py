@@ -1,7 +1,8 @@
 """Chunks: what a server streams, read from its response.
 
-The openai package's own reader makes an object of every chunk, checked by nobody: a word costs 340 to 380 microseconds
-of processor time with it, and 170 to 190 with this one. What is left is mostly its HTTP parser, written in Python.
+The openai package's own reader makes an object of every chunk, checked by nobody: 340 of the 490 microseconds of
+processor time that a word costs with it, from the socket to PUBLISH. This one takes 80, over aiohttp, whose parser is
+not written in Python.
 """
 
 import asyncio

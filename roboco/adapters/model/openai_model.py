@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import openai
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from roboco.adapters.model.allowed import check_allowed, key_name
 from roboco.adapters.model.assembly import Assembly
@@ -170,6 +170,7 @@ class OpenAIModel:
                 base_url=base_url,
                 max_retries=0,
                 timeout=openai.Timeout(600, connect=10),
+                http_client=DefaultAioHttpClient(),
             )
         return self._clients[identity]
 
