@@ -3,7 +3,9 @@
 The chunks say when they were sent. Followers are those of one event loop, as in a web service, and so is the plain
 subscriber, redis.asyncio; the publisher is one thread of a process of its own, which says the time right before each
 PUBLISH. The bare stream of the openai package stands beside it: a relay can be no faster than that and PUBLISH
-together. The first half second of a stream is left out everywhere. All streams begin together, when all are followed.
+together. All streams begin together, when all are followed. The first half second of a stream is left out everywhere,
+and so is its last chunk: all streams end together, too, and what comes after that takes the processors from it. That is
+a row of its own.
 """
 
 import asyncio
@@ -29,6 +31,8 @@ INTERVAL = 0.05
 STREAMS = 100
 """Streams for which the goal is; one alone stands beside them."""
 SOON = 60.0
+Lags = list[list[float]]
+"""The lags of each stream's chunks, in their order."""
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
@@ -36,15 +40,17 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     chunks = size.of(CHUNKS, BEGINNING + 5)
     size_of_message = _message_size(stage)
     for streams in (1, size.of(STREAMS, 2)):
+        ends: list[tuple[float, ...]] = []
         measures: dict[str, Measure] = {
-            "relay": partial(_run, partial(_relayed, stage, streams, chunks)),
-            "plain PUBLISH": partial(_run, partial(_published, stage, streams, chunks, size_of_message)),
+            "relay": partial(_run, partial(_relayed, stage, streams, chunks), ends),
+            "plain PUBLISH": partial(_run, partial(_published, stage, streams, chunks, size_of_message), []),
             "bare model stream": partial(_streamed, stage, f"stream {chunks} {INTERVAL}", streams),
         }
         relay, publish, bare = in_turn(measures, size.rounds)
+        last = Lane("the last chunk by relay", tuple(ends[1:]))
         ratios = (ratio(relay, publish), ratio(relay, publish, less=bare))
         goals = _goals(relay, publish) if streams > 1 else ()
-        yield Result(f"relay, {streams} stream{'s' * (streams > 1)}", (relay, publish, bare), (*goals, *ratios))
+        yield Result(f"relay, {streams} stream{'s' * (streams > 1)}", (relay, publish, bare, last), (*goals, *ratios))
 
 
 def _goals(relay: Lane, publish: Lane) -> tuple[Figure, ...]:
@@ -66,11 +72,13 @@ def _message_size(stage: Stage) -> int:
     return len(log[0][1]["m"])
 
 
-def _run(measure: Callable[[], Coroutine[Any, Any, list[float]]], _: int) -> list[float]:
-    return asyncio.run(measure())
+def _run(measure: Callable[[], Coroutine[Any, Any, Lags]], ends: list[tuple[float, ...]], _: int) -> list[float]:
+    found = asyncio.run(measure())
+    ends.append(tuple(own[-1] for own in found))
+    return _steady(found)
 
 
-async def _relayed(stage: Stage, streams: int, chunks: int) -> list[float]:
+async def _relayed(stage: Stage, streams: int, chunks: int) -> Lags:
     """The last one to ask is we, when all are followed."""
     prompt = f"together {streams + 1} {chunks} {INTERVAL} 0 {fresh('group')}"
     team = team_of("writer", prompt=prompt)
@@ -80,7 +88,7 @@ async def _relayed(stage: Stage, streams: int, chunks: int) -> list[float]:
         await _subscribed(stage, [Keys(stage.settings.prefix).content(task.task_id) for task in tasks])
         messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
         await asyncio.to_thread(stage.bare.call, messages)
-    return _steady([follower.result() for follower in followed])
+    return [follower.result() for follower in followed]
 
 
 async def _follow(task: Task) -> list[float]:
@@ -96,7 +104,7 @@ def _streamed(stage: Stage, prompt: str, streams: int, _: int) -> list[float]:
     return _steady(stage.bare.relay(prompt, streams, INTERVAL))
 
 
-async def _published(stage: Stage, streams: int, chunks: int, size: int) -> list[float]:
+async def _published(stage: Stage, streams: int, chunks: int, size: int) -> Lags:
     name = fresh("bench")
     found: dict[str, list[float]] = {f"{name}:{number}": [] for number in range(streams)}
     options = {"channel": name, "streams": streams, "chunks": chunks, "interval": INTERVAL, "size": size}
@@ -112,7 +120,7 @@ async def _published(stage: Stage, streams: int, chunks: int, size: int) -> list
                 message = await pubsub.get_message(timeout=1)
                 if message is not None:
                     found[message["channel"]] += lags(json.loads(message["data"])["text"], time.time_ns())
-    return _steady(list(found.values()))
+    return list(found.values())
 
 
 async def _subscribed(stage: Stage, channels: Sequence[str]) -> None:
@@ -122,5 +130,5 @@ async def _subscribed(stage: Stage, channels: Sequence[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-def _steady(found: list[list[float]]) -> list[float]:
-    return [lag for own in found for lag in own[BEGINNING:]]
+def _steady(found: Lags) -> list[float]:
+    return [lag for own in found for lag in own[BEGINNING:-1]]
