@@ -20,6 +20,7 @@ from roboco.domain.submission import read_arguments, read_message, read_result, 
 from roboco.domain.team import Team
 from roboco.engine import answer, hold, message
 from roboco.engine.engine import Engine
+from roboco.engine.following import begin
 from roboco.engine.fork import ForkOrder, fork
 from roboco.engine.raise_limits import raise_limits
 from roboco.engine.receive import receive
@@ -114,7 +115,7 @@ Take = Callable[[Engine, Settings, dict[str, Any], str], None]
 
 def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     submission = read_submission(arguments)
-    submit(engine, submission, _team(settings, submission.team))
+    submit(engine, submission, _team(settings, submission.team), begin=begin)
 
 
 def _take_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

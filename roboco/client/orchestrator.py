@@ -23,6 +23,7 @@ from roboco.domain.submission import read_submission
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
+from roboco.engine.following import begin
 from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
@@ -76,7 +77,7 @@ class Orchestrator:
         stored = [self.upload(task_id, file).name for file in wished.get("files") or ()]
         named |= {"artifacts": [*wished.get("artifacts", ()), *stored]} if stored else {}
         submission = read_submission(named | {"team": chosen.name, "prompt": prompt})
-        submit(self.engine, submission, chosen)
+        submit(self.engine, submission, chosen, begin=begin)
         return self._task(submission.task_id)
 
     def models(self, team: Team | str | Path) -> list[ModelOffer]:

@@ -3,15 +3,17 @@
     step stored ─► decide (pure) ─► commit and choose ─► hand out
                                     (one write, fenced)
 
-The worker that has stored a step does this itself where the next thing is a turn or are tool calls: that spares a
-message and a look of the coordinator. All else is the coordinator's: what waits for the task, routers of a user, ends,
-and folding. Both decide by the same function, and only the first of them writes it down.
+Who has stored a step does this itself where the next thing is a turn or are tool calls: a worker, and for the first
+step of a task who submits it. That spares a message and a look of the coordinator. All else is the coordinator's: what
+waits for the task, times to begin, routers of a user, ends, and folding. All decide by the same function, and only the
+first of them writes it down.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from roboco.domain.action import Action, CallTools, StartTurn
+from roboco.domain.beginning import ETA
 from roboco.domain.builtin import DELEGATE
 from roboco.domain.collaboration import Custom
 from roboco.domain.decide import decide
@@ -31,6 +33,16 @@ from roboco.engine.pending import hand_out_call
 from roboco.engine.recover import COORDINATOR_TAIL
 from roboco.engine.users_router import users_router
 from roboco.ports import CallOrder, CallState, Choice, Commit, Phase, Snapshot, TurnOrder
+
+
+def begin(engine: Engine, task_id: str, team: Team) -> bool:
+    """Have the first turn of a task made that was just set up; False if the coordinator has to look."""
+    task = engine.board.load(task_id, COORDINATOR_TAIL)
+    if task is None or task.phase is not Phase.IDLE or task.seq != 1 or task.item_ids or ETA in task.first.metadata:
+        return False
+    place = Place(engine, task_id, team, task)
+    action = place._decided_here()
+    return action is not None and place.choose(action)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ class Place:
         return True
 
     def _decided_here(self) -> StartTurn | CallTools | None:
-        """The turn or the calls that come next, if that is for this worker to say."""
+        """The turn or the calls that come next, if that is not for the coordinator to say."""
         task = self.task
         whole = len(task.tail) >= COORDINATOR_TAIL or task.tail[0].seq == 0
         visit = History(task.state, task.tail).visit

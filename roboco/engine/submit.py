@@ -1,13 +1,14 @@
 """submit: accept a task.
 
-    team.json ─► notify.json ─► first step ─► task.json ─► marker ══ accepted ══► board ─► agenda ─► doorbell
-    (create)     (create)       (append)      (create)     (put)                  (create)
+    team.json ─► notify.json ─► first step ─► task.json ─► marker ══ accepted ══► board ─► first turn, or
+    (create)     (create)       (append)      (create)     (put)                  (create)   agenda ─► doorbell
 
 A death before the marker leaves files that nobody acts on, and the same submission again goes on with
 them. A death after it, or a Redis that fails then, leaves a marker from which the sweeper sets the task up.
 """
 
 import logging
+from collections.abc import Callable
 
 from roboco.domain.beginning import ETA, begins_at
 from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
@@ -33,18 +34,28 @@ from roboco.ports import Work
 
 _log = logging.getLogger(__name__)
 
+Begin = Callable[[Engine, str, Team], bool]
+"""Has the first turn of a task made; False if the coordinator has to look at it."""
 
-def submit(engine: Engine, submission: Submission, team: Team, parent: Parent | None = None) -> None:
+
+def ring(engine: Engine, task_id: str, team: Team) -> bool:
+    """Leave the first turn to the coordinator."""
+    return False
+
+
+def submit(
+    engine: Engine, submission: Submission, team: Team, parent: Parent | None = None, begin: Begin = ring
+) -> None:
     """Accept the task: when this returns it will come to an end, whatever fails.
 
     The same submission again changes nothing. UsageError if the task id has other content already.
     """
     task_id = check_task_id(submission.task_id)
     with engine.telemetry.work(Work("submit", task_id)):
-        _submit(engine, submission, team, parent)
+        _submit(engine, submission, team, parent, begin)
 
 
-def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent | None) -> None:
+def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent | None, begin: Begin) -> None:
     task_id = submission.task_id
     if submission.model is not None:
         team = team.with_profile(submission.model)
@@ -62,7 +73,10 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
         return
     engine.files.put(open_path(task_id), b"")
     try:
-        _announce(engine, task_id, team, stored, again=stored.digest != first.digest)
+        new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)
+        if not (new and begin(engine, task_id, team)):
+            engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+            engine.dispatcher.advance(task_id)
     except TransientError as error:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
@@ -79,15 +93,15 @@ def check_room(engine: Engine, task_id: str) -> None:
         )
 
 
-def _announce(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bool) -> None:
+def _set_up(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bool) -> bool:
+    """Set the task up in Redis; whether nobody had, and it has its first step alone."""
     knock_again(engine, task_id)
-    if next(engine.histories.read(task_id, 1), None) is None:
-        events = _events(engine, task_id, team, first)
-        if again:  # followers may hold what Redis has lost
-            events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
-        engine.board.create(task_id, [first], fold([first]), events)
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
-    engine.dispatcher.advance(task_id)
+    if next(engine.histories.read(task_id, 1), None) is not None:
+        return False
+    events = _events(engine, task_id, team, first)
+    if again:  # followers may hold what Redis has lost
+        events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
+    return engine.board.create(task_id, [first], fold([first]), events)
 
 
 def _check(engine: Engine, submission: Submission, team: Team) -> tuple[Artifact, ...]:

@@ -26,7 +26,7 @@ GOAL = Goal(0.4, at_least=True)
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The tasks and the chains by turns, with one worker of each pool; then once with more of them."""
-    tasks = max(3, size.of(TASKS) // (size.rounds + 1))
+    tasks = size.of(TASKS, 3)
     measures: dict[str, Measure] = {
         "a task, of all at once": lambda _: [_tasks(stage, tasks)],
         "its plain Celery tasks": lambda _: [_chains(stage, tasks)],

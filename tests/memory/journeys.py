@@ -48,7 +48,7 @@ class Journey:
     def travel(self, world: World, submitted: bool = False) -> World:
         """Run it to its end."""
         if not submitted:
-            world.submit(self.team, **self.wishes)
+            world.submit(self.team, at_once=True, **self.wishes)
         world.settle()
         for act in self.acts:
             act(world)

@@ -25,9 +25,10 @@ from roboco.domain.team_check import read_team
 from roboco.engine import answer, hold, message
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine, Policy
+from roboco.engine.following import begin
 from roboco.engine.notify import deliver
 from roboco.engine.receive import receive
-from roboco.engine.submit import submit
+from roboco.engine.submit import ring, submit
 from roboco.engine.sweep import REFILL, sweep
 from roboco.engine.teams import FrozenTeams
 from roboco.engine.tool import tool
@@ -124,10 +125,13 @@ class World:
             telemetry=self.telemetry,
         )
 
-    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, **wishes: Any) -> None:
-        """Submit the task; who sends it again after a crash sends the same."""
+    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, at_once: bool = False, **wishes: Any) -> None:
+        """Submit the task; who sends it again after a crash sends the same.
+
+        With `at_once` its first turn is handed out with it, as by a client; else the coordinator is to look.
+        """
         submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
-        self.until_answered(lambda: submit(self.engine, submission, team))
+        self.until_answered(lambda: submit(self.engine, submission, team, begin=begin if at_once else ring))
 
     def send(
         self,

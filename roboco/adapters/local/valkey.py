@@ -63,6 +63,7 @@ def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> 
             "save": "",
             "maxmemory-policy": "noeviction",
             "stream-node-max-bytes": 512,
+            "hash-max-listpack-value": 1024,
         }
         for name, value in arguments.items():
             command += [f"--{name}", str(value)]

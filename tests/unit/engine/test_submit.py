@@ -10,8 +10,10 @@ from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.submission import Submission
 from roboco.domain.team import Team
-from roboco.engine.submit import submit
+from roboco.engine.following import begin
+from roboco.engine.submit import Begin, ring, submit
 from roboco.errors import UsageError
+from tests.memory.dispatcher import Advance, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member
 from tests.memory.model import said
 from tests.memory.reader import items_of, read
@@ -113,19 +115,37 @@ def test_two_tasks_do_not_meet() -> None:
     assert {step.step_id for step in world.history("a")}.isdisjoint(step.step_id for step in world.history("b"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "wishes", "message"),
+    [
+        ({}, {}, Turn),
+        ({}, {"countdown": 60.0}, Advance),  # it begins later
+        ({"collaboration_model": {"type": "custom", "router": "shop.routers:mine"}}, {}, Advance),  # a user's code
+    ],
+)
+def test_the_first_turn_goes_out_with_the_submission_where_that_is_plain(
+    changes: dict[str, Any], wishes: dict[str, Any], message: type
+) -> None:
+    world = GRAPH.world()
+    world.submit(team_of(**{"agents": [member("first")]} | changes), at_once=True, **wishes)
+    assert [type(sent) for sent in world.dispatcher.queue] == [message]
+
+
 def calls_of(go: Callable[[World], object]) -> list[str]:
     count = Fault(10**9, crash)
     go(GRAPH.world(count))
     return count.seen
 
 
-def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last() -> None:
+@pytest.mark.parametrize("first_turn", [ring, begin])
+def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last(first_turn: Begin) -> None:
     """Once the marker stands the task is accepted, and nobody may have to submit it again."""
-    for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team))) + 1):
+    at_once = first_turn is begin
+    for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team, at_once=at_once))) + 1):
         fault = Fault(n, crash, after=True)
         world = GRAPH.world(fault)
         with pytest.raises(Crash):
-            submit(world.engine, asked(GRAPH.team), GRAPH.team)
+            submit(world.engine, asked(GRAPH.team), GRAPH.team, begin=first_turn)
         if open_path(TASK) in world.files.held:
             world.settle()
             assert world.summary().status is TaskStatus.COMPLETED, f"the client died after {fault.seen}"
