@@ -28,6 +28,7 @@ from tests.bench import (
     token_cpu,
     turn_overhead,
     turn_overhead_s3,
+    unit_costs,
 )
 from tests.bench.figures import Result
 from tests.bench.noise import NOISY, Noise
@@ -44,6 +45,7 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "memory_search": memory_search.measure,
     "commands": commands.measure,
     "throughput": throughput.measure,
+    "unit_costs": unit_costs.measure,
     "parallel_tools": parallel_tools.measure,
     "silent": silent.measure,  # first of those that share an agents process with many threads: its memory is measured
     "token_cpu": token_cpu.measure,
@@ -59,26 +61,35 @@ def main() -> None:
     console.print(f"{machine}, {_load()} at the beginning")
     results: list[Result] = []
     busy: dict[str, float] = {}
+    try:
+        for others, name in _measured(options, results):
+            busy |= {} if others is None else {name: round(others, 3)}
+            if options.json:  # after each, so that nothing is lost with a run that is cut off
+                report.write(options.json, results, {"machine": machine, "others": busy})
+    except KeyboardInterrupt:
+        console.print("interrupted: this is what was measured until then")
+    report.show(console, results)
+    for name, others in busy.items():
+        if others > NOISY:
+            console.print(f"{name}: others took {others:.0%} of the processors meanwhile, the machine was too noisy")
+    console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
+    if options.plots:
+        plots = importlib.import_module("tests.bench.plots")  # matplotlib is there for it alone
+        for path in plots.draw(results, options.plots, machine):
+            console.print(f"drawn: {path}", soft_wrap=True)
+
+
+def _measured(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
+    """Run one bench after the other: what part of the processors others had meanwhile, as far as is known."""
     noise = Noise()
     with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, Stage(Path(folder)) as stage:
         for name in options.names or BENCHES:
             began = time.monotonic()
             results += BENCHES[name](stage, Size(options.runs, options.size))
             others = noise.taken()
-            busy |= {} if others is None else {name: round(others, 3)}
             took = f"{name}: {time.monotonic() - began:.0f} s, {_load()}"
             print(took, "" if others is None else f"others {others:.0%}", file=sys.stderr, flush=True)
-    report.show(console, results)
-    for name, others in busy.items():
-        if others > NOISY:
-            console.print(f"{name}: others took {others:.0%} of the processors meanwhile, the machine was too noisy")
-    console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
-    if options.json:
-        report.write(options.json, results, {"machine": machine, "others": busy})
-    if options.plots:
-        plots = importlib.import_module("tests.bench.plots")  # matplotlib is there for it alone
-        for path in plots.draw(results, options.plots, machine):
-            console.print(f"drawn: {path}", soft_wrap=True)
+            yield others, name
 
 
 def _options() -> argparse.Namespace:

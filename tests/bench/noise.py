@@ -34,7 +34,7 @@ class Noise:
             return None
         busy = (user + nice + system + irq + soft + steal) / _TICKS
         used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
-        own = sum(one.ru_utime + one.ru_stime for one in used) + sum(_cpu_of(pid) for pid in _descendants())
+        own = sum(one.ru_utime + one.ru_stime for one in used) + sum(_cpu_of(pid) for pid in _descendants(os.getpid()))
         return time.monotonic(), busy, own
 
 
@@ -66,14 +66,19 @@ class Process:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def cpu_with_children(pid: int) -> float:
+    """Seconds of processor time of a process and of all that it has started."""
+    return sum(map(_cpu_of, (pid, *_descendants(pid))))
+
+
 def _cpu_of(pid: int) -> float:
     """Seconds of processor time of a process and of its ended children; 0 if it is gone."""
     return sum(map(int, _fields(pid)[11:15])) / _TICKS
 
 
-def _descendants() -> list[int]:
+def _descendants(ancestor: int) -> list[int]:
     parents = {int(entry.name): _fields(int(entry.name))[1:2] for entry in Path("/proc").glob("[0-9]*")}
-    found, level = list[int](), [os.getpid()]
+    found, level = list[int](), [ancestor]
     while level:
         level = [pid for pid, parent in parents.items() if parent and int(parent[0]) in level]
         found += level

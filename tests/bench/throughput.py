@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from roboco import Task
 from roboco.adapters.redis.agenda import RedisAgenda
@@ -28,7 +29,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The tasks and the chains by turns, with one worker of each pool; then once with more of them."""
     tasks = size.of(TASKS, 3)
     measures: dict[str, Measure] = {
-        "a task, of all at once": lambda _: [_tasks(stage, tasks)],
+        "a task, of all at once": lambda _: [run_tasks(stage, tasks)],
         "its plain Celery tasks": lambda _: [_chains(stage, tasks)],
     }
     stage.keep(plain.POOLS, "tests.bench.plain")
@@ -52,9 +53,9 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     yield Result(f"throughput, {tasks} tasks of {len(AGENTS)} agents", lanes, (figure,), tuple(notes), tuple(rates))
 
 
-def _tasks(stage: Stage, tasks: int) -> float:
-    """Seconds for each of so many tasks."""
-    team = team_of(*AGENTS, prompt="short")
+def run_tasks(stage: Stage, tasks: int, **team_fields: Any) -> float:
+    """Run so many tasks of three agents, all submitted at once: seconds for each."""
+    team = team_of(*AGENTS, prompt="short", **team_fields)
     agenda = RedisAgenda(stage.redis, Keys(stage.settings.prefix))
     before = agenda.count()
     began = time.perf_counter()

@@ -1,0 +1,88 @@
+"""unit_costs: what a task, a turn and a token cost each process, from which the sizing table is reckoned.
+
+Tasks of three and of nine turns are run, so many at once: the difference is the cost of turns, and what is left of the
+shorter ones that of a task. Processes count with their children. Tokens are those of 40 streams that say 20 a second.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.bench.figures import Figure, Result
+from tests.bench.noise import cpu_with_children
+from tests.bench.spoken import chunks_of, speakers
+from tests.bench.stage import Size, Stage
+from tests.bench.throughput import AGENTS, run_tasks
+
+TASKS, ROUNDS, STREAMS, CHUNKS = 100, 3, 40, 60
+COUNTS = {
+    "Redis, commands": "total_commands_processed",
+    "Redis, bytes to": "total_net_input_bytes",
+    "Redis, bytes from": "total_net_output_bytes",
+}
+
+Costs = Mapping[str, float]
+"""CPU milliseconds by process, and what was asked of Redis, each of one thing."""
+
+
+def measure(stage: Stage, size: Size) -> Iterator[Result]:
+    """A task, a turn and a token, round by round."""
+    tasks, chunks = size.of(TASKS, 3), chunks_of(size, CHUNKS)
+    more = (ROUNDS - 1) * len(AGENTS)
+    found: dict[str, list[Costs]] = {"a task": [], "a turn": []}
+    run_tasks(stage, tasks)
+    for _ in range(size.rounds):
+        short, long = (_of(stage, tasks, rounds) for rounds in (1, ROUNDS))
+        turn = {name: (long[name] - short[name]) / more for name in short}
+        found["a turn"].append(turn)
+        found["a task"].append({name: short[name] - len(AGENTS) * turn[name] for name in short})
+    for what, costs in found.items():
+        yield Result(f"unit_costs, {what}", (), tuple(_figures(costs)))
+    relay = speakers(stage)
+    tokens = [relay.roboco(size.of(STREAMS), chunks).cpu for _ in range(size.rounds)]
+    names = {"who relays": "agents", "Redis": "Redis"}
+    figures = [Figure(f"CPU, {named}", tuple(one[name] * 1e6 for one in tokens), "µs") for name, named in names.items()]
+    yield Result("unit_costs, a token", (), tuple(figures))
+
+
+def _of(stage: Stage, tasks: int, rounds: int) -> Costs:
+    """The costs of each of so many tasks, in which every agent speaks so often."""
+    counts = _counts(stage)
+    meters = {name: _Meter(clock) for name, clock in _clocks(stage).items()}
+    run_tasks(stage, tasks, collaboration_model={"type": "sequential", "rounds": rounds})
+    costs = {f"CPU, {name}": meter.milliseconds / tasks for name, meter in meters.items()}
+    after = _counts(stage)
+    return costs | {name: (after[name] - counts[name]) / tasks for name in counts}
+
+
+class _Meter:
+    """A clock, from now on."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = clock()
+
+    @property
+    def milliseconds(self) -> float:
+        """What has passed of it."""
+        return (self._clock() - self._began) * 1000
+
+
+def _clocks(stage: Stage) -> dict[str, Callable[[], float]]:
+    pids = {"coordinator": stage.workers["coordinator"].pid, "agents": stage.workers["agents"].pid}
+    others = {name: _clock(pid) for name, pid in (pids | {"Redis": stage.valkey.pid}).items()}
+    return {"who submits": time.process_time} | others
+
+
+def _clock(pid: int) -> Callable[[], float]:
+    return lambda: cpu_with_children(pid)
+
+
+def _counts(stage: Stage) -> dict[str, float]:
+    told: Any = stage.redis.info("stats")
+    return {name: float(told[field]) for name, field in COUNTS.items()}
+
+
+def _figures(costs: list[Costs]) -> Iterator[Figure]:
+    for name in costs[0]:
+        yield Figure(name, tuple(one[name] for one in costs), "ms" if name.startswith("CPU") else name.split()[1])
