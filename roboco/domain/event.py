@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from roboco.domain.canonical import canonical
 from roboco.domain.part import Recorded, ToolCall, ToolResult
 from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
@@ -203,7 +202,7 @@ ExecutionEvent = Annotated[
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk)
 _KINDS: tuple[type[Recorded], ...] = (*_Event.__subclasses__(), StreamChunk)
 _KNOWN = frozenset(kind.model_fields["type"].default for kind in _KINDS if kind is not UnknownEvent)
-_NUMBERED = frozenset({"seq", "generation", "chunks", "events"})
+_NUMBERED = {"seq", "generation", "chunks", "events"}
 
 
 def read_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
@@ -216,7 +215,7 @@ def read_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
 
 def body(message: "AnyEvent | StreamChunk") -> str:
     """The message's JSON without its numbers and opening brace: the script that numbers it adds both."""
-    return canonical(message.model_dump(mode="json", exclude=set(_NUMBERED)))[1:]
+    return message.model_dump_json(exclude=_NUMBERED)[1:]
 
 
 AnyEvent = (

@@ -32,6 +32,7 @@ class Speech:
         self._claim = claim
         self._ending = ending
         self._tokens_in = tokens_in
+        self._step_id = step_id_at(claim.order.task_id, claim.order.seq)
         self._size = 0
         self._changed = threading.Condition()
         self._waiting: list[str] = []
@@ -122,7 +123,7 @@ class Speech:
         order = self._claim.order
         return StreamChunk(
             task_id=order.task_id,
-            step_id=step_id_at(order.task_id, order.seq),
+            step_id=self._step_id,
             agent_name=self._claim.task.agent,
             attempt=order.attempt,
             text=text,

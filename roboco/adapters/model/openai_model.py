@@ -30,6 +30,9 @@ PAUSE = 1.0
 """Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST. A rate limit
 is not waited out here: it is the caller's to obey, in all processes."""
 LONGEST = 30.0
+SLACK = 1.1
+"""By so much a model may be silent for longer than its `idle_timeout`: a timer that was set anew with each chunk would
+take a twentieth of the processor time of reading."""
 REPROMPTS = 2
 """How often a model is told that its JSON cannot be read, and asked again."""
 
@@ -138,11 +141,13 @@ class OpenAIModel:
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
                 async with completions.create(**_arguments(request, extra)) as response:
+                    due = 0.0
                     async for chunk in chunks_of(response.http_response):
                         if text := assembly.take(chunk):
                             say(text)
-                        if assembly.begun:
-                            limit.reschedule(loop.time() + profile.idle_timeout)
+                        if assembly.begun and loop.time() + profile.idle_timeout > due:
+                            due = loop.time() + SLACK * profile.idle_timeout
+                            limit.reschedule(due)
         except TimeoutError as error:
             waited = profile.idle_timeout if assembly.begun else profile.first_token_timeout
             what = "fell silent for" if assembly.begun else "sent no token within"
