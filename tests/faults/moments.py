@@ -80,7 +80,7 @@ TOOLS = (
 )
 RUNNING = Moment("two tools running", PARALLEL, nth=2)
 COORDINATOR = (
-    Moment("turn chosen, not handed out", GRAPH, message="roboco.turn"),
+    Moment("turn chosen, not handed out", PARALLEL, message="roboco.turn"),
     Moment("results appended, not committed", PARALLEL, script="commit"),
     Moment("results committed, not handed on", PARALLEL, script="commit", answered=True),
 )
