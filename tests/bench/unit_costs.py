@@ -1,7 +1,7 @@
 """unit_costs: what a task, a turn and a token cost each process, from which the sizing table is reckoned.
 
-Tasks of three and of nine turns are run, so many at once: the difference is the cost of turns, and what is left of the
-shorter ones that of a task. Processes count with their children. Tokens are those of 40 streams that say 20 a second.
+Tasks of three and of nine turns are run, so many at once: the difference is the cost of a further turn. Processes count
+with their children. Tokens are those of 40 streams that say 20 a second, one by one; with more they go out together.
 """
 
 import time
@@ -29,13 +29,12 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """A task, a turn and a token, round by round."""
     tasks, chunks = size.of(TASKS, 3), chunks_of(size, CHUNKS)
     more = (ROUNDS - 1) * len(AGENTS)
-    found: dict[str, list[Costs]] = {"a task": [], "a turn": []}
+    found: dict[str, list[Costs]] = {"a task of 3 turns": [], "a further turn": []}
     run_tasks(stage, tasks)
     for _ in range(size.rounds):
         short, long = (_of(stage, tasks, rounds) for rounds in (1, ROUNDS))
-        turn = {name: (long[name] - short[name]) / more for name in short}
-        found["a turn"].append(turn)
-        found["a task"].append({name: short[name] - len(AGENTS) * turn[name] for name in short})
+        found["a task of 3 turns"].append(short)
+        found["a further turn"].append({name: (long[name] - short[name]) / more for name in short})
     for what, costs in found.items():
         yield Result(f"unit_costs, {what}", (), tuple(_figures(costs)))
     relay = speakers(stage)
