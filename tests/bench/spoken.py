@@ -22,9 +22,13 @@ THREADS = 512
 
 @dataclass(frozen=True)
 class Spoken:
-    """Seconds from the model's writing of a chunk to its being heard, chunks a second, and CPU seconds of a chunk."""
+    """Seconds from the model's writing of a chunk to its being heard, chunks a second, and CPU seconds of a chunk.
+
+    `ends` are those of the last chunks: all streams end within 50 ms, and what comes after that takes the processors.
+    """
 
     lags: tuple[float, ...]
+    ends: tuple[float, ...]
     rate: float
     cpu: dict[str, float]
 
@@ -81,10 +85,11 @@ class Speakers:
             ended, used = len(ear.heard), {name: process.cpu for name, process in since.items()}
             until(lambda: len(ear.heard) >= streams * chunks, PATIENCE, "all is heard")
         first, last = min(sent for sent, _ in ear.heard), max(come for _, come in ear.heard)
-        steady = first + ENDS * INTERVAL * 1e9
-        lags = tuple((come - sent) / 1e9 for sent, come in ear.heard if sent > steady)
+        steady, ending = first + ENDS * INTERVAL * 1e9, max(sent for sent, _ in ear.heard) - INTERVAL * 1e9
+        lags = tuple((come - sent) / 1e9 for sent, come in ear.heard if steady < sent < ending)
+        ends = tuple((come - sent) / 1e9 for sent, come in ear.heard if sent >= ending)
         cpu = {name: seconds / (ended - began) for name, seconds in used.items()}
-        return Spoken(lags, len(ear.heard) / (last - first) * 1e9, cpu)
+        return Spoken(lags, ends, len(ear.heard) / (last - first) * 1e9, cpu)
 
 
 def speakers(stage: Stage) -> Speakers:

@@ -1,7 +1,8 @@
 """streams: how late chunks are, model to follower, when one agents process relays many streams of 20 tokens a second.
 
 The limit is the openai package's own loop in a process of its own: a thread for each stream, and a PUBLISH for each
-chunk. Chunks are written beforehand by the model and heard by a bare socket, so that neither is what is measured.
+chunk. Chunks are written beforehand by the model and heard by a bare socket, so that neither is what is measured. The
+first of each stream are left out, and the last: all streams begin and end together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +59,8 @@ def _held(found: Found, which: int) -> int:
 def _notes(found: Found) -> Iterator[str]:
     for streams, (ours, loop) in sorted(found.items()):
         for name, spoken in (("Roboco", ours), (LOOP, loop)):
-            late = f"p50 {_late(spoken, 50) * 1000:.1f} ms, p99 {_late(spoken) * 1000:.0f} ms"
+            last = percentile(sorted(spoken.ends), 50) * 1000
+            late = f"p50 {_late(spoken, 50) * 1000:.1f} ms, p99 {_late(spoken) * 1000:.0f} ms, the last {last:.0f} ms"
             yield f"{streams} streams by {name}: {late}, {spoken.rate:.0f} tokens a second; of a CPU: {spoken.told()}"
 
 
