@@ -155,6 +155,7 @@ def _stopped(peer: Peer, model: ModelServer) -> str:
     try:
         peer.stop(task)
     except NotImplementedError as error:
+        reader.leave()
         return f"none: {error}"
     _within(lambda: call.client_disconnected_at is not None, LATE)
     reader.leave()
