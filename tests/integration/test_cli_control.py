@@ -1,6 +1,7 @@
 """What a person does to running tasks from the command line, with real workers."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,19 +79,20 @@ def test_a_message_may_wait_or_be_refused(desk: Desk) -> None:
 
 
 def test_pause_step_resume(desk: Desk) -> None:
-    desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", interval=0.05))
+    asked = threading.Event()
+    desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", held_until=asked))
     task = desk.run("Go.", LINE)
     assert "is asked to pause; go on with: roboco resume" in desk.call("pause", task.task_id)
+    asked.set()
     waits(task, "paused")
-    held = len(task.history())
-    names = ["user", "first", "second", "third"]
+    assert [step.agent_name for step in task.history()] == ["user", "first"]
     shown = desk.call("step", task.task_id)
-    assert f"── {names[held]} · " in shown
-    assert f"{names[held]} speaks\n" in shown
+    assert "── second · " in shown
+    assert "second speaks\n" in shown
     assert "── paused · paused by the user" in shown
-    assert len(task.history()) == held + 1
+    assert len(task.history()) == 3
     made = json.loads(desk.call("step", task.task_id, "--json"))
-    assert [step["agent_name"] for step in made["steps"]] == [names[held + 1]]
+    assert [step["agent_name"] for step in made["steps"]] == ["third"]
     assert made["summary"]["status"] in ("paused", "completed")
     if made["summary"]["status"] == "paused":
         assert desk.call("resume", task.task_id) == f"{task.task_id} goes on\n"
