@@ -1,7 +1,7 @@
 """submit: accept a task.
 
-    team.json ─► notify.json ─► first step ─► task.json ─► marker ══ accepted ══► board ─► first turn, or
-    (create)     (create)       (append)      (create)     (put)                  (create)   agenda ─► doorbell
+    team.json ─► notify.json ─► first step ─► task.json ─► marker ══ accepted ══► agenda ─► board ─► first turn,
+    (create)     (create)       (append)      (create)     (put)                            (create)  or doorbell
 
 A death before the marker leaves files that nobody acts on, and the same submission again goes on with
 them. A death after it, or a Redis that fails then, leaves a marker from which the sweeper sets the task up.
@@ -73,9 +73,9 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
         return
     engine.files.put(open_path(task_id), b"")
     try:
+        engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)  # first: a death is soon found
         new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)
         if not (new and begin(engine, task_id, team)):
-            engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
             engine.dispatcher.advance(task_id)
     except TransientError as error:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
