@@ -1,7 +1,7 @@
 """submit: accept a task.
 
-    team.json ─► notify.json ─► first step ─► task.json ─► marker ══ accepted ══► agenda ─► board ─► first turn,
-    (create)     (create)       (append)      (create)     (put)                            (create)  or doorbell
+    team.json ─► notify.json ─► first step ─► task.json ─► agenda ─► marker ══ accepted ══► board ─► first turn,
+    (create)     (create)       (append)      (create)               (put)                  (create)  or doorbell
 
 A death before the marker leaves files that nobody acts on, and the same submission again goes on with
 them. A death after it, or a Redis that fails then, leaves a marker from which the sweeper sets the task up.
@@ -71,9 +71,9 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
     if _summary(engine, task_id, team, stored).status.ended:
         return
+    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)  # first: a death after it is soon found
     engine.files.put(open_path(task_id), b"")
     try:
-        engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)  # first: a death is soon found
         new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)
         if not (new and begin(engine, task_id, team)):
             engine.dispatcher.advance(task_id)
