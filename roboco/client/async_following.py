@@ -9,15 +9,13 @@ from typing import TypeVar
 from roboco.adapters.redis.async_follower import AsyncFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.adapters.threads import Threads
-from roboco.client.following import TASK_END, Following
+from roboco.client.following import TASK_END, Following, is_settled, looks
 from roboco.domain.summary import TaskSummary
 from roboco.domain.view import Cursor, StreamItem, View
 
 T = TypeVar("T")
 BATCH = 100
 """How many items of an ended task are read at a time."""
-COMPLETING = 0.05
-"""Seconds between two looks at a task that has ended and whose workspace is being completed."""
 _READERS = Threads(32)
 """Who reads workspaces for all followers of this process."""
 
@@ -37,13 +35,11 @@ class AsyncFollowing:
         """The task as soon as it has ended or waits."""
         async with aclosing(self._follower.stirs(self._following.task_id)) as stirs:
             async for event in stirs:
-                while True:
+                for pause in looks(event):
                     summary = await self._once("summary", self._following.summary)
-                    if summary.status.ended or summary.status.waiting:
+                    if is_settled(summary):
                         return summary
-                    if event is None or event["type"] != TASK_END:
-                        break
-                    await asyncio.sleep(COMPLETING)
+                    await asyncio.sleep(pause)
         raise AssertionError("stirs do not end")
 
     async def last_said(self) -> str:

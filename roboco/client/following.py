@@ -1,11 +1,14 @@
 """Following: a task's merged stream, live from the logs, and from the workspace what these do not hold any more."""
 
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Any, TypeVar
 
 from roboco.adapters.redis.follower import RedisFollower
-from roboco.adapters.redis.position import Position
+from roboco.adapters.redis.position import Position, Record
 from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path, summary_path
@@ -19,6 +22,10 @@ T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds for which a server that does not answer is waited for, by who follows a task or waits for its end."""
 TASK_END = "event_task_end"
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.05
+"""Seconds between two looks at a task that has ended and whose workspace is being completed."""
+_TALK = {f"event_{kind}" for kind in ("agent_select", "agent_handoff", "tool_call", "tool_result", "step_end")}
+"""Events after which a task goes on."""
 
 
 class Following:
@@ -59,6 +66,19 @@ class Following:
         """The task at a glance."""
         return self._patiently(self._summary)
 
+    def settled(self, until: float = math.inf) -> TaskSummary:
+        """The task as soon as it has ended or waits, or as it stands at the time `until` of the monotonic clock."""
+        if is_settled(summary := self.summary()):
+            return summary
+        with closing(self._follower.stirs(self.task_id, until)) as stirs:
+            for event in stirs:
+                for pause in looks(event):
+                    summary = self.summary()
+                    if is_settled(summary) or time.monotonic() > until:
+                        return summary
+                    time.sleep(pause)
+        raise AssertionError("stirs do not end")
+
     def last_said(self) -> str:
         """What an agent said last."""
         return last_said(self.read_steps(0))
@@ -92,6 +112,25 @@ class Following:
         had = view.cursor.events if view.cursor.generation == generation else 0
         new = [record for record in records if record["generation"] == generation and record["seq"] > had]
         return as_sent(new, self.read_steps)
+
+
+def is_settled(summary: TaskSummary) -> bool:
+    """Whether nothing more comes of the task by itself."""
+    return summary.status.ended or summary.status.waiting
+
+
+def looks(event: Record | None) -> Iterator[float]:
+    """The pauses in seconds after looks at a task of which this was heard; None: it may have changed.
+
+    One look, or none where the event settles nothing. The workspace of one that has ended is being completed.
+    """
+    kind = None if event is None else event.get("type")
+    pause = FIRST_PAUSE
+    while kind == TASK_END:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+    if kind not in _TALK:
+        yield 0.0
 
 
 def _end_of(summary: TaskSummary) -> TaskEnded:

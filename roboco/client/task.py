@@ -1,6 +1,7 @@
 """Task: one task as its caller sees it, from any process."""
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, Iterator
@@ -15,7 +16,7 @@ from roboco.adapters.redis.follower import RedisFollower
 from roboco.client import sessions
 from roboco.client.async_following import AsyncFollowing
 from roboco.client.control import Control
-from roboco.client.following import Following
+from roboco.client.following import Following, is_settled
 from roboco.client.intake import take
 from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
@@ -81,18 +82,13 @@ class Task(Control):
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits (for its user, client, an approval or a resume).
 
-        TimeoutError after `timeout` seconds.
-
-        TransientError if Redis or the workspace has not answered for a minute.
+        It looks when it hears of a change, and once a second. TimeoutError after `timeout` seconds. TransientError if
+        Redis or the workspace has not answered for a minute.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            summary = self._following.summary()
-            if summary.status.ended or summary.status.waiting:
-                return TaskResult(self.task_id, summary.status, summary.reason, self._following.last_said())
-            if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout:g} s")
-            time.sleep(0.05)
+        summary = self._following.settled(math.inf if timeout is None else time.monotonic() + timeout)
+        if not is_settled(summary):
+            raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout or 0:g} s")
+        return TaskResult(self.task_id, summary.status, summary.reason, self._following.last_said())
 
     async def aresult(self, timeout: float | None = None) -> TaskResult:
         """What `result` returns, for an event loop: it looks when it hears of a change, not all the time."""

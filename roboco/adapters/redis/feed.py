@@ -5,7 +5,6 @@ after each loss of the connection, when it is too slow, and when the logs have g
 """
 
 import asyncio
-import json
 import os
 import threading
 import time
@@ -18,7 +17,7 @@ import redis
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.listener import Listener
-from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.redis.position import Position, Record, read_record
 from roboco.adapters.redis.wire import Wire
 from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
@@ -207,13 +206,9 @@ class Feed:
         topic = self._channels.get(channel)
         if topic is None:
             return
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
+        if (record := read_record(text)) is not None:
             topic.put(record)
-        else:  # anybody may publish: what is true stands in the logs
+        else:
             topic.read_on()
 
     def _confirmed(self, channel: str) -> None:

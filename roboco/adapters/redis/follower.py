@@ -5,8 +5,9 @@ live as in a replay. Whatever does not fit the numbers is read from the logs.
 """
 
 import json
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import redis
@@ -16,7 +17,7 @@ from roboco.adapters.redis.agenda import RedisLogs
 from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.feed import Feeds
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.redis.position import Position, Record, read_record
 from roboco.adapters.redis.scripts import answering
 from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
@@ -54,6 +55,18 @@ class RedisFollower:
             except (redis.ConnectionError, redis.TimeoutError, TransientError) as error:
                 if time.monotonic() - answered > PATIENCE:
                     raise TransientError(f"redis does not answer for {PATIENCE:g} s: {error}") from error
+                time.sleep(0.1)
+
+    def stirs(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:
+        """Each event of the task as it comes; None at first, after a loss, now and then, and at the time `until`.
+
+        None: it may have changed. `until` is of the monotonic clock.
+        """
+        while True:
+            try:
+                yield from self._heard(task_id, until)
+            except (redis.ConnectionError, redis.TimeoutError, TransientError):
+                yield None  # whoever looks finds out what it is, and is patient
                 time.sleep(0.1)
 
     def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
@@ -99,10 +112,24 @@ class RedisFollower:
                     yield from self.replay(task_id, position)
                     yield None
                 elif message["type"] == "message":
-                    yield from self._live(task_id, position, json.loads(message["data"]))
+                    yield from self._live(task_id, position, read_record(message["data"]))
 
-    def _live(self, task_id: str, position: Position, record: Record) -> Iterator[Record]:
-        if record.get("type") == "event_error" and not record.get("generation"):
+    def _heard(self, task_id: str, until: float) -> Iterator[Record | None]:
+        with connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+            pubsub.subscribe(self._keys.events(task_id))
+            _await_subscription(pubsub, 1)
+            yield None
+            while True:
+                message = pubsub.get_message(timeout=min(IDLE, max(0.0, until - time.monotonic())))
+                if message is None:
+                    yield None
+                elif message["type"] == "message":
+                    yield read_record(message["data"])
+
+    def _live(self, task_id: str, position: Position, record: Record | None) -> Iterator[Record]:
+        if record is None:
+            yield from self.replay(task_id, position)
+        elif record.get("type") == "event_error" and not record.get("generation"):
             yield record
         elif position.fits(record):
             yield position.take(record)

@@ -1,5 +1,6 @@
 """Position: how far a follower has got in the two logs of a task."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +40,12 @@ class Position:
         else:
             self.chunks = record["seq"]
         return record
+
+
+def read_record(message: str | bytes) -> Record | None:
+    """The message's JSON; None if it is none: anybody may publish, and what is true stands in the logs."""
+    try:
+        record = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
