@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from roboco.adapters.redis.async_follower import AsyncFollower
@@ -20,9 +20,15 @@ class FollowerInALoop:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
-    def follow(self, task_id: str, position: Position) -> Iterator[Record | None]:
+    def follow(self, task_id: str, position: Position) -> Generator[Record | None]:
         """The messages after the position."""
-        records: AsyncGenerator[Record | None, None] = self._follower.follow(task_id, position)
+        return self._each(self._follower.follow(task_id, position))
+
+    def stirs(self, task_id: str) -> Generator[Record | None]:
+        """Each event, and None where the task may have changed."""
+        return self._each(self._follower.stirs(task_id))
+
+    def _each(self, records: AsyncGenerator[Record | None, None]) -> Generator[Record | None]:
         try:
             while True:
                 yield self._wait(anext(records))

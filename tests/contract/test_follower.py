@@ -233,6 +233,22 @@ class Unheard(redis.Redis):
         return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
 
 
+def test_who_waits_for_a_change_hears_of_each(follower: Follower, redis_task: TaskOnRedis) -> None:
+    channel = redis_task.keys.events(TASK)
+    with closing(follower.stirs(TASK)) as stirs:
+        assert next(stirs) is None
+        speaker = Speaker(redis_task)
+        speaker.begin()
+        assert what(next(one for one in stirs if one is not None)) == speaker.spoken[0]
+        redis_task.client.publish(channel, "this is no message")
+        assert next(stirs) is None
+        redis_task.client.client_kill_filter(_type="pubsub")
+        assert next(stirs) is None
+        until(lambda: redis_task.client.pubsub_numsub(channel) == [(channel, 1)], 5, "it listens again")
+        speaker.end()
+        assert what(next(one for one in stirs if one is not None)) == END
+
+
 def test_messages_that_were_not_heard_are_read_from_the_log(
     follower: Follower, redis_task: TaskOnRedis, valkey: ValkeyServer
 ) -> None:
