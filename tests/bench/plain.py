@@ -3,7 +3,8 @@
     celery -A tests.bench.plain.plain_coordinator worker      prefork, as Roboco's coordinator
     celery -A tests.bench.plain.plain_agents worker           threads, as Roboco's agents
 
-Broker, settings, consumer, pools and acknowledgement are Roboco's; the queues are their own, and the tasks do nothing.
+Broker, settings, pools and acknowledgement are Roboco's; the queues are their own, and the tasks do nothing. Consumer
+and transport are Celery's, as they are without gossip and mingle, which Roboco has not, either.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 
 import redis
 from celery import Celery
+from celery.worker.consumer import Consumer
 from kombu import Queue
 
 from roboco.adapters.celery.config import application, configuration
@@ -23,9 +25,17 @@ ADVANCE, TURN = "bench.advance", "bench.turn"
 POOLS = ("plain_coordinator", "plain_agents")
 
 
+class PlainConsumer(Consumer):
+    """Celery's consumer, without what would make it slower."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
+
+
 def application_on(broker: str, queues: tuple[str, ...] = (), **changes: Any) -> Celery:
     """An application on Roboco's settings that sends to the queues of the bench and consumes some of them."""
     own = {
+        "worker_consumer": f"{__name__}:PlainConsumer",
         "task_default_queue": COORDINATOR_QUEUE,
         "task_queues": [Queue(name, routing_key=name) for name in (COORDINATOR_QUEUE, AGENTS_QUEUE)],
         "task_routes": {ADVANCE: {"queue": COORDINATOR_QUEUE}, TURN: {"queue": AGENTS_QUEUE}},

@@ -3,11 +3,14 @@
 import hashlib
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
+from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
 from kombu.message import Message
@@ -47,7 +50,10 @@ class GuardedConsumer(Consumer):
     )
 
     pause = 2.0  # seconds until a message that could not be buried goes back to its queue
+    gathering = 0.1  # seconds for which events wait for more: each publication costs as much as a message
 
+    hub: Any
+    event_dispatcher: Any
     connection_errors: tuple[type[Exception], ...]
     channel_errors: tuple[type[Exception], ...]
 
@@ -64,6 +70,7 @@ class GuardedConsumer(Consumer):
         if self._keys:
             _only_questions()
         self._outages = tuple(error for error in errors if not issubclass(KeyError, error))
+        self._flush_due = -math.inf
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         # Since celery#10242 (5.7.0) a lost connection is first collected and then closed. If a late-acknowledged
@@ -73,6 +80,19 @@ class GuardedConsumer(Consumer):
         if self.connection and self.connection.transport.driver_type == "redis":
             vars(self.connection)["close"] = lambda: None
         super().on_connection_error_after_connected(exc)
+
+    def on_send_event_buffered(self) -> Any:
+        # From any thread. A timer that a lost connection takes along is set anew by the next event after its time.
+        ending: Any = (state.should_stop, state.should_terminate)
+        if any(flag is not None and flag is not False for flag in ending):
+            self._flush()  # the loop has ended, or will
+        elif (now := time.monotonic()) > self._flush_due:
+            self._flush_due = now + self.gathering
+            self.hub.call_soon(self.hub.call_later, self.gathering, self._flush)
+
+    def _flush(self) -> None:
+        if self.event_dispatcher:
+            self.event_dispatcher.flush()
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)
