@@ -68,7 +68,7 @@ class Following:
 
     def settled(self, until: float = math.inf) -> TaskSummary:
         """The task as soon as it has ended or waits, or as it stands at the time `until` of the monotonic clock."""
-        if is_settled(summary := self.summary()):
+        if is_settled(summary := self.summary()) or time.monotonic() >= until:
             return summary
         with closing(self._follower.stirs(self.task_id, until)) as stirs:
             for event in stirs:
@@ -124,7 +124,7 @@ def looks(event: Record | None) -> Iterator[float]:
 
     One look, or none where the event settles nothing. The workspace of one that has ended is being completed.
     """
-    kind = None if event is None else event.get("type")
+    kind = None if event is None else str(event.get("type"))
     pause = FIRST_PAUSE
     while kind == TASK_END:
         yield pause

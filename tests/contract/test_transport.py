@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kombu import Connection
-from kombu.transport import TRANSPORT_ALIASES
+from kombu import transport as kombu_transport
 
 from roboco.adapters.celery.transport import Transport, keep_clients
 from roboco.adapters.local.valkey import ValkeyServer
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.redis
 
 @pytest.fixture
 def connection(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    for scheme in ("redis", "rediss"):
-        monkeypatch.setitem(TRANSPORT_ALIASES, scheme, TRANSPORT_ALIASES[scheme])
+    for name in ("TRANSPORT_ALIASES", "_transport_cache"):
+        monkeypatch.setattr(kombu_transport, name, dict(vars(kombu_transport)[name]))
     keep_clients()
     with Connection(valkey.url) as connection:
         yield connection
@@ -41,8 +41,6 @@ def test_connections_that_are_lost_are_made_anew(connection: Connection) -> None
     with channel.conn_or_acquire() as after:
         assert after.get("transport") == b"1"
         assert after is not before
-        after.client_kill_filter(_type="normal", skipme=False)
-        assert after.get("transport") == b"1"
 
 
 def test_a_message_comes_through(connection: Connection) -> None:

@@ -23,6 +23,7 @@ from redis.exceptions import ConnectionError as Unreachable
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.consumer import BODY_LIMIT, GuardedConsumer
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
+from tests.events import watched
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
 
@@ -263,6 +264,19 @@ def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
     until(lambda: bench.logged("ready."))
     assert not bench.logged("mingle")
     assert not bench.redis.exists("_kombu.binding.celeryev")
+
+
+@pools
+def test_a_worker_that_ends_has_told_what_it_did(bench: Bench, pool: str) -> None:
+    worker = bench.start_worker(pool)
+    until(lambda: bench.logged("ready."))
+    with watched(bench.app) as seen:
+        for number in range(10):
+            bench.app.send_task(TURN, args=[str(number)])
+        until(lambda: len(bench.lines("ran")) == 10)
+        worker.terminate()
+        assert worker.wait(20) == 0
+        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10, 5)
 
 
 def test_celery_knows_every_setting() -> None:

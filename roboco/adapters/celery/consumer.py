@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
-from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
 from kombu.message import Message
@@ -71,8 +70,10 @@ class GuardedConsumer(Consumer):
             _only_questions()
         self._outages = tuple(error for error in errors if not issubclass(KeyError, error))
         self._flush_due = -math.inf
+        self._ends = False
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
+        self._flush()  # what it cannot send, the next dispatcher takes over, though not what was only gathered
         # Since celery#10242 (5.7.0) a lost connection is first collected and then closed. If a late-acknowledged
         # Celery task is in flight while the worker waits for one more, that close gives the message back through
         # a transport which collecting has stripped of its client: AttributeError, and the worker exits. The
@@ -83,16 +84,25 @@ class GuardedConsumer(Consumer):
 
     def on_send_event_buffered(self) -> Any:
         # From any thread. A timer that a lost connection takes along is set anew by the next event after its time.
-        ending: Any = (state.should_stop, state.should_terminate)
-        if any(flag is not None and flag is not False for flag in ending):
-            self._flush()  # the loop has ended, or will
+        if self._ends:
+            self._flush(waits=False)  # a signal may have interrupted who sends
         elif (now := time.monotonic()) > self._flush_due:
             self._flush_due = now + self.gathering
             self.hub.call_soon(self.hub.call_later, self.gathering, self._flush)
 
-    def _flush(self) -> None:
-        if self.event_dispatcher:
-            self.event_dispatcher.flush()
+    def stop(self) -> None:
+        self._ends = True
+        self._flush()
+        super().stop()
+
+    def shutdown(self) -> None:
+        self._flush()  # the pool has ended
+        super().shutdown()
+
+    def _flush(self, waits: bool = True) -> None:
+        dispatcher = self.event_dispatcher
+        if dispatcher and (waits or not dispatcher.mutex.locked()):
+            dispatcher.flush()
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)

@@ -33,5 +33,7 @@ class Transport(redis.Transport):
 
 def keep_clients() -> None:
     """From now on all connections of this process to brokers at `redis://` and `rediss://` are of this transport."""
+    of_kombu = vars(transport)
     for scheme in ("redis", "rediss"):
-        transport.TRANSPORT_ALIASES[scheme] = f"{__name__}:Transport"
+        of_kombu["TRANSPORT_ALIASES"][scheme] = f"{__name__}:Transport"
+        of_kombu["_transport_cache"].pop(scheme, None)  # what this process has connected with before

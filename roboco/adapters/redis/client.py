@@ -36,7 +36,7 @@ def connect_subscriber(url: str) -> redis.Redis:
 
     In a cluster it is one of any node that answers, since all of them hear what is published at one.
     """
-    options: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_keepalive": True}
+    options: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_keepalive": True, "encoding_errors": "replace"}
     if not is_cluster(url):
         return _client(url, **options)
     with connect(url) as cluster:

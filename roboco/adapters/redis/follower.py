@@ -24,6 +24,8 @@ from roboco.errors import TransientError
 
 IDLE = 1.0
 """Seconds without a message after which the logs are looked at again."""
+FIRST_IDLE = 0.05
+"""The same for who waits for a change and has just begun: the task may be ending, with its last event told before."""
 PATIENCE = 60.0
 """Seconds for which a follower tries to reach a Redis that does not answer."""
 READERS = 8
@@ -119,9 +121,12 @@ class RedisFollower:
             pubsub.subscribe(self._keys.events(task_id))
             _await_subscription(pubsub, 1)
             yield None
+            idle = FIRST_IDLE
             while True:
-                message = pubsub.get_message(timeout=min(IDLE, max(0.0, until - time.monotonic())))
-                if message is None:
+                left = until - time.monotonic()
+                message = pubsub.get_message(timeout=min(idle, max(0.0, left)))
+                idle = min(2 * idle, IDLE)
+                if message is None or left <= 0 or message["type"] == "subscribe":  # anew, after a loss
                     yield None
                 elif message["type"] == "message":
                     yield read_record(message["data"])

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, BinaryIO
 
 import boto3
@@ -37,7 +36,7 @@ def connect_s3(endpoint_url: str | None, region: str | None = None, timeout: flo
         max_pool_connections=50,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        user_agent=f"roboco/{version('roboco')} boto3/{boto3.__version__}",  # boto3's own is made anew for each call
+        user_agent=f"roboco boto3/{boto3.__version__}",  # boto3's own is made anew for each call
     )
     return boto3.session.Session().client(
         "s3", endpoint_url=endpoint_url, region_name=region or "us-east-1", config=config

@@ -64,7 +64,7 @@ def test_talk_is_not_looked_at() -> None:
     assert told.closed
 
 
-@pytest.mark.parametrize("kind", ["event_status", "event_stream_reset", "event_of_a_newer_release", None])
+@pytest.mark.parametrize("kind", ["event_status", "event_stream_reset", "event_of_a_newer_release", None, ["nonsense"]])
 def test_what_may_settle_it_is_looked_at_once(kind: str | None) -> None:
     assert waited(Told(None, kind, kind, kind), RUNNING, RUNNING, RUNNING, WAITS) == (WAITS, 4)
 
@@ -74,5 +74,6 @@ def test_an_ended_task_is_looked_at_until_its_workspace_is_complete() -> None:
 
 
 def test_one_that_goes_on_is_given_as_it_stands_when_the_time_is_over() -> None:
-    assert waited(Told(None), RUNNING, seconds=0.05) == (RUNNING, 3)
+    assert waited(Told(), RUNNING, seconds=0.0) == (RUNNING, 1)
+    assert waited(Told(None, "event_step_end"), RUNNING, seconds=0.05)[0] is RUNNING
     assert waited(Told(None, "event_task_end"), RUNNING, seconds=0.05)[0] is RUNNING
