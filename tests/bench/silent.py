@@ -1,9 +1,11 @@
 """silent: the memory of one agents process while 500 of its turns wait for models that are silent or slow.
 
-It is started with the threads that it needs (ROBOCO_AGENTS_CONCURRENCY). All models are silent until the last turn has
-asked, and for two seconds more; then each says a token a second. The limit is memory alone: the same process before.
+It is started with the threads that it needs (ROBOCO_AGENTS_CONCURRENCY); `--size 2` are 1,000 turns. All models are
+silent until the last turn has asked, and for two seconds more; then each says a token a second. The limit is memory
+alone: the same process before.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -17,30 +19,32 @@ from tests.bench.spoken import THREADS
 from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
 from tests.stack import until
 
-TURNS, CHUNKS, INTERVAL, HOLD = 500, 3, 1.0, 2.0
+TURNS, CHUNKS, INTERVAL, HOLD = 500, 5, 1.0, 2.0
 GOAL = Goal(400)
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """So many turns at once, as often as there are rounds."""
     turns = size.of(TURNS, 3)
-    agents = stage.agents_of(THREADS)
+    threads = max(THREADS, turns)
+    agents = stage.agents_of(threads)
     stage.finished(team_of("writer", prompt="short"))
     idle = agents.megabytes
     found = [_round(stage, agents, turns) for _ in range(size.rounds)]
-    silent, slow, lags = zip(*found, strict=True)
+    silent, slow, cores, lags = zip(*found, strict=True)
     figures = (
         Figure(f"{turns} turns, a token a second each", slow, "MB", GOAL),
         Figure(f"{turns} turns, silent", silent, "MB", GOAL),
         Figure("the process before", (idle,), "MB"),
         Figure("one turn", tuple((most - idle) / turns for most in slow), "MB"),
+        Figure("CPU, a token a second each", cores, "cores"),
     )
     lane = Lane("a token's way to its follower", lags)
-    yield Result(f"silent, {turns} turns", (lane,), figures, (f"concurrency of the agents process: {THREADS}",))
+    yield Result(f"silent, {turns} turns", (lane,), figures, (f"concurrency of the agents process: {threads}",))
 
 
-def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, tuple[float, ...]]:
-    """MB while all are silent and while all speak, and how late each token was."""
+def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, float, tuple[float, ...]]:
+    """MB while all are silent and while all speak, the CPU that this takes, and how late each token was."""
     keys, group = Keys(stage.settings.prefix), fresh("group")
     team = team_of("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
     agenda = RedisAgenda(stage.redis, keys)
@@ -53,7 +57,9 @@ def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, tup
             stage.orchestrator.run(team, "Go.", task_id=name)
         log.wait(group, "begins")
         silent = agents.megabytes
-        until(lambda: len(ear.heard) >= turns * (CHUNKS - 1), PATIENCE, "all speak")
-        slow = agents.megabytes
+        until(lambda: len(ear.heard) >= turns, PATIENCE, "all speak")
+        began, used = time.monotonic(), agents.cpu
+        until(lambda: len(ear.heard) >= turns * (CHUNKS - 1), PATIENCE, "all have spoken on")
+        slow, cores = agents.megabytes, (agents.cpu - used) / (time.monotonic() - began)
         until(lambda: len(ear.heard) >= turns * CHUNKS and agenda.count() <= before, PATIENCE, "all have ended")
-    return silent, slow, tuple((come - sent) / 1e9 for sent, come in ear.heard)
+    return silent, slow, cores, tuple((come - sent) / 1e9 for sent, come in ear.heard)
