@@ -82,8 +82,8 @@ class Task(Control):
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits (for its user, client, an approval or a resume).
 
-        It looks when it hears of a change, and once a second. TimeoutError after `timeout` seconds. TransientError if
-        Redis or the workspace has not answered for a minute.
+        It looks when it hears of a change, for which it holds a connection to Redis of its own, and once a second.
+        TimeoutError after `timeout` seconds. TransientError if Redis or the workspace has not answered for a minute.
         """
         summary = self._following.settled(math.inf if timeout is None else time.monotonic() + timeout)
         if not is_settled(summary):

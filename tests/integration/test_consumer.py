@@ -279,5 +279,17 @@ def test_a_worker_that_ends_has_told_what_it_did(bench: Bench, pool: str) -> Non
         until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10, 5)
 
 
+@pools
+def test_a_lost_connection_takes_no_event_along(bench: Bench, pool: str) -> None:
+    bench.start_worker(pool)
+    until(lambda: bench.logged("ready."))
+    with watched(bench.app) as seen:
+        for number in range(10):
+            bench.app.send_task(TURN, args=[str(number)])
+        until(lambda: len(bench.lines("ran")) == 10)
+        bench.redis.client_kill_filter(_type="normal", skipme=True)
+        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10)
+
+
 def test_celery_knows_every_setting() -> None:
     assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_bury", "roboco_keys"}

@@ -49,7 +49,7 @@ class GuardedConsumer(Consumer):
     )
 
     pause = 2.0  # seconds until a message that could not be buried goes back to its queue
-    gathering = 0.1  # seconds for which events wait for more: each publication costs as much as a message
+    gathering = 0.1  # seconds for which events wait for more: each publication is a message of its own
 
     hub: Any
     event_dispatcher: Any

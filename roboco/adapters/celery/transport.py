@@ -1,7 +1,7 @@
 """Kombu's transport over Redis, with one client for each channel instead of one for each command.
 
-To make a client takes redis-py about 0.3 ms, which was a tenth of an agents process's time. Clients keep no state but
-their pool of connections, and may be shared by threads.
+To make them was a tenth of the samples of an agents process under load (redis-py 8.1: 0.06 ms each). Clients keep no
+state but their pool of connections, and may be shared by threads.
 """
 
 from typing import Any
