@@ -288,5 +288,7 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
         stack.orchestrator.requeue(letter.letter_id)
         until(lambda: server.posted[-1].path == "/elsewhere", 30, "it is sent again by hand")
         assert stack.orchestrator.dead_letters() == []
-        files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]
-        assert not [path for path in files if b"canary" in path.read_bytes() or SECRET.encode() in path.read_bytes()]
+    assert not list((tmp_path / "workspace").rglob("notices/*.json"))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]
+    assert {"coordinator.log", "history.jsonl"} <= {path.name for path in files}
+    assert not [path for path in files if b"canary" in path.read_bytes() or SECRET.encode() in path.read_bytes()]
