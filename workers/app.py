@@ -9,5 +9,5 @@ from workers.root import compose
 from workers.sweeper import run_sweeper
 
 app, engine = compose(QUEUES, "prefork", 8)
-run_sweeper(engine)
+run_sweeper(app, engine)
 run_pulse(app, engine.settings, "app")

@@ -6,5 +6,5 @@ from workers.root import compose
 from workers.sweeper import run_sweeper
 
 app, engine = compose([COORDINATOR_QUEUE], "prefork", 4, worker_prefetch_multiplier=4)
-run_sweeper(engine)
+run_sweeper(app, engine)
 run_pulse(app, engine.settings, "coordinator")

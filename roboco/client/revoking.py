@@ -5,14 +5,12 @@ at what is new there: all of them may send the same stop, which counts once.
 """
 
 import logging
-import threading
 from collections.abc import Callable
-from typing import Any
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
 from celery.worker import state
 
+from roboco.adapters.celery.while_working import repeat_while_working
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.team_task import team_task_id
 from roboco.domain.inbox import Stop
@@ -30,32 +28,22 @@ LOOKS = (0, 10)
 
 def watch_revokes(app: Celery, orchestrator: Callable[[], Orchestrator]) -> None:
     """Stop the teams of revoked Celery tasks while a worker of the application runs in this process."""
-    ended = threading.Event()
-
-    def begin(sender: Any = None, **_: Any) -> None:
-        if getattr(sender, "app", None) is app:
-            threading.Thread(
-                target=_watch_until, args=(ended, orchestrator), name="roboco-revokes", daemon=True
-            ).start()
-
-    def end(**_: Any) -> None:
-        ended.set()
-
-    worker_ready.connect(begin, weak=False)
-    worker_shutting_down.connect(end, weak=False)
-
-
-def _watch_until(ended: threading.Event, orchestrator: Callable[[], Orchestrator]) -> None:
     looks: dict[str, int] = {}
-    while not ended.wait(PAUSE):
-        looks = {str(celery_id): looks.get(str(celery_id), 0) for celery_id in list(state.revoked)}
-        for celery_id, look in looks.items():
-            try:
-                if look in LOOKS:
-                    stop_team(orchestrator(), celery_id)
-                looks[celery_id] = look + 1
-            except RobocoError as error:
-                _log.warning("the team of revoked Celery task %s could not be stopped yet: %s", celery_id, error)
+    repeat_while_working(app, "roboco-revokes", PAUSE, lambda: _look(looks, orchestrator))
+
+
+def _look(looks: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> None:
+    revoked = {str(celery_id) for celery_id in list(state.revoked)}
+    for forgotten in looks.keys() - revoked:
+        del looks[forgotten]
+    for celery_id in revoked:
+        look = looks.get(celery_id, 0)
+        try:
+            if look in LOOKS:
+                stop_team(orchestrator(), celery_id)
+            looks[celery_id] = look + 1
+        except RobocoError as error:
+            _log.warning("the team of revoked Celery task %s could not be stopped yet: %s", celery_id, error)
 
 
 def stop_team(orchestrator: Orchestrator, celery_id: str) -> None:

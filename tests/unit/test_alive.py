@@ -1,11 +1,12 @@
 """workers.alive: what a note says, and what its age says."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from roboco.adapters.celery.pulse_step import write
+from roboco.adapters.celery.pulse_note import PulseNote
 from workers.alive import problem
 
 
@@ -22,12 +23,34 @@ from workers.alive import problem
     ids=["fresh", "old enough", "too old", "of before a restart of the machine", "told", "told to end"],
 )
 def test_note(tmp_path: Path, now: float, told: str | None, ending: bool, words: str | None) -> None:
-    note = tmp_path / "agents.json"
-    write(note, 100.0, 60.0, told, ending)
-    found = problem(note, now)
+    path = tmp_path / "agents.json"
+    note = PulseNote(path, 60.0)
+    if ending:
+        note.end()
+    note.tell(100.0, told)
+    found = problem(path, now)
     assert found is None if words is None else words in str(found)
     assert [path.name for path in tmp_path.iterdir()] == ["agents.json"]
-    assert set(json.loads(note.read_text())) == {"time", "limit", "problem", "ending"}
+    assert set(json.loads(path.read_text())) == {"time", "limit", "problem", "ending"}
+
+
+@pytest.mark.parametrize("interrupted", ["tell", "end"])
+def test_a_signal_in_the_middle_of_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str) -> None:
+    """It says that the worker ends, and that is not taken back."""
+    path = tmp_path / "agents.json"
+    note = PulseNote(path, 60.0)
+    interruptions = [note.end]
+
+    def replace(beside: Path, at: Path) -> None:
+        while interruptions:
+            interruptions.pop()()
+        os.rename(beside, at)
+
+    monkeypatch.setattr(os, "replace", replace)
+    note.end() if interrupted == "end" else note.tell(100.0, "its pool is stuck")
+    assert not interruptions
+    assert json.loads(path.read_text())["ending"]
+    assert [found.name for found in tmp_path.iterdir()] == ["agents.json"]
 
 
 def test_no_note(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The part of a worker's consumer that feels its pulse and notes it in a file, which `roboco health` reads."""
 
-import json
-import os
 import time
 import uuid
 from pathlib import Path
@@ -14,7 +12,7 @@ from celery.worker import state
 from kombu import Consumer, Exchange, Queue
 
 from roboco.adapters.celery.pulse import Load, Pulse, Question
-from roboco.errors import UsageError
+from roboco.adapters.celery.pulse_note import PulseNote
 
 BEATS: Final = 12
 """How often within the limit the pulse is felt."""
@@ -27,13 +25,12 @@ class PulseStep(StartStopStep):
     """Sends the worker messages of its own, hands its pool work of no effect, and notes what became of them.
 
     Everything happens in timers of the consumer's own main loop, which a lost connection ends: then the file grows
-    old. `note` is that file; a worker without one does nothing of this.
+    old. A worker without a note does nothing of this.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-    note: Path
+    note: PulseNote
     limit: float
-    ending = False  # told to end, which a last beat must not take back
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
@@ -41,7 +38,7 @@ class PulseStep(StartStopStep):
         self._expected = tuple(parent.app.amqp.queues.consume_from)
         self._pulse = Pulse(self.limit, now, now, now)
         self._timers: list[Any] = []
-        _clear(self.note)
+        self.note.begin()
 
     def start(self, parent: Any) -> None:
         """Begin anew on this connection; what was taken before counts on, or one that breaks at once would do."""
@@ -70,7 +67,7 @@ class PulseStep(StartStopStep):
         if self._work.due(now, self._pulse.answered):
             parent.pool.apply_async(answer, callback=self._answered)
         if self._pulse.taken > self._began:  # a worker that has never taken anything is not yet there
-            write(self.note, now, self.limit, self._pulse.problem(now), self.ending)
+            self.note.tell(now, self._pulse.problem(now))
 
     def _send(self, parent: Any) -> None:
         with parent.app.producer_pool.acquire(block=True) as producer:
@@ -111,36 +108,15 @@ def answer() -> None:
     """What the pool is given to do: nothing."""
 
 
-def write(note: Path, now: float, limit: float, problem: str | None, ending: bool = False) -> None:
-    """Note what is wrong, if anything; a reader sees the whole of it or that of the time before."""
-    record = {"time": now, "limit": limit, "problem": problem, "ending": ending}
-    beside = note.with_suffix(".new")
-    beside.write_text(json.dumps(record))
-    os.replace(beside, note)
-
-
 def keep_pulse(app: Celery, pool: str, folder: Path, limit: float) -> None:
     """Have the workers of this application note their pulse in the folder, as `POOL.json`.
 
     Each worker needs a folder of its own. One that cannot be written is a UsageError as the worker starts.
     """
-    note = folder / f"{pool}.json"
-    kept: type[PulseStep] = type("KeptPulse", (PulseStep,), {"note": note, "limit": limit})
-    app.steps["consumer"].add(kept)
+    note = PulseNote(folder / f"{pool}.json", limit)
+    app.steps["consumer"].add(type("KeptPulse", (PulseStep,), {"note": note, "limit": limit}))
 
     def end(**_: Any) -> None:
-        kept.ending = True
-        write(note, time.monotonic(), limit, None, ending=True)
+        note.end()
 
     worker_shutting_down.connect(end, weak=False)
-
-
-def _clear(note: Path) -> None:
-    """Remove the note of a worker before, in the same container."""
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"ROBOCO_HEALTH={str(note.parent)!r} cannot be written: {error}; name a folder in memory"
-        ) from error
