@@ -15,6 +15,7 @@ from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
+from tests import forked
 from tests.servers.model_server import ModelServer
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +33,8 @@ class Stack:
 
     level = "INFO"
     """What the workers log."""
+    forks = True
+    """Whether workers are forked, which is quick, or started by the command that users type."""
 
     def __init__(
         self,
@@ -111,12 +114,18 @@ class Stack:
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
         """Start a worker of the pool; an earlier one of this name must be gone. "agents-2" is another one of agents."""
         module = f"{modules or self._modules}.{pool.partition('-')[0]}"
-        command = [sys.executable, "-m", "celery", "-A", module, "worker", "-l", self.level]
         name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
+        arguments = ["-A", module, "worker", "-l", self.level, "-n", name]
+        variables = self.environment | environment
         log = self.folder / f"{pool}.log"
         self._ready[pool] = self.log(pool).count(" ready.") + 1
-        self.workers[pool] = start(pool, [*command, "-n", name], env=self.environment | environment, log=log, cwd=ROOT)
-        return self.workers[pool]
+        if self.forks:
+            worker = forked.start(pool, arguments, env=variables, log=log, cwd=ROOT)
+        else:
+            command = [sys.executable, "-m", "celery", *arguments]
+            worker = start(pool, command, env=variables, log=log, cwd=ROOT)
+        self.workers[pool] = worker
+        return worker
 
     def wait_ready(self, pool: str) -> None:
         """Wait until the newest worker of the pool consumes."""

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from roboco import team_from
+from tests.bench.stage import Deployed
 from tests.servers.model_server import Reply
-from tests.stack import Stack
 
 WINDOW = 60.0
 USED = (60, 20)
@@ -27,7 +27,10 @@ def main() -> None:
     options = parser.parse_args()
     profile = {"model": "scripted", "max_tokens": 60, "tokens_per_minute": options.tokens}
     team = team_from({"name": "many", "models": {"m": profile}, "agents": [{"name": "one", "prompt": "hi"}]})
-    with tempfile.TemporaryDirectory(prefix="roboco-rates-") as folder, Stack(Path(folder), turn_lease=15.0) as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="roboco-rates-") as folder,
+        Deployed(Path(folder), turn_lease=15.0) as stack,
+    ):
         stack.model.script(lambda request: Reply(text="x", usage=USED))
         tasks = [stack.orchestrator.run(team, f"turn {number}") for number in range(options.turns)]
         ended = Counter(str(task.result(900).status) for task in tasks)

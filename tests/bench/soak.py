@@ -16,6 +16,7 @@ from pathlib import Path
 from roboco.adapters.local.seaweed import start_seaweed
 from tests.bench.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, says
+from tests.bench.stage import Deployed
 from tests.servers.model_server import Record
 from tests.stack import Stack, s3_environment
 
@@ -37,7 +38,7 @@ def main() -> int:
         s3 = start_seaweed(folder / "seaweed") if options.s3 else None
         exits.enter_context(s3_environment(s3))
         stack = exits.enter_context(
-            Stack(folder, pools=WORKERS, s3=s3, turn_lease=LEASE, ring_pause=LEASE, sweep_interval=0.5)
+            Deployed(folder, pools=WORKERS, s3=s3, turn_lease=LEASE, ring_pause=LEASE, sweep_interval=0.5)
         )
         stack.model.script(says)
         load = Load(stack, options.tasks, chance)

@@ -36,8 +36,14 @@ class Size:
         return max(least, round(full * self.part))
 
 
-class Stage(Stack):
-    """A stack that differs from that of the tests in two ways: default settings, and a model in its own process.
+class Deployed(Stack):
+    """The stack of the tests, with workers that are started as a deployment starts them."""
+
+    forks = False
+
+
+class Stage(Deployed):
+    """A stack that differs from that of the tests in two more ways: default settings, and a model in its own process.
 
     `model_process` and `valkey` are processes to look at, beside `workers`. `kept` is what benches share.
     """

@@ -14,6 +14,7 @@ from statistics import median
 
 from roboco import Orchestrator, team_from
 from roboco.domain.view import TextPartDelta
+from tests.bench.stage import Deployed
 from tests.servers.model_server import Reply
 from tests.stack import Stack, until
 
@@ -45,7 +46,10 @@ def _tell(what: str, times: list[float]) -> None:
 
 def _measured(flood: int, samples: int, flooding: str | None, other: str | None) -> list[float]:
     """Seconds to the first text of the other's tasks, one after another, while the flood waits."""
-    with tempfile.TemporaryDirectory(prefix="roboco-tenants-") as folder, Stack(Path(folder), turn_lease=15.0) as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="roboco-tenants-") as folder,
+        Deployed(Path(folder), turn_lease=15.0) as stack,
+    ):
         stack.model.script(lambda request: Reply(text="done", delay=THINKS))
         with _of(stack, flooding) as many, _of(stack, other) as one:
             with ThreadPoolExecutor(SUBMITTERS) as submitters:

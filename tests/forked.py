@@ -1,0 +1,92 @@
+"""Workers forked from a process that has imported everything, since tests start hundreds of them.
+
+What `celery -A MODULE worker` does from its arguments on is the same. The command itself is what the benches, the
+command line's tests and those of `deploy/` start.
+"""
+
+import atexit
+import ctypes
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+from celery.__main__ import main as celery
+
+from roboco.adapters.local.process import Server
+
+IMPORTED = (
+    "celery.bin.celery",
+    "celery.concurrency.prefork",
+    "celery.concurrency.thread",
+    "roboco.adapters.celery.consumer",
+    "roboco.adapters.model.openai_model",
+    "workers.pulse",
+    "workers.root",
+)
+"""What the process that forks imports: nothing that looks at the environment, which each worker has of its own."""
+
+
+class Forked(subprocess.Popen[bytes]):
+    """A child of the process that forks, with what `Server` asks of a child."""
+
+    def __init__(self, process: ForkServerProcess) -> None:
+        self._process = process
+        self.pid = process.pid or 0
+
+    def poll(self) -> int | None:
+        self.returncode: int | None = self._process.exitcode
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        ended = self.poll()
+        if ended is None:
+            raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
+        return ended
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+
+def start(name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> Server:
+    """Start `python -m celery` with these arguments, as `roboco.adapters.local.process.start` would."""
+    process = _context().Process(
+        target=_run, args=(tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
+    )
+    process.start()
+    return Server(name, Forked(process), log)
+
+
+@cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, *IMPORTED])
+    return context
+
+
+def _run(arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) -> None:
+    """In the child: become what the command would have been."""
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    with open(os.devnull, "rb") as nothing, open(log, "ab") as output:
+        for descriptor, file in enumerate((nothing, output, output)):
+            os.dup2(file.fileno(), descriptor)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path[:0] = [str(cwd), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.argv = ["celery", *arguments]
+    unknown = set(IMPORTED) - sys.modules.keys()  # the process that forks does not tell
+    assert not unknown, f"not imported: {unknown}"
+    try:
+        celery()
+    finally:
+        atexit._run_exitfuncs()
