@@ -1,5 +1,6 @@
 """Servers that tests share: one of each per test process. Every test has names of its own; nothing is flushed."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -21,6 +22,12 @@ LONGEST = ("faults", "integration")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest begin first: one process has a file, and shall not be left with a long one at the end."""
     items.sort(key=lambda item: [item.path.parent.name != folder for folder in LONGEST])
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: a full collection need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
