@@ -1,8 +1,8 @@
 """throughput: short tasks of three agents each, against six plain Celery tasks for each in the same pools.
 
 All are submitted at once, by this process, and measured is the time until the last one has ended. The plain ones are
-three times two that send each other, as the coordinator's and the agents' do; theirs is the same number of chains. The
-same is tried with more processes of both pools.
+three times two that send each other, as the coordinator's and the agents' do; theirs is the same number of chains. Each
+pool has one process first, and then more.
 """
 
 import time
@@ -26,7 +26,7 @@ GOAL = Goal(0.4, at_least=True)
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """The tasks and the chains by turns, with one worker of each pool; then once with more of them."""
+    """The tasks and the chains by turns, with one worker of each pool, then with more of them."""
     tasks = size.of(TASKS, 3)
     measures: dict[str, Measure] = {
         "a task, of all at once": lambda _: [run_tasks(stage, tasks)],
@@ -40,17 +40,15 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
             exits.enter_context(stage.running([pool + one for one in more for pool in ("coordinator", "agents")]))
             plains = [pool + one for one in more for pool in plain.POOLS]
             exits.enter_context(stage.running(plains, "tests.bench.plain"))
-            found.append(in_turn(measures, size.rounds if processes == 1 else 1))
-    lanes = found[0]
-    ours, limits = lanes
-    rounds = tuple(limit / own for own, limit in zip(ours.medians, limits.medians, strict=True))
+            found.append(in_turn(measures, size.rounds))
     rates = [
         _rate("Roboco", [one[0] for one in found]),
         _rate("plain Celery, six for a task", [one[1] for one in found]),
     ]
     notes = [f"{one.name}, tasks a second by processes of each pool: {_told(one)}" for one in rates]
-    figure = Figure("throughput / that of plain Celery tasks", rounds, goal=GOAL)
-    yield Result(f"throughput, {tasks} tasks of {len(AGENTS)} agents", lanes, (figure,), tuple(notes), tuple(rates))
+    figures = tuple(_figure(processes, *lanes) for processes, lanes in enumerate(found, start=1))
+    name = f"throughput, {tasks} tasks of {len(AGENTS)} agents"
+    yield Result(name, found[0], figures, tuple(notes), tuple(rates))
 
 
 def run_tasks(stage: Stage, tasks: int, **team_fields: Any) -> float:
@@ -79,6 +77,11 @@ def _chains(stage: Stage, chains: int) -> float:
 
 def _ended(stage: Stage, name: str, chains: int) -> bool:
     return int(stage.redis.llen(name)) == chains
+
+
+def _figure(processes: int, ours: Lane, plain_ones: Lane) -> Figure:
+    rounds = tuple(limit / own for own, limit in zip(ours.medians, plain_ones.medians, strict=True))
+    return Figure(f"throughput / that of plain Celery tasks, {processes} of each pool", rounds, goal=GOAL)
 
 
 def _rate(name: str, lanes: Sequence[Lane]) -> Series:
