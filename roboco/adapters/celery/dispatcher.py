@@ -74,7 +74,7 @@ class CeleryDispatcher:
         self._send(NOTIFY, {"task_id": task_id}, shown.notify_id(task_id, time.time()), task_id)
 
     def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
-        """When the oldest message in the queue was sent; None if there is none, or on a broker other than Redis."""
+        """When the oldest message in the queue was sent; None if there is none, or if the broker cannot tell."""
         name = {Phase.TURN: TURN, Phase.TOOLS: TOOL}.get(phase, ADVANCE)
         with sending(name):
             oldest = self._lanes.oldest(name, task_id, None if name == ADVANCE else priority)

@@ -109,7 +109,7 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
     """The first process stands still: here, since it cannot take in what it was told."""
     metrics = Metrics()
     goes_on, told = os.pipe(), os.pipe()
-    tells = 3000
+    tells = 10_000  # more than a pipe takes while its reader holds as much again
     with metrics._values._lock:
 
         def work() -> None:
