@@ -12,7 +12,7 @@ from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.errors import UsageError
 from tests.journeys import answer
-from tests.stack import Stack, s3_environment
+from tests.stack import LONG_LEASE, Stack, s3_environment
 
 T = TypeVar("T", bound=Server)
 LONGEST = ("faults", "integration")
@@ -48,7 +48,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers over a workspace in a folder, and once more in S3."""
     server: S3Server | None = request.getfixturevalue("s3") if request.param == "s3" else None
-    with s3_environment(server), Stack(tmp_path_factory.mktemp("stack"), s3=server) as started:
+    with s3_environment(server), Stack(tmp_path_factory.mktemp("stack"), s3=server, turn_lease=LONG_LEASE) as started:
         started.model.script(answer)
         yield started
 
@@ -56,7 +56,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def folder_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers over a workspace in a folder."""
-    with Stack(tmp_path_factory.mktemp("stack")) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), turn_lease=LONG_LEASE) as started:
         started.model.script(answer)
         yield started
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -52,7 +53,8 @@ class Forked(subprocess.Popen[bytes]):
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # it has ended, which was not told yet
+                os.kill(self.pid, sig)
 
 
 def start(name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> Server:

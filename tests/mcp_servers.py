@@ -17,6 +17,7 @@ from roboco.domain.mcp_server import McpServer
 SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))
 HOSTILE = (sys.executable, str(Path(__file__).with_name("mcp_hostile_stdio.py")))
 WORKER = (sys.executable, "-m", "tests.mcp_worker")
+PROC = Path("/proc")  # Linux has it
 TOOLS = ["search", "reserve", "buy", "fail", "leak", "who", "slow", "process", "picture", "retire"]
 
 
@@ -72,12 +73,12 @@ def eventually(condition: Callable[[], bool], limit: float = 15.0) -> None:
 
 def alive(pid: int) -> bool:
     """Whether the process runs; one that ended and was not fetched does not."""
+    status = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not PROC.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def _answers(port: int) -> bool:

@@ -21,6 +21,8 @@ from tests.servers.model_server import ModelServer
 ROOT = Path(__file__).parent.parent
 POOLS = ("coordinator", "agents", "tools")
 TOOLS = "tests.tools_for_agents"
+LONG_LEASE = 20.0
+"""The lease of a turn where no worker is killed: none that merely stands still for a while loses it."""
 
 
 class Stack:

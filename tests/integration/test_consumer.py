@@ -255,7 +255,7 @@ def test_a_flushed_broker_serves_on(bench: Bench, pool: str) -> None:
     (bench.folder / "release").touch()
     until(bench.settled)
 
-    consumed = bench.app.control.inspect(timeout=1).active_queues() or {}
+    consumed = bench.app.control.inspect(timeout=20, limit=1).active_queues() or {}
     assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(lanes(AGENTS_QUEUE))]
 
 

@@ -1,6 +1,7 @@
 """What a person or a service does to a running task, on real workers: the model server watches what becomes of it."""
 
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from roboco.domain.view import TextPartDelta
 from tests.doubled import doubled
 from tests.journeys import answer
 from tests.servers.model_server import Record, Reply, Request
-from tests.stack import Stack, until
+from tests.stack import LONG_LEASE, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -25,7 +26,7 @@ _numbers = itertools.count()
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers; and once more with every Celery message sent twice."""
     modules = "workers" if request.param == "once" else "tests.doubled"
-    with Stack(tmp_path_factory.mktemp("stack"), modules=modules) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), modules=modules, turn_lease=LONG_LEASE) as started:
         if request.param == "twice":
             doubled(started.orchestrator._producer)
         yield started
@@ -47,13 +48,10 @@ class Scripted:
         """The model calls of this test, in order."""
         return [record for record in self.stack.model.requests if self.prompt in str(record.request.messages)]
 
-    def speaking(self, chunks: int = 3) -> Record:
-        """The newest model call, once it has sent so many chunks."""
-
-        def speaks() -> bool:
-            return bool(self.requests()) and self.requests()[-1].chunks_sent >= chunks
-
-        until(speaks, SECONDS, "the model speaks")
+    def speaking(self, task: Task) -> Record:
+        """The newest model call, once followers have two words of it, which its step will keep."""
+        deltas = (item.item.text for item in task.stream() if isinstance(item.item, TextPartDelta))
+        assert any(said.count("word ") >= 2 for said in itertools.accumulate(deltas))
         return self.requests()[-1]
 
     def send(self, name: str, **arguments: Any) -> None:
@@ -95,7 +93,7 @@ def texts(task: Task) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("over_celery", [False, True])
 def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(scripted: Scripted, over_celery: bool) -> None:
     task = scripted.run(team(), brief_when_told(SLOW))
-    record = scripted.speaking()
+    record = scripted.speaking(task)
     if over_celery:
         scripted.send("interrupt", task_id=task.task_id, message="shorter", item_id="cut")
     else:
@@ -129,12 +127,12 @@ def test_a_silent_model_is_cut_off_too(scripted: Scripted) -> None:
 
 def test_a_stop_closes_the_connection(scripted: Scripted) -> None:
     task = scripted.run(team(), lambda request: SLOW)
-    record = scripted.speaking()
+    record = scripted.speaking(task)
     task.stop("enough", item_id="halt")
     until(lambda: record.client_disconnected_at, SECONDS, "the connection is closed")
     assert task.result(SECONDS).status == "cancelled"
     assert [step.agent_name for step in task.history()] == ["user", "worker", "orchestrator"]
-    assert task.history()[1].text.startswith("word ")
+    assert task.history()[1].text.startswith("word word ")
     assert task.receipt("halt").closed_at is not None
 
 
@@ -169,13 +167,11 @@ def test_a_running_tool_is_told_and_its_call_is_closed(scripted: Scripted) -> No
 def test_pause_step_and_resume(scripted: Scripted) -> None:
     pair = team(agents=[{"name": name, "prompt": name} for name in ("one", "two", "three")])
 
-    def responder(request: Request) -> Reply:
-        slow = Reply(chunks=["one"] + [" "] * 100, interval=0.02)
-        return slow if request.system == "one" else Reply(text=request.system)
-
-    task = scripted.run(pair, responder)
-    scripted.speaking()
+    paused = threading.Event()
+    task = scripted.run(pair, lambda request: Reply(text=request.system, held_until=paused))
+    until(scripted.requests, SECONDS, "the model is asked")
     task.pause()
+    paused.set()
     assert task.result(SECONDS).status == "paused"
     before = len(task.history())
     assert before == 2, "what was being done came to its end"
@@ -184,9 +180,7 @@ def test_pause_step_and_resume(scripted: Scripted) -> None:
     assert task.result(SECONDS).status == "paused"
     task.resume()
     until(lambda: task.summary().status.ended, SECONDS, "it goes on")
-    assert [(name, text.strip()) for name, text in texts(task)[1:]] == [
-        (name, name) for name in ("one", "two", "three")
-    ]
+    assert texts(task)[1:] == [(name, name) for name in ("one", "two", "three")]
 
 
 def test_client_tools_and_approvals_hold_no_worker(scripted: Scripted) -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from tests.doubled import doubled
 from tests.journeys import JOURNEYS, Journey, answer, shape
-from tests.stack import Stack
+from tests.stack import LONG_LEASE, Stack
 
 pytestmark = pytest.mark.workers
 
 
 @pytest.fixture(scope="module")
 def doubling_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("doubled"), modules="tests.doubled") as stack:
+    with Stack(tmp_path_factory.mktemp("doubled"), modules="tests.doubled", turn_lease=LONG_LEASE) as stack:
         stack.model.script(answer)
         doubled(stack.orchestrator._producer)
         yield stack

@@ -1,6 +1,8 @@
 """Flower as a person sees it: everything of a task is found by its id, in the right state, and nobody's words are."""
 
 import json
+import signal
+import threading
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +27,9 @@ pytestmark = pytest.mark.workers
 
 CANARY = "canary7f3a"
 """What nobody but the models may see: short, and in the form of a name."""
-SLOW = 0.05
 ATTEMPTS = 2
+ENOUGH = threading.Event()
+"""Set when the agent that speaks for long may come to its end."""
 
 
 def answer(request: Request) -> Reply:
@@ -37,7 +40,7 @@ def answer(request: Request) -> Reply:
     if role == "limited":
         return Reply(status=429, text="slow down", headers={"Retry-After": "600"})
     if role == "speaker":
-        return Reply(text="word " * 100, interval=SLOW)
+        return Reply(text="at last", held_until=ENOUGH)
     return journeys(request)
 
 
@@ -46,6 +49,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack(tmp_path_factory.mktemp("stack"), attempts=ATTEMPTS) as started:
         started.model.script(answer)
         yield started
+
+
+@pytest.fixture(autouse=True)
+def never_enough() -> None:
+    ENOUGH.clear()
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +113,12 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
 
 def test_the_states_of_a_turn_whose_worker_was_killed(stack: Stack, seen: Flower) -> None:
     task = submitted(stack, "killed", one_agent("speaker"))
-    next(item for item in task.stream() if item.type == "text_part_delta")
     settled(seen, {"killed/0001/turn/1": "STARTED"}, "killed/")
+    at_it(stack, "killed")
     stack.restart("agents")
     stack.wait_ready("agents")
     settled(seen, {"killed/0001/turn/1": "FAILURE", "killed/0001/turn/2": "STARTED"}, "killed/")
+    ENOUGH.set()
     assert task.result(60).status == "completed"
     settled(seen, {"killed/0001/turn/1": "FAILURE", "killed/0001/turn/2": "SUCCESS"}, "killed/")
     rows = seen.rows("killed/")
@@ -121,7 +130,7 @@ def test_the_states_of_a_turn_whose_worker_was_killed(stack: Stack, seen: Flower
 def test_the_last_attempt_at_a_turn_fails_with_its_worker(stack: Stack, seen: Flower) -> None:
     task = submitted(stack, "doomed", one_agent("speaker"))
     for attempt in range(1, ATTEMPTS + 1):
-        until(lambda number=attempt: _at_it(stack, "doomed") == number, 30, f"attempt {attempt} began")  # type: ignore[misc]
+        at_it(stack, "doomed", attempt)
         stack.restart("agents")
         stack.wait_ready("agents")
     assert task.result(60).status == "failed"
@@ -129,11 +138,15 @@ def test_the_last_attempt_at_a_turn_fails_with_its_worker(stack: Stack, seen: Fl
     assert "at the last attempt" in seen.rows("doomed/")[f"doomed/0001/turn/{ATTEMPTS}"]["exception"]
 
 
-def _at_it(stack: Stack, task_id: str) -> int:
-    """Which attempt at the task's turn or call a worker is at; 0 for none."""
-    now = stack.orchestrator.engine.board.load(task_id, 1)
-    at_turn = now.attempt if now is not None and now.claimed else 0
-    return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
+def at_it(stack: Stack, task_id: str, attempt: int = 1) -> None:
+    """Wait until a worker is at this attempt at the task's turn or call: who shows a start has not begun for good."""
+
+    def reached() -> int:
+        now = stack.orchestrator.engine.board.load(task_id, 1)
+        at_turn = now.attempt if now is not None and now.claimed else 0
+        return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
+
+    until(lambda: reached() == attempt, 30, f"a worker is at attempt {attempt} of {task_id}")
 
 
 def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, seen: Flower) -> None:
@@ -147,13 +160,15 @@ def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, see
     settled(seen, {"waiting/0001/turn/1": "RETRY"}, "waiting/")
     speaking = submitted(stack, "speaking", one_agent("speaker"))
     settled(seen, {"speaking/0001/turn/1": "STARTED"}, "speaking/")
-    for task_id in ("hanging", "speaking"):  # who shows a start has not begun for good
-        until(lambda name=task_id: _at_it(stack, name), 20, f"a worker is at {task_id}")  # type: ignore[misc]
+    for task_id in ("hanging", "speaking"):
+        at_it(stack, task_id)
+    stack.kill("coordinator", signal.SIGSTOP)  # so that it knows of the stops before it misses a worker
     for pool in ("agents", "tools"):
         stack.kill(pool)
         stack.workers[pool].process.wait()
     for task in (speaking, hanging, waiting):
         task.stop()
+    stack.kill("coordinator", signal.SIGCONT)
     for task in (speaking, hanging, waiting):
         assert task.result(30).status == "cancelled"
     settled(seen, {"hanging/0001/turn/1": "SUCCESS", call: "REVOKED"}, "hanging/")
@@ -184,7 +199,7 @@ def test_a_turn_that_waits_for_its_rate_limit_is_to_be_retried(stack: Stack, see
 
 def test_a_message_that_comes_twice_does_not_end_the_row_of_the_turn_that_runs(stack: Stack, seen: Flower) -> None:
     task = submitted(stack, "twice", one_agent("speaker"))
-    next(item for item in task.stream() if item.type == "text_part_delta")
+    at_it(stack, "twice")
     now = stack.orchestrator.engine.board.load("twice", 1)
     assert now is not None
     order = {"task_id": "twice", "seq": 1, "epoch": now.epoch, "attempt": 1}
@@ -207,7 +222,7 @@ def test_a_turn_that_somebody_revokes_is_announced_again(stack: Stack, seen: Flo
 
 def test_no_answer_of_flower_holds_what_somebody_has_said(stack: Stack, seen: Flower) -> None:
     task = submitted(stack, "secretive", one_agent("speaker"))
-    next(item for item in task.stream() if item.type == "text_part_delta")
+    at_it(stack, "secretive")
     wrong = send(stack, "roboco.submit", task_id="wrong", team={"name": CANARY}, prompt=[CANARY], agent=[CANARY])
     send(stack, "roboco.interrupt", task_id="secretive", message=CANARY)
     send(stack, "roboco.stop", task_id="secretive", reason=CANARY)

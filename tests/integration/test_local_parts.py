@@ -61,13 +61,15 @@ def python(code: str, folder: Path) -> Server:
     return start("child", [sys.executable, "-c", code], log=folder / "logs" / "child.log")
 
 
-@pytest.mark.parametrize(("handler", "ending"), [("SIG_DFL", signal.SIGTERM), ("SIG_IGN", signal.SIGKILL)])
-def test_stop(handler: str, ending: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("handler", "patience", "ending"), [("SIG_DFL", 30.0, signal.SIGTERM), ("SIG_IGN", 0.2, signal.SIGKILL)]
+)
+def test_stop(handler: str, patience: float, ending: int, tmp_path: Path) -> None:
     code = f"import signal; signal.signal(15, signal.{handler}); print('ready', flush=True); signal.pause()"
     server = python(code, tmp_path)
     wait_ready(server, lambda: "ready" in server.log.read_text(), 10)
     assert os.getsid(server.pid) == server.pid
-    server.stop(timeout=0.2)
+    server.stop(timeout=patience)
     server.stop()
     assert server.process.returncode == -ending
     assert_gone(server)

@@ -23,7 +23,7 @@ OPEN = {"type": "object"}
 
 def hostile(kind: str, **fields: Any) -> McpServer:
     """The server of this kind."""
-    return declared((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"], "timeout": 2.0} | fields)
+    return declared((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"]} | fields)
 
 
 def test_what_is_huge_is_cut() -> None:
@@ -59,19 +59,16 @@ def test_schemas_that_cost_too_much_to_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "told", "more"),
     [
-        ("silent", "did not answer in time"),
-        ("no-schema", "does not follow the protocol"),
+        ("silent", "did not answer in time", {"connect_timeout": 1.0}),
+        ("no-schema", "does not follow the protocol", {}),
     ],
 )
-def test_a_server_whose_tools_cannot_be_learnt(kind: str, told: str) -> None:
-    server = hostile(kind, connect_timeout=1.0)
+def test_a_server_whose_tools_cannot_be_learnt(kind: str, told: str, more: dict[str, float]) -> None:
+    server = hostile(kind, **more)
     with using(server) as servers:
-        begun = time.monotonic()
-        tools = servers.tools(server)
-        assert time.monotonic() - begun < 4
-    assert told in tools["one"].description
+        assert told in servers.tools(server)["one"].description
 
 
 def test_a_list_without_an_end() -> None:
@@ -89,17 +86,19 @@ def test_servers_that_one_can_live_with(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "told", "more"),
     [
-        ("mute", "did not complete the call of 'one': it did not answer in time"),
-        ("nan", "not JSON compliant"),
-        ("wrong-result", "does not follow the protocol"),
-        ("flood", "the connection was lost"),
-        ("long-line", "the connection was lost|did not answer in time"),
+        ("mute", "did not complete the call of 'one': it did not answer in time", {"timeout": 2.0}),
+        ("nan", "not JSON compliant", {}),
+        ("wrong-result", "does not follow the protocol", {}),
+        ("flood", "the connection was lost", {}),
+        ("long-line", "the connection was lost|did not answer in time", {"timeout": 2.0}),
     ],
 )
-def test_calls_that_come_to_nothing(kind: str, told: str, caplog: pytest.LogCaptureFixture) -> None:
-    server = hostile(kind)
+def test_calls_that_come_to_nothing(
+    kind: str, told: str, more: dict[str, float], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = hostile(kind, **more)
     with using(server) as servers, caplog.at_level(logging.INFO):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(2):

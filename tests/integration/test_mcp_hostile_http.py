@@ -114,11 +114,10 @@ def test_what_is_no_mcp_server(
 ) -> None:
     monkeypatch.setenv("WEB_AUTH_HEADER", "Bearer secret-of-the-web")
     with serving(serve) as url, caplog.at_level(logging.DEBUG):
-        server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=2.0)
+        patience = 2.0 if serve is mute else 30.0
+        server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=patience)
         with using(server) as servers:
-            begun = time.monotonic()
             assert told in servers.tools(server)["buy"].description
-            assert time.monotonic() - begun < 4
             with pytest.raises(UsageError, match=told) as raised:
                 servers.call(server, "buy", {}, "k", never)
     assert "secret-of-the-web" not in str(raised.value) + caplog.text

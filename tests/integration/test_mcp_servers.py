@@ -115,15 +115,11 @@ def test_a_header_that_would_break_the_request(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_slow_tool_ends_in_time(shop: McpServer) -> None:
-    server = McpServer.model_validate(shop.model_dump() | {"timeout": 0.5})
+    server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
     with using(server) as servers:
         servers.tools(server)
-        begun = time.monotonic()
-        with pytest.raises(
-            UsageError, match=r"did not answer in time \(0\.5 s\); whether it had an effect is not known"
-        ):
-            servers.call(server, "slow", {"seconds": 30}, "k", never)
-        assert time.monotonic() - begun < 3
+        with pytest.raises(UsageError, match=r"did not answer in time \(3 s\); whether it had an effect is not known"):
+            servers.call(server, "slow", {"seconds": 300}, "k", never)
         assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
@@ -137,13 +133,16 @@ def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
-def test_threads_share_one_conversation(shop: McpServer) -> None:
+def test_threads_share_one_conversation(shop: McpServer, tmp_path: Path) -> None:
     with using(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
-        begun = time.monotonic()
-        slow = [pool.submit(servers.call, shop, "slow", {"seconds": 1.0}, "k", never) for _ in range(4)]
-        assert [call.result() for call in slow] == ["done"] * 4
-        assert time.monotonic() - begun < 3.5
+        mark, enough = tmp_path / "begun", threading.Event()
+        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", enough.is_set)
+        eventually(mark.exists)
+        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", "who waits for whom?"
+        enough.set()
+        with pytest.raises(UsageError, match="cancelled"):
+            slow.result()
 
 
 def test_a_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
@@ -204,25 +203,35 @@ def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
     with using(server, pause=0.05) as servers:
-        begun = time.monotonic()
         assert "did not answer in time" in servers.tools(server)["one"].description
-        assert time.monotonic() - begun < 4
         ready.touch()
         eventually(lambda: "reached" not in servers.tools(server)["one"].description)
         assert servers.call(server, "one", {}, "k", never) == "called one"
 
 
-def test_a_failure_is_remembered_and_what_was_known_is_served() -> None:
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
+    """The servers that were asked for their tools, each time."""
+    asked: list[McpServer] = []
+    listed = McpServers._listed
+
+    def counted(self: McpServers, server: McpServer, *rest: Any) -> dict[str, McpTool]:
+        asked.append(server)
+        return listed(self, server, *rest)
+
+    monkeypatch.setattr(McpServers, "_listed", counted)
+    return asked
+
+
+def test_a_failure_is_remembered_and_what_was_known_is_served(listings: list[McpServer]) -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, lifetime=0.0) as servers:
+    with using(server, lifetime=0.0, pause=3600) as servers:
         with listening(port):
             before = servers.tools(server)
-        assert servers.tools(server) == before
-        begun = time.monotonic()
         for _ in range(100):
             assert servers.tools(server) == before
-        assert time.monotonic() - begun < 1
+    assert len(listings) == 2
 
 
 def test_a_tool_that_went_away_while_it_was_cached(shop: McpServer) -> None:
@@ -244,18 +253,10 @@ def test_a_server_that_tells_of_a_change() -> None:
         eventually(lambda: "buy" not in servers.tools(server))
 
 
-def test_one_discovery_at_a_time(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[McpServer] = []
-    listed = McpServers._listed
-
-    def counted(self: McpServers, server: McpServer, *rest: Any) -> dict[str, McpTool]:
-        asked.append(server)
-        return listed(self, server, *rest)
-
-    monkeypatch.setattr(McpServers, "_listed", counted)
+def test_one_discovery_at_a_time(shop: McpServer, listings: list[McpServer]) -> None:
     with using(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
-    assert len(asked) == 1
+    assert len(listings) == 1
 
 
 def test_a_conversation_that_nobody_uses_ends() -> None:
@@ -265,7 +266,7 @@ def test_a_conversation_that_nobody_uses_ends() -> None:
         eventually(lambda: not alive(first))
         second = int(servers.call(server, "process", {}, "k", never))
         assert second != first
-    assert not alive(second)
+    eventually(lambda: not alive(second))
 
 
 def test_a_forked_process_has_conversations_of_its_own() -> None:
@@ -274,7 +275,7 @@ def test_a_forked_process_has_conversations_of_its_own() -> None:
     assert "Traceback" not in done.stderr
     assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
     assert child[1] != parent[1]
-    assert not any(alive(int(pid)) for pid in (child[1], parent[1]))
+    eventually(lambda: not any(alive(int(pid)) for pid in (child[1], parent[1])))
 
 
 def test_without_the_extra_everything_else_works() -> None:

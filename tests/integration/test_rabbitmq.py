@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -84,7 +85,8 @@ def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: Rabbit
 
 def emptied(app: Celery, queue: str) -> None:
     """Take what waits, once the broker has back what a killed worker held: messages of turns that have been made."""
-    with app.connection_for_write() as connection, connection.channel() as channel:
+    with app.connection_for_write() as connection:
+        channel: Any = connection.default_channel
         until(lambda: channel.queue_declare(queue, passive=True).consumer_count == 0, 10, "the worker is missed")
         channel.queue_purge(queue)
 

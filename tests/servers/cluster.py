@@ -81,8 +81,9 @@ class Cluster:
         return next(number for number, node in enumerate(self.nodes) if node.alive())
 
     def _start(self) -> None:
+        first = free_port(2 * self._count)
         for number in range(self._count):
-            port = free_port(2)
+            port = first + 2 * number
             folder = self._folder / f"node-{number}"
             folder.mkdir(parents=True)
             arguments = {

@@ -72,7 +72,9 @@ class HookServer:
             first, *lines = head.decode().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
             while len(body) < int(headers.get("content-length", 0)):
-                body += connection.recv(65536)
+                if not (piece := connection.recv(65536)):
+                    return
+                body += piece
             self.posted.append(Posted(first.split()[1], headers, body, time.time()))
             try:
                 self.answer(connection, len(self.posted) - 1)
