@@ -50,9 +50,9 @@ def return_object() -> object:
 
 
 @tool
-def append_line(late: bool, context: CallContext) -> str:
-    """Append a line and take two seconds, or take four seconds and append it."""
-    return _append(late, context)
+def append_line(when: str, context: CallContext) -> str:
+    """Append a line: "early", "late" or "soon"."""
+    return _append(when, context)
 
 
 @tool
@@ -72,19 +72,19 @@ def find_line(args: dict[str, Any], key: str) -> str | bool:
 
 
 @tool(verify=find_line)
-def append_known_line(late: bool, context: CallContext) -> str:
+def append_known_line(when: str, context: CallContext) -> str:
     """Append a line that can be found again."""
-    return _append(late, context)
+    return _append(when, context)
 
 
-def _append(late: bool, context: CallContext) -> str:
+def _append(when: str, context: CallContext) -> str:
+    """Append it at once and stay ("early"), stay and then append it ("late"), or append it and end soon ("soon")."""
     _note(f"{context.call_id} {context.attempt}")
-    if late:
-        _be_stubborn(4)
+    if when == "late":
+        _be_stubborn(60)
     with (_folder() / "lines.txt").open("a") as file:
         file.write(f"{context.call_id}\n")
-    if not late:
-        _be_stubborn(2)
+    _be_stubborn(2 if when == "soon" else 60)
     return "appended"
 
 

@@ -27,8 +27,8 @@ from roboco.settings import read_settings
 
 _ENDS = frozenset("qQ\x1b\x03\x04")
 """Keys that end it: q, Escape, and what Ctrl-C and Ctrl-D are where a terminal sends them as they are."""
-_PATIENCE = 2.5
-"""Seconds in which workers are heard of for a single picture: their heartbeats come every two."""
+_PATIENCE = 5.0
+"""Seconds in which workers are heard of for a single picture: their heartbeats come every two, if they are not busy."""
 _LONGEST = 8.0
 """The same where some have been heard of, but not what they consume: they are busy."""
 _LOOK = 0.1

@@ -113,10 +113,11 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int) -> bool:
 
 
 def deliver(engine: Engine, task_id: str) -> None:
-    """Deliver what is to be told of the task and due; nothing if another worker is at it."""
+    """Deliver what is to be told of the task and due; if another worker is at it, the sweeper looks after its lease."""
     key = entry(task_id)
     lost = engine.attempts.begin(key)
     if lost is None:
+        engine.agenda.hasten(key, engine.clock.now() + engine.policy.lease)
         return
     exhausted = f"{lost} workers were lost while they told it" if lost >= engine.policy.attempts else ""
     try:

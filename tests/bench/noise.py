@@ -30,12 +30,13 @@ class Noise:
         """The time, and the seconds that all processors, and this process with its children, have worked."""
         try:
             user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+            now = time.monotonic()
         except OSError:
             return None
         busy = (user + nice + system + irq + soft + steal) / _TICKS
         used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
         own = sum(one.ru_utime + one.ru_stime for one in used) + sum(_cpu_of(pid) for pid in _descendants(os.getpid()))
-        return time.monotonic(), busy, own
+        return now, busy, own
 
 
 class Process:

@@ -32,13 +32,17 @@ from tests.contract.samples import TASK, chain, step_after
 LONG = 60.0
 """Seconds of a lease that outlives every test."""
 WINDOW = 0.5
-"""Seconds for which what was asked of a model counts, where a test waits for their end."""
+"""Seconds for which what was asked of a model counts for `brief_rates`, whose end a test waits for."""
 SHORT = 0.03
 """Seconds of a lease whose end a test waits for."""
 
 
 class ATask(ABC):
-    """`steps` is the history as the workspace would have it; leases of `brief_turns` and `brief_calls` are SHORT."""
+    """`steps` is the history as the workspace would have it; leases of `brief_turns` and its like are SHORT.
+
+    What is brief sees the same as what is not: a test that asks the brief ones only about what is over does not depend
+    on how soon it is made.
+    """
 
     board: Board
     turns: Turns
@@ -49,8 +53,10 @@ class ATask(ABC):
     inbox: Inbox
     logs: Logs
     attempts: Attempts
+    brief_attempts: Attempts
     dead: DeadLetters
     rates: Rates
+    brief_rates: Rates
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []

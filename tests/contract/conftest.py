@@ -124,10 +124,11 @@ def task(request: pytest.FixtureRequest, prefix: str) -> Iterator[ATask]:
 def unreachable_task(request: pytest.FixtureRequest, prefix: str) -> Iterator[TaskOnRedis]:
     """A task on a Redis that never answers, or is not there any more."""
     limits: dict[str, Any] = {"socket_timeout": 0.03, "socket_connect_timeout": 0.03, "retry": Retry(NoBackoff(), 0)}
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        if request.param == "gone":
-            listener.close()
+    with socket.socket() as held:  # so that the port stays ours, also where nobody listens at it
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        if request.param == "silent":
+            held.listen()
         with redis.Redis(port=port, decode_responses=True, **limits) as client:
             yield TaskOnRedis(client, Keys(prefix))
 

@@ -8,7 +8,7 @@ import redis
 from roboco.errors import TransientError
 from tests.stack import until
 
-SOON = 5.0
+SOON = 30.0
 """Seconds within which a call gives up: the pauses between its tries are about two."""
 
 

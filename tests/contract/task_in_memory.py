@@ -27,9 +27,11 @@ class TaskInMemory(ATask):
         self.agenda = MemoryAgenda(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
-        self.attempts = MemoryAttempts(server, clock, SHORT)
+        self.attempts = MemoryAttempts(server, clock, LONG)
+        self.brief_attempts = MemoryAttempts(server, clock, SHORT)
         self.dead = MemoryDeadLetters(server)
-        self.rates = MemoryRates(server, clock, WINDOW)
+        self.rates = MemoryRates(server, clock, LONG)
+        self.brief_rates = MemoryRates(server, clock, WINDOW)
 
     def outlive(self, seconds: float) -> None:
         """Move the clock."""

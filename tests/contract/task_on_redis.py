@@ -34,9 +34,11 @@ class TaskOnRedis(ATask):
         self.agenda = RedisAgenda(client, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisLogs = RedisLogs(client, keys)
-        self.attempts = RedisAttempts(client, keys, SHORT)
+        self.attempts = RedisAttempts(client, keys, LONG)
+        self.brief_attempts = RedisAttempts(client, keys, SHORT)
         self.dead = RedisDeadLetters(lambda: client, keys)
-        self.rates = RedisRates(scripts, keys, WINDOW)
+        self.rates = RedisRates(scripts, keys, LONG)
+        self.brief_rates = RedisRates(scripts, keys, WINDOW)
 
     def outlive(self, seconds: float) -> None:
         """Wait for so long, and a little longer."""

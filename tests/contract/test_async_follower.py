@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -15,6 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from roboco.adapters.local.process import free_port
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
 from roboco.adapters.redis import async_follower
 from roboco.adapters.redis import feed as redis_feed
@@ -254,9 +254,7 @@ def test_logs_that_cannot_be_read_for_too_long_are_told(
     """The channels can be listened to all the while."""
     monkeypatch.setattr(async_follower, "PATIENCE", 0.3)
     monkeypatch.setattr(async_follower, "PAUSE", 0.01)
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as client:
+    with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
         shared = RedisFollower(client, valkey.url, redis_task.keys)
         with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
             asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), []), 20))

@@ -22,6 +22,7 @@ def test_work_that_never_ends_is_counted(task: ATask) -> None:
 def test_one_is_at_it_for_a_lease(task: ATask) -> None:
     assert task.attempts.begin("a") == 0
     assert task.attempts.begin("a") is None
+    task.brief_attempts.renew("a")
     task.outlive(SHORT)
     assert not task.attempts.renew("a")
     assert task.attempts.begin("a") == 1

@@ -92,9 +92,12 @@ def test_a_long_step_is_kept_whole(histories: Histories) -> None:
 
 
 @pytest.mark.parametrize(("writers", "abreast"), [(8, False), (2, True)])
-def test_each_position_has_one_winner(histories: Histories, writers: int, abreast: bool) -> None:
+def test_each_position_has_one_winner(
+    histories: Histories, writers: int, abreast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each writer writes as fast as it can, or all begin each position together."""
-    together = threading.Barrier(writers)
+    monkeypatch.setattr(folder_history, "PATIENCE", 60)
+    together = threading.Barrier(writers, timeout=60)
 
     def write(writer: int) -> list[TaskStep]:
         seen: list[TaskStep] = []

@@ -120,10 +120,10 @@ def read_and_close(stream: ModelStream, ready: Callable[[], object], read: int =
     items: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(lambda: items.extend(stream))
-        until(lambda: ready() and len("".join(map(str, items))) >= read, 5, "the stream is where it is closed")
+        until(lambda: ready() and len("".join(map(str, items))) >= read, 30, "the stream is where it is closed")
         assert not reading.done()
         stream.close()
-        reading.result(timeout=2)
+        reading.result(timeout=30)
     return items
 
 
@@ -134,10 +134,10 @@ def test_a_silent_stream_is_closed(server: ModelServer, model: OpenAIModel, sent
     before = time.monotonic()
     items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent == sent, 4 * sent)
     assert "".join(items) == "one two "[: 4 * sent]
-    [record] = server.wait_for(gone, timeout=2)
+    [record] = server.wait_for(gone, timeout=30)
     assert not record.completed
     assert record.client_disconnected_at is not None
-    assert record.client_disconnected_at - before < 3
+    assert record.client_disconnected_at - before < 30
     stream.close()
     assert list(stream) == []
 
@@ -147,7 +147,7 @@ def test_a_speaking_stream_is_closed(server: ModelServer, model: OpenAIModel) ->
     stream = model.stream(asked())
     items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent > 10)
     assert set("".join(items).split()) == {"word"}
-    [record] = server.wait_for(gone, timeout=2)
+    [record] = server.wait_for(gone, timeout=30)
     assert record.chunks_sent < 1000
 
 
@@ -294,7 +294,7 @@ def test_texts_go_to_who_wants_to_be_told(server: ModelServer, model: OpenAIMode
 
 
 def test_nothing_is_told_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(chunks=["word "] * 500, interval=0.002))
+    server.script(lambda request: Reply(chunks=["word "] * 500, interval=0.002, hang_after=500))
     texts: list[str] = []
     heard = threading.Event()
 

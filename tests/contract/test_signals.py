@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -83,8 +84,10 @@ def test_a_lost_connection_is_made_anew(redis_task: TaskOnRedis, signals: RedisS
     heard = threading.Event()
     with signals.listen(TASK, epoch, heard.set):
         subscribed(redis_task)
-        redis_task.client.client_kill_filter(_type="pubsub")
-        until(lambda: not redis_task.client.pubsub_numsub(redis_task.keys.signals)[0][1], 10, "nobody listens")
+        clients: Any = redis_task.client
+        before = {client["id"] for client in clients.client_list(_type="pubsub")}
+        clients.client_kill_filter(_type="pubsub")
+        until(lambda: {client["id"] for client in clients.client_list(_type="pubsub")} - before, 10, "it is made anew")
         subscribed(redis_task)
         redis_task.inbox.knock(TASK, ["stop"], urgent=True)
         assert heard.wait(10)

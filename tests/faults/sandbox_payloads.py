@@ -40,15 +40,17 @@ while True:
 """
 DAEMON = """
 import os, time
+told, tell = os.pipe()
 if not os.fork():
     os.setsid()
     if not os.fork():
         print('daemon is up', flush=True)
+        os.write(tell, b'.')
         while True:
             open('written', 'a').write('x')
             time.sleep(0.001)
     os._exit(0)
-time.sleep(0.3)
+os.read(told, 1)
 print('main ends')
 """
 FILL = """

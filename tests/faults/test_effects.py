@@ -11,6 +11,7 @@ from celery import Celery
 
 from roboco import Task, Team, team_from
 from roboco.domain.part import ToolResult
+from tests.faults.moments import ENDING
 from tests.integration.cli_shell import Shell
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until
@@ -28,7 +29,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def _script(request: Request) -> Reply:
     if request.count("assistant"):
         return Reply(text="done")
-    return Reply(tool_calls=[("append_line", {"late": request.last_user == "late"}), ("add", {"a": 1, "b": 2})])
+    return Reply(tool_calls=[("append_line", {"when": request.last_user}), ("add", {"a": 1, "b": 2})])
 
 
 def team(**fields: Any) -> Team:
@@ -120,10 +121,10 @@ def test_what_a_call_has_done_when_its_time_was_up_is_not_known(stack: Stack) ->
 
 def test_a_worker_that_is_told_to_end_finishes_its_call(stack: Stack) -> None:
     before = stack.noted()
-    task = stack.orchestrator.run(team(), "early")
+    task = stack.orchestrator.run(team(), "soon")
     until(lambda: stack.noted() > before, 20, "the call runs")
     stack.kill("tools", signal.SIGTERM)
-    assert stack.workers["tools"].process.wait(20) == 0
+    assert stack.workers["tools"].process.wait(ENDING) == 0
     stack.start("tools")
     assert result(task).result == "appended"
     assert lines(stack)[_call_id(task)] == 1

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.stack import ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 
-LIMIT = 2.0
+LIMIT = 4.0
 SPEAKER = Team.model_validate({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
@@ -91,7 +92,7 @@ def stays_healthy(pool: str, folder: Path, beats: int = 15) -> None:
     note = folder / f"{pool}.json"
     for _ in range(beats):
         before = note.read_text()
-        until(lambda before=before: note.read_text() != before, LIMIT, "the worker notes its pulse")  # type: ignore[misc]
+        until(lambda before=before: note.read_text() != before, 30, "the worker notes its pulse")  # type: ignore[misc]
         assert health(pool, folder) == (0, f"{pool} is healthy\n")
 
 
@@ -158,7 +159,8 @@ def test_broker_gone_for_long(stack: Stack) -> None:
 
 def test_fully_busy_and_then_ending(stack: Stack, agents: Path) -> None:
     """Two turns run, some wait in the worker, and the rest in the queue, as it may fetch no more: all is well."""
-    stack.model.script(lambda request: Reply(text="Well.", delay=4 * LIMIT))
+    enough = threading.Event()
+    stack.model.script(lambda request: Reply(text="Well.", held_until=enough))
     until_it_says("agents", agents, 0, "is healthy")
     for number in range(10):
         stack.orchestrator.run(SPEAKER, f"Task {number}.")
@@ -170,7 +172,8 @@ def test_fully_busy_and_then_ending(stack: Stack, agents: Path) -> None:
     server.process.terminate()
     until(lambda: "Warm shutdown" in stack.log("agents"), 10, "it ends what it has begun")
     assert health("agents", agents) == (0, "agents is healthy\n")
-    server.process.wait(30)
+    enough.set()
+    server.process.wait(60)
     assert health("agents", agents) == (0, "agents is healthy\n")
 
 

@@ -1,5 +1,6 @@
 """Workers killed, stopped for longer than a lease, and ended, in the middle of what a person does to a task."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tests.transcript import Transcript
 pytestmark = pytest.mark.workers
 
 POOLS = ("coordinator", "agents", "tools")
+PREPARED = threading.Event()
+"""Set when what comes before the act is done."""
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
 TEAM = team_from(
     {
@@ -52,13 +55,13 @@ def calls(request: Request) -> Reply:
 
 
 def gives_away(request: Request) -> Reply:
-    """The work given to another team, slowly enough that the task can be paused before."""
+    """The work given to another team, when the task has been asked to pause."""
     if request.system == "helper":
         return Reply(text="found it")
     if request.tool_results:
         return Reply(text="I was told")
     calls = [("delegate", {"team": "helpers", "prompt": "look it up"})]
-    return Reply(chunks=["a "] * 25, interval=0.02, tool_calls=calls)
+    return Reply(text="wait", held_until=PREPARED, tool_calls=calls)
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,11 @@ class Run:
 
     def __init__(self, stack: Stack, victim: Victim, act: Act, moment: Moment) -> None:
         self._stack, self._victim, self._act = stack, victim, act
+        PREPARED.clear()
         stack.model.script(act.says)
         self.task = stack.orchestrator.run(act.team, "go", client_tools=[ASK])
         act.prepare(self.task)
+        PREPARED.set()
         until(lambda: act.ready(self.task), SECONDS, f"it is ready for: {act.name}")
         self._held = moment.hold(victim.gate(moment))
         act.act(self.task)

@@ -138,7 +138,7 @@ def check_lines(stack: Stack, tasks: list[Task]) -> None:
 
 def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
     """Its worker is killed when the grace is over; one lease later another one makes the turn, and nothing is lost."""
-    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"]) as stack:
+    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], turn_lease=8.0) as stack:
         stack.model.script(
             lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
         )
@@ -148,6 +148,6 @@ def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
         stack.kill(busy, signal.SIGTERM)
         until(lambda: "Warm shutdown" in stack.log(busy), 10, "it ends what it has begun")
         stack.kill(busy)
-        assert task.result(40).status == "completed"
+        assert task.result(60).status == "completed"
         assert [step.metadata.get("attempt", 1) for step in task.history() if step.by_agent] == [2]
         assert len(stack.model.requests) == 2

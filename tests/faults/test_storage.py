@@ -40,7 +40,10 @@ def gate(s3: S3Server) -> Iterator[Gate]:
 def stack(s3: S3Server, gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Workers that reach S3 through the gate; the test's own orchestrator does as well."""
     folder, endpoint = tmp_path_factory.mktemp("stack"), f"http://127.0.0.1:{gate.port}"
-    with s3_environment(s3), Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=TIMEOUT) as running:
+    with (
+        s3_environment(s3),
+        Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=TIMEOUT, turn_lease=4.0) as running,
+    ):
         yield running
 
 
@@ -65,7 +68,7 @@ def check(stack: Stack, journey: Journey, task: Task, asked: int) -> None:
 
 @pytest.mark.s3
 def test_slow(stack: Stack, gate: Gate) -> None:
-    """Each request takes two seconds: as long as a lease."""
+    """Each request takes two seconds, and a lease lasts four."""
     stack.model.script(lambda request: Reply(text="hello"))
     asked = len(stack.model.requests)
     gate.delay = 2.0

@@ -26,7 +26,7 @@ from tests.servers.gate import Gate
 from tests.servers.model_server import Reply, Request
 from tests.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
 from tests.servers.tls_gate import TlsGate
-from tests.stack import Stack, until
+from tests.stack import LONG_LEASE, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -44,7 +44,9 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 @pytest.fixture(scope="module")
 def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Its workers and its client send everything twice."""
-    with Stack(tmp_path_factory.mktemp("stack"), modules="tests.doubled", broker_url=rabbit.url) as stack:
+    with Stack(
+        tmp_path_factory.mktemp("stack"), modules="tests.doubled", broker_url=rabbit.url, turn_lease=LONG_LEASE
+    ) as stack:
         stack.model.script(answer)
         doubled(stack.orchestrator._producer)
         yield stack

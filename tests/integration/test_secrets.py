@@ -148,14 +148,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
 def team(stack: Canaries, **profile: Any) -> Any:
     """A team whose tools get secrets and say them, and whose model may be another one."""
     shop, web = (entry for entry in stack.settings.mcp)
+    patient = {"connect_timeout": 60}
     return team_from(
         {
             "name": "canaries",
             "models": {"standard": {"model": "m", "default": True} | profile},
             "agents": [{"name": "one", "prompt": "Work.", "tools": ["mcp:shop", "mcp:web", "memory_search"]}],
             "mcp_servers": {
-                "shop": {"command": shlex.split(shop), "env": ["SHOP_TOKEN"], "tools": ["leak", "who"]},
-                "web": {"url": web, "headers": {"Authorization": "WEB_TOKEN"}, "tools": ["leak", "who"]},
+                "shop": {"command": shlex.split(shop), "env": ["SHOP_TOKEN"], "tools": ["leak", "who"]} | patient,
+                "web": {"url": web, "headers": {"Authorization": "WEB_TOKEN"}, "tools": ["leak", "who"]} | patient,
             },
         }
     )

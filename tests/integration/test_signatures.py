@@ -215,10 +215,12 @@ def test_who_waits_for_a_chain_hears_that_its_team_was_revoked(stack: Stack, app
 
 def test_revoked_before_it_starts_it_is_never_submitted(stack: Stack, app: Celery) -> None:
     """The shop's one child is busy, so that the message waits."""
-    app.signature("shop.nap", (3.0,)).apply_async()
+    app.signature("shop.nap", ("revoked",)).apply_async()
     until(lambda: done(stack, "napping"), 20, "the child is busy")
     result = team(app).s("too late").apply_async()
     result.revoke()
+    until(lambda: f"Tasks flagged as revoked: {result.id}" in stack.log("shop"), 20, "the worker knows of it")
+    (stack.folder / "revoked").touch()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=30)
     assert stack.orchestrator.engine.files.names(f"{team_task_id(result.id)}/") == []
@@ -264,11 +266,13 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
     """Roboco's own workers look after their messages every two seconds, with a timeout of half a minute."""
     client: Any = redis.Redis.from_url(stack.valkey.url, decode_responses=True)
     begun = len(done(stack, "napping"))
-    app.signature("shop.nap", (5.0,)).apply_async()
+    app.signature("shop.nap", ("looked after",)).apply_async()
     until(lambda: len(done(stack, "napping")) > begun, 20, "the shop works")
     (tag,) = client.zrange("unacked_index", 0, -1)
     long_ago = time.time() - VISIBILITY / 2  # far beyond Roboco's own timeout
     client.zadd("unacked_index", {tag: long_ago})
+    time.sleep(5)  # in which Roboco's workers look after their own messages, twice at least
+    (stack.folder / "looked after").touch()
     until(lambda: not client.exists("unacked_index"), 20, "the shop has acknowledged it")
     app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=30)
     assert len(done(stack, "napping")) == begun + 1

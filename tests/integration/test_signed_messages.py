@@ -77,7 +77,7 @@ def test_who_has_no_key_cannot_have_workers_act(bench: Bench) -> None:
 
 def test_remote_control_can_only_ask(bench: Bench) -> None:
     worker = bench.start_worker("threads", keys=NEW)
-    until(lambda: bench.logged("ready."))
+    until(lambda: bench.app.control.ping(timeout=1, limit=1))  # it says that it is ready before it listens to them
     asked: dict[str, dict[str, Any]] = {
         "shutdown": {},
         "cancel_consumer": {"queue": AGENTS_QUEUE},
@@ -85,7 +85,7 @@ def test_remote_control_can_only_ask(bench: Bench) -> None:
         "hello": {"from_node": "x", "revoked": {"1": 1}},
     }
     for command, arguments in asked.items():
-        [answer] = bench.app.control.broadcast(command, arguments, reply=True, timeout=5, limit=1) or [{}]
+        [answer] = bench.app.control.broadcast(command, arguments, reply=True, timeout=20, limit=1) or [{}]
         assert "refused: messages are signed here" in json.dumps(answer)
     [queues] = (bench.app.control.inspect(timeout=20, limit=1).active_queues() or {}).values()
     assert [queue["name"] for queue in queues] == list(lanes(AGENTS_QUEUE))

@@ -10,7 +10,7 @@ import pytest
 from roboco import Orchestrator, Settings, Task, UsageError, team_from
 from roboco.adapters.local.process import start
 from tests.servers.model_server import Reply, Request
-from tests.stack import ROOT, Stack, until
+from tests.stack import LONG_LEASE, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}
@@ -36,7 +36,7 @@ def narrow(tmp_path: Path) -> Iterator[Stack]:
     """A stack whose agents worker makes one turn at a time."""
     (tmp_path / "teams").mkdir()
     (tmp_path / "teams" / "echo.yaml").write_text("name: echo\nagents: [{name: echo, prompt: You repeat.}]\n")
-    with Stack(tmp_path, agents_concurrency=1, teams=tmp_path / "teams") as stack:
+    with Stack(tmp_path, agents_concurrency=1, turn_lease=LONG_LEASE, teams=tmp_path / "teams") as stack:
         yield stack
 
 

@@ -17,14 +17,17 @@ from tests.stack import until
 
 SLOTS = 16384
 PRIMARIES = 3
-NODE_TIMEOUT = 2000  # ms until a node that does not answer counts as failed
 
 
 class Cluster:
-    """Started on entering, and gone on leaving; the first three of `nodes` begin as primaries."""
+    """Started on entering, and gone on leaving; the first three of `nodes` begin as primaries.
+
+    With replicas a node that does not answer for two seconds is replaced by its own; without, it is waited for.
+    """
 
     def __init__(self, folder: Path, replicas: bool = False) -> None:
         self._folder = folder
+        self._node_timeout = 2_000 if replicas else 20_000  # ms
         self._count = PRIMARIES * (2 if replicas else 1)
         self._exits = ExitStack()
         self.nodes: list[Server] = []
@@ -94,7 +97,7 @@ class Cluster:
                 "save": "",
                 "cluster-enabled": "yes",
                 "cluster-port": port + 1,
-                "cluster-node-timeout": NODE_TIMEOUT,
+                "cluster-node-timeout": self._node_timeout,
             }
             given = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
             node = start(f"node-{number}", [*find_server(), *given], log=folder / "log")

@@ -125,7 +125,7 @@ class ModelServer:
         with self._changed:
             return list(self._violations)
 
-    def wait_for(self, predicate: Callable[[list[Record]], bool], timeout: float = 5.0) -> list[Record]:
+    def wait_for(self, predicate: Callable[[list[Record]], bool], timeout: float = 30.0) -> list[Record]:
         """The records, once they satisfy the predicate; TimeoutError shows them if they do not."""
         with self._changed:
             if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):

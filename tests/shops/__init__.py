@@ -52,9 +52,11 @@ def _register(app: Celery) -> None:
         note(f"heard {notice['data']['status']} of {notice['data']['task_id']}: {notice['data']['text']}")
 
     @app.task(name="shop.nap", acks_late=True, shared=False)
-    def nap(seconds: float) -> None:
+    def nap(until: str) -> None:
+        """Do nothing before there is a file of this name."""
         note("napping")
-        time.sleep(seconds)
+        while not (Path(os.environ["TEST_FOLDER"]) / until).exists():
+            time.sleep(0.01)
 
 
 def note(line: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from roboco.adapters.local.process import free_port
 from roboco.adapters.telemetry.levels import Levels
 from roboco.adapters.telemetry.metrics import LONGEST_VALUE, MOST_VALUES, OTHER, Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
@@ -137,10 +138,10 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
 
 
 def test_figures_are_served_and_a_child_does_not_keep_the_port(metrics: Metrics) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"metrics cannot be served at 127.0.0.1:{port}: .*ROBOCO_METRICS_PORT"):
-            serve_metrics(metrics.registry, "127.0.0.1", port)
+    port = free_port()
+    taken = f"metrics cannot be served at 127.0.0.1:{port}: .*ROBOCO_METRICS_PORT"
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(UsageError, match=taken):
+        serve_metrics(metrics.registry, "127.0.0.1", port)
     server = serve_metrics(metrics.registry, "127.0.0.1", port)
     reading, writing = os.pipe()
     waiting: list[bytes] = []

@@ -145,13 +145,13 @@ def test_mistakes_are_seen_without_a_task(template: str, told: str) -> None:
     ],
 )
 def test_a_template_ends_soon_and_stays_small(template: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(UsageError, match="the template fails"):
         render(template)
-    assert time.monotonic() - began < 5
-    before = time.monotonic()
+    assert time.thread_time() - began < 5
+    before = time.thread_time()
     assert [mistake for mistake in check_template(template) if "lipsum" not in mistake] == []
-    assert time.monotonic() - before < 1, "nothing is computed by a check"
+    assert time.thread_time() - before < 1, "nothing is computed by a check"
 
 
 @pytest.mark.parametrize("template", ["{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "{% if 1 %}" * 3000])

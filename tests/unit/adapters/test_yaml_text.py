@@ -18,10 +18,10 @@ def test_plain_yaml_is_read_as_everybody_reads_it(text: str) -> None:
 
 @pytest.mark.parametrize("text", [BOMB, MERGED, "a: &a [*a]", "a: &a {b: *a}"])
 def test_aliases_do_not_unfold_without_end(text: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(yaml.YAMLError, match="aliases unfold to more than"):
         read_yaml(text)
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize(

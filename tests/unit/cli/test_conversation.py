@@ -148,7 +148,7 @@ def test_a_person_who_has_spoken_is_not_asked_about_the_wait_before() -> None:
     person, looks = Present(task, "be brief"), iter((None, ENDED))
 
     def look() -> None:
-        if (item := next(looks)) is not None:
+        if (item := next(looks, None)) is not None:
             task._put(item)
 
     assert Conversation(task, Seen(pressed=1), person=person, look=look).follow() is TaskStatus.COMPLETED

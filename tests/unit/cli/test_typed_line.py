@@ -36,9 +36,10 @@ def test_a_line(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_ctrl_c(keys: int) -> None:
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with ctrl_c_raised(), pytest.raises(Interrupted):
-        typed_line("> ")
+    with ctrl_c_raised():
+        timer.start()
+        with pytest.raises(Interrupted):
+            typed_line("> ")
     timer.join()
     os.close(keys)
 

@@ -10,7 +10,7 @@ from roboco.engine.keeper import Keeper
 from roboco.errors import TransientError
 
 INTERVAL = 0.005
-LIMIT = 2.0
+LIMIT = 30.0
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

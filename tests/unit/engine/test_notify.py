@@ -223,6 +223,18 @@ def test_redis_that_loses_all_loses_no_notice() -> None:
     assert world.deliverer.heard("shop.done") == ["completed"]
 
 
+def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() -> None:
+    world = GRAPH.world()
+    assert world.engine.attempts.begin(notify.entry(TASK)) == 0, "who was at it and died"
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    assert not world.deliverer.told
+    world.clock.move(world.engine.policy.lease)
+    world.sweep()
+    world.drain()
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
 def test_two_workers_at_once_tell_once() -> None:
     def watch(name: str, call: Call) -> Any:
         if name == "deliverer.deliver" and not world.deliverer.told:
