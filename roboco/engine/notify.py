@@ -113,11 +113,15 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int) -> bool:
 
 
 def deliver(engine: Engine, task_id: str) -> None:
-    """Deliver what is to be told of the task and due; if another worker is at it, the sweeper looks after its lease."""
+    """Deliver what is to be told of the task and due.
+
+    If another worker is at it and something is still to be told, the sweeper looks when that one's lease is over.
+    """
     key = entry(task_id)
     lost = engine.attempts.begin(key)
     if lost is None:
-        engine.agenda.hasten(key, engine.clock.now() + engine.policy.lease)
+        if _pending(engine, task_id):
+            engine.agenda.hasten(key, engine.clock.now() + engine.policy.lease)
         return
     exhausted = f"{lost} workers were lost while they told it" if lost >= engine.policy.attempts else ""
     try:

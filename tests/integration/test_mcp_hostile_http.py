@@ -117,7 +117,9 @@ def test_what_is_no_mcp_server(
         patience = 2.0 if serve is mute else 30.0
         server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=patience)
         with using(server) as servers:
+            begun = time.monotonic()
             assert told in servers.tools(server)["buy"].description
+            assert time.monotonic() - begun < patience + 6
             with pytest.raises(UsageError, match=told) as raised:
                 servers.call(server, "buy", {}, "k", never)
     assert "secret-of-the-web" not in str(raised.value) + caplog.text

@@ -203,7 +203,9 @@ def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
     with using(server, pause=0.05) as servers:
+        begun = time.monotonic()
         assert "did not answer in time" in servers.tools(server)["one"].description
+        assert time.monotonic() - begun < 8, "it had ten seconds"
         ready.touch()
         eventually(lambda: "reached" not in servers.tools(server)["one"].description)
         assert servers.call(server, "one", {}, "k", never) == "called one"

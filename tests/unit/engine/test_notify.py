@@ -235,6 +235,13 @@ def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() 
     assert world.deliverer.heard("shop.done") == ["completed"]
 
 
+def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> None:
+    world = told(GRAPH, SHOP)
+    assert world.engine.attempts.begin(notify.entry(TASK)) == 0
+    notify.deliver(world.engine, TASK)
+    assert notify.entry(TASK) not in world.server.held.agenda
+
+
 def test_two_workers_at_once_tell_once() -> None:
     def watch(name: str, call: Call) -> Any:
         if name == "deliverer.deliver" and not world.deliverer.told:
