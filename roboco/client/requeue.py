@@ -49,7 +49,7 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
         )
     for key in ("look", "failed-look", "router"):
         engine.attempts.end(f"{key}:{letter.task_id}")
-    engine.agenda.put(letter.task_id, engine.clock.now())
+    engine.agenda.put(letter.task_id)
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:

@@ -59,7 +59,7 @@ def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | N
 def _forget(engine: Engine, task_id: str) -> None:
     engine.agenda.drop(task_id)
     if engine.files.get(open_path(task_id)) is not None:
-        engine.agenda.put(task_id, engine.clock.now())
+        engine.agenda.put(task_id)
 
 
 def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
@@ -95,10 +95,10 @@ def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item
     """Whether the task was submitted for later, and is not to be stopped: then it is looked at when it begins."""
     if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in waiting):
         return False
-    at = begins(task.first).timestamp()
-    if at <= engine.clock.now():
+    delay = begins(task.first).timestamp() - engine.clock.now()
+    if delay <= 0:
         return False
-    engine.agenda.put(task_id, at)
+    engine.agenda.put(task_id, delay)
     return True
 
 
@@ -215,7 +215,7 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
 def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Look again in QUIET seconds; at once if something came before that was noted."""
     notify.tell(engine, task_id, task)
-    engine.agenda.put(task_id, engine.clock.now() + QUIET)
+    engine.agenda.put(task_id, QUIET)
     now = engine.board.load(task_id, 1)
     return now is not None and not set(now.item_ids) <= set(task.item_ids)
 

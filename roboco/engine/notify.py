@@ -63,7 +63,7 @@ def ring(engine: Engine, name: str) -> bool:
     """Have delivered what is to be told, if the agenda's entry is about that; whether it is."""
     if not name.startswith(TELLING):
         return False
-    engine.agenda.put(name, engine.clock.now() + RING)
+    engine.agenda.put(name, RING)
     engine.dispatcher.notify(name.removeprefix(TELLING))
     return True
 
@@ -77,7 +77,7 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
     written = [_write(engine, task_id, task, index) for index, one in enumerate(targets) if task.status in one.on]
     if any(written):
         engine.files.put(to_tell_path(task_id), b"")
-        engine.agenda.put(entry(task_id), engine.clock.now() + RING)
+        engine.agenda.put(entry(task_id), RING)
         try:
             engine.dispatcher.notify(task_id)
         except TransientError as error:
@@ -121,7 +121,7 @@ def deliver(engine: Engine, task_id: str) -> None:
     lost = engine.attempts.begin(key)
     if lost is None:
         if _pending(engine, task_id):
-            engine.agenda.hasten(key, engine.clock.now() + engine.policy.lease)
+            engine.agenda.hasten(key, engine.policy.lease)
         return
     exhausted = f"{lost} workers were lost while they told it" if lost >= engine.policy.attempts else ""
     try:
@@ -220,7 +220,7 @@ def again(engine: Engine, task_id: str, name: str) -> None:
     }
     engine.files.put(notice_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode())
     engine.files.put(to_tell_path(task_id), b"")
-    engine.agenda.put(entry(task_id), now)
+    engine.agenda.put(entry(task_id))
 
 
 def _rest(engine: Engine, task_id: str) -> None:
@@ -233,7 +233,7 @@ def _rest(engine: Engine, task_id: str) -> None:
             return
         engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
         due = engine.clock.now()
-    engine.agenda.put(entry(task_id), due)
+    engine.agenda.put(entry(task_id), due - engine.clock.now())
 
 
 def _due_times(engine: Engine, task_id: str) -> Iterator[float]:

@@ -51,7 +51,7 @@ def _announce(engine: Engine, task_id: str, item: Item) -> None:
             return
         engine.inbox.knock(task_id, [item.item_id], is_urgent(item))
         task = engine.board.load(task_id, 1)
-        engine.agenda.put(task_id, engine.clock.now())
+        engine.agenda.put(task_id)
     except TransientError as error:
         raise TransientError(f"{error}; nothing is lost if it is sent again with item id {item.item_id!r}") from error
     if task is not None and task.phase is Phase.END:

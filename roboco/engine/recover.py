@@ -49,7 +49,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     knock_again(engine, task_id)  # first: whoever finds the task on the board finds what waits for it
     engine.board.create(task_id, steps, fold(steps), [event])
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+    engine.agenda.put(task_id, engine.policy.ring_pause)
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:

@@ -71,7 +71,7 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
     if _summary(engine, task_id, team, stored).status.ended:
         return
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)  # first: a death after it is soon found
+    engine.agenda.put(task_id, engine.policy.ring_pause)  # first: a death after it is soon found
     engine.files.put(open_path(task_id), b"")
     try:
         new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)

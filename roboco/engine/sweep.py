@@ -39,7 +39,7 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
         _recover(engine)
     elif not engine.agenda.fresh():
         fill_agenda(engine)
-    due = engine.agenda.due(engine.clock.now(), BATCH)
+    due = engine.agenda.due(BATCH)
     for task_id in due:
         try:
             if not notify.ring(engine, task_id):
@@ -58,7 +58,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     if lost is None:
         return
     pause = min(RETRY * 2.0**lost, QUIET)
-    engine.agenda.put(task_id, engine.clock.now() + pause)
+    engine.agenda.put(task_id, pause)
     with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
             _try(engine, task_id, look, pause)
@@ -86,14 +86,14 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
         engine.dead.bury(
             lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now())
         )
-        engine.agenda.put(task_id, engine.clock.now() + QUIET)
+        engine.agenda.put(task_id, QUIET)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     """Only a person can restore what the workspace has lost: nothing goes on on a broken base."""
     letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
     engine.dead.bury(letter)
-    engine.agenda.put(task_id, engine.clock.now() + QUIET)
+    engine.agenda.put(task_id, QUIET)
     _log.error(
         "task %s stands still, because its history is broken: %s. Restore history.jsonl (or what lies below history/) "
         "from a backup and run: roboco requeue %s. Or delete %s to give the task up",

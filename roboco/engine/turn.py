@@ -62,7 +62,7 @@ def turn(engine: Engine, order: TurnOrder) -> TurnEnd:
 
 def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
     team = engine.teams.get(order.task_id)
-    engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
+    engine.agenda.hasten(order.task_id, engine.policy.lease)
     ending = Ending(engine)
     with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # what is signalled before is told by the claim
         claim = engine.turns.claim(order, engine.token(), team.tail)
@@ -145,7 +145,7 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
     )
     if not engine.turns.defer(claim, seconds, event, error is not None):
         return TurnEnd.LOST
-    engine.agenda.hasten(task_id, engine.clock.now() + seconds)
+    engine.agenda.hasten(task_id, seconds)
     now = engine.board.load(task_id, 1)
     if now is not None and now.cut_age is not None:  # somebody wanted it to end before it was given back
         engine.dispatcher.advance(task_id)

@@ -16,25 +16,29 @@ class MemoryAgenda:
         self._server = server
         self._clock = clock
 
-    def put(self, task_id: str, at: float) -> None:
-        """Look at the task at this time."""
+    def put(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay."""
+        at = self._clock.now() + delay
         with self._server as held:
             held.agenda[task_id] = at
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
+    def add(self, task_id: str, delay: float = 0.0) -> bool:
+        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
+        at = self._clock.now() + delay
         with self._server as held:
             fresh = task_id not in held.agenda
             held.agenda.setdefault(task_id, at)
             return fresh
 
-    def hasten(self, task_id: str, at: float) -> None:
-        """Look at the task at this time, unless an earlier one stands."""
+    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay, unless it is due earlier."""
+        at = self._clock.now() + delay
         with self._server as held:
             held.agenda[task_id] = min(at, held.agenda.get(task_id, at))
 
-    def due(self, now: float, limit: int) -> list[str]:
-        """The tasks whose time has come, earliest first."""
+    def due(self, limit: int) -> list[str]:
+        """Return at most `limit` due tasks, earliest first."""
+        now = self._clock.now()
         with self._server as held:
             return [task_id for at, task_id in sorted((at, name) for name, at in held.agenda.items()) if at <= now][
                 :limit

@@ -21,32 +21,33 @@ class RedisAgenda:
     They are two, so that it is known at once how many tasks are open.
     """
 
-    def __init__(self, client: redis.Redis, keys: Keys) -> None:
-        self._client = client
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+        self._scripts = scripts
+        self._client = scripts.client
         self._keys = keys
 
-    def put(self, task_id: str, at: float) -> None:
-        """Look at the task at this time."""
-        with answering():
-            self._client.zadd(self._of(task_id), {task_id: at})
+    def put(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay."""
+        self._schedule(task_id, delay)
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
-        with answering():
-            return bool(self._client.zadd(self._of(task_id), {task_id: at}, nx=True))
+    def add(self, task_id: str, delay: float = 0.0) -> bool:
+        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
+        return self._schedule(task_id, delay, "NX")
 
-    def hasten(self, task_id: str, at: float) -> None:
-        """Look at the task at this time, unless an earlier one stands."""
-        with answering():
-            self._client.zadd(self._of(task_id), {task_id: at}, lt=True)
+    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay, unless it is due earlier."""
+        self._schedule(task_id, delay, "LT")
 
-    def due(self, now: float, limit: int) -> list[str]:
-        """The tasks whose time has come, earliest first."""
-        with answering(), self._client.pipeline(transaction=False) as pipe:
-            for key in (self._keys.agenda, self._keys.telling):
-                pipe.zrangebyscore(key, "-inf", now, 0, limit, withscores=True)
-            found = [(at, str(name)) for entries in pipe.execute() for name, at in entries]
+    def due(self, limit: int) -> list[str]:
+        """Return at most `limit` due tasks, earliest first."""
+        found: list[tuple[float, str]] = []
+        for key in (self._keys.agenda, self._keys.telling):
+            flat = self._scripts.run("due", [key], limit)
+            found += zip(map(float, flat[1::2]), map(str, flat[::2]), strict=True)
         return [name for _, name in sorted(found)[:limit]]
+
+    def _schedule(self, task_id: str, delay: float, condition: str = "") -> bool:
+        return bool(self._scripts.run("schedule", [self._of(task_id)], task_id, f"{delay:.6f}", condition))
 
     def count(self) -> int:
         """How many tasks stand in it, which is all that are open."""
