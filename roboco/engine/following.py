@@ -71,8 +71,9 @@ class Place:
         return decide(self.team, History(task.state, task.tail), situation, router)
 
     def choose(self, action: StartTurn | CallTools) -> bool:
-        """Write the action down and hand it out; False, and nothing happens, if the fence has moved."""
+        """Write the action down and hand it out; False, and nothing happens, if the fence has moved or an item came."""
         choice, events = self._written(action)
+        choice = replace(choice, seen=frozenset(self.task.item_ids))
         epoch = self.engine.board.choose(self.task_id, self.task.epoch, choice, events)
         if epoch is None:
             return False

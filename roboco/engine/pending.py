@@ -47,9 +47,10 @@ def pause(policy: Policy, rings: int) -> float:
 def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str:
     """See to a pending turn: whether to look again, or why no further attempt is made."""
     if not task.claimed:
+        calmed = _calmed(engine, task_id, task)
         if task.due_in is not None:
             return _when_due(engine, task_id, task, task.due_in)
-        if _calmed(engine, task_id, task) or (ring and ring_again(engine, task_id, task)):
+        if calmed or (ring and ring_again(engine, task_id, task)):
             engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
         return False
     if task.lease_left > 0:

@@ -28,6 +28,9 @@ class Agenda(Protocol):
     def drop(self, task_id: str) -> None:
         """Do not look at the task again."""
 
+    def known(self) -> Iterator[str]:
+        """Return every task that has a time, in any order, read in pages."""
+
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
 
@@ -47,11 +50,22 @@ class Agenda(Protocol):
 class Inbox(Protocol):
     """Which items wait for a task; what they say is in the workspace."""
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
+    def knock(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        urgent: bool = False,
+        epoch: int | None = None,
+        hold: bool = False,
+    ) -> None:
         """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now.
 
-        Given an epoch, only the work of that one is concerned.
+        Given an epoch, only the work of that one is concerned. With `hold`, no worker can claim the pending turn any
+        more; a worker that has claimed it goes on.
         """
+
+    def count(self, task_id: str) -> int:
+        """Return how many items are noted."""
 
     def calm(self, task_id: str, epoch: int) -> None:
         """Nobody wants the pending work of this epoch to end any more."""

@@ -95,6 +95,14 @@ def test_notifications_are_due_among_the_tasks_and_stay_when_tasks_go(agenda: Ag
     assert agenda.due(10) == ["b"]
 
 
+def test_every_task_with_a_time_is_known(agenda: Agenda) -> None:
+    names = {f"task{number}" for number in range(1200)}
+    for name in names:
+        agenda.put(name, LATER)
+    agenda.put(f"{TELLING}task1")
+    assert set(agenda.known()) == names
+
+
 def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
     for name in ("a", "b", f"{TELLING}a", f"{TELLING}gone"):
         redis_task.agenda.put(name)
