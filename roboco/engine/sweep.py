@@ -5,8 +5,8 @@ time, and whenever Redis was emptied or started again, the agenda is filled from
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 
 from roboco.domain.event import StreamReset
 from roboco.domain.ids import is_task_id
@@ -31,6 +31,9 @@ UNREACHABLE = 30.0
 """Seconds after which an entry is tried again whose keys or files did not answer: each try may take a time-out."""
 RESTART = "restart/"
 """Prefix of the schedule's entries for tasks whose logs begin anew after a restart of Redis."""
+ENTER = "enter/"
+"""Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
+MOST_FAILURES = 10
 LOOKS = ("look", "failed-look", "router")
 """The kinds of attempts that are counted for a task."""
 
@@ -49,8 +52,7 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
         fill_agenda(engine)
     due = engine.agenda.due(BATCH)
     for entry in due:
-        with _isolated(engine, entry, UNREACHABLE):
-            _attend(engine, entry, look)
+        _isolated(engine, entry, partial(_attend, engine, entry, look))
     return len(due)
 
 
@@ -58,21 +60,28 @@ def _attend(engine: Engine, entry: str, look: Look) -> None:
     if entry.startswith(RESTART):
         _begin_again(engine, entry.removeprefix(RESTART))
         engine.agenda.drop(entry)
+    elif entry.startswith(ENTER):
+        _enter(engine, entry.removeprefix(ENTER), True)
+        engine.agenda.drop(entry)
     elif not notify.ring(engine, entry):
         _look_at(engine, entry, look)
 
 
-@contextmanager
-def _isolated(engine: Engine, entry: str, delay: float) -> Iterator[None]:
-    """Log an error and try the entry again later. TransientError if the schedule does not answer either."""
+def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
+    """Do the work. If it fails, log why, have the sweeper try the entry again later, and return False.
+
+    TransientError if the schedule does not answer either.
+    """
     try:
-        yield
+        work()
     except TransientError as error:
-        _log.error("%s could not be seen to and is tried again in %g s: %s", _named(entry), delay, error)
-        engine.agenda.put(entry, delay)
+        _log.error("%s could not be seen to and is tried again in %g s: %s", _named(entry), UNREACHABLE, error)
     except Exception:
-        _log.exception("%s could not be seen to and is tried again in %g s", _named(entry), delay)
-        engine.agenda.put(entry, delay)
+        _log.exception("%s could not be seen to and is tried again in %g s", _named(entry), UNREACHABLE)
+    else:
+        return True
+    engine.agenda.put(entry, UNREACHABLE)
+    return False
 
 
 def _named(entry: str) -> str:
@@ -165,19 +174,26 @@ def _begin_again(engine: Engine, task_id: str) -> None:
 def fill_agenda(engine: Engine, all_now: bool = False) -> None:
     """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all.
 
-    A task that fails is entered as well: the sweeper looks at it alone.
+    A task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
     """
-    open_tasks = _task_ids(engine, OPEN)
+    open_tasks, failures = _task_ids(engine, OPEN), 0
     _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
     for task_id in open_tasks:
-        with _isolated(engine, task_id, 0.0):
-            if knock_again(engine, task_id) or all_now:
-                engine.agenda.put(task_id)
-            else:
-                engine.agenda.add(task_id)
+        if failures < MOST_FAILURES:
+            failures += not _isolated(engine, f"{ENTER}{task_id}", partial(_enter, engine, task_id, all_now))
+        else:
+            engine.agenda.put(f"{ENTER}{task_id}")
     for task_id in _task_ids(engine, NOTIFY):
         engine.agenda.add(notify.entry(task_id))
     engine.agenda.begin(REFILL)
+
+
+def _enter(engine: Engine, task_id: str, now: bool) -> None:
+    """Enter the task in the agenda, to be looked at at once if an item waits for it, or with `now`."""
+    if knock_again(engine, task_id) or now:
+        engine.agenda.put(task_id)
+    else:
+        engine.agenda.add(task_id)
 
 
 def _task_ids(engine: Engine, folder: str) -> list[str]:
