@@ -12,7 +12,7 @@ from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, Requ
 from roboco.ports.rates import Rates, Tokenizers
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Toolbox
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.workspace import Files, Histories, Versioned
 from roboco.ports.world import AttemptEnd, Clock, Deliverer, Dispatcher, Signals
 
 __all__ = [
@@ -59,5 +59,6 @@ __all__ = [
     "TurnOrder",
     "Turns",
     "Used",
+    "Versioned",
     "Work",
 ]

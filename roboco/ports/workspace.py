@@ -1,6 +1,7 @@
 """The workspace: the histories and files of tasks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from roboco.domain.step import TaskStep
@@ -28,6 +29,15 @@ class Histories(Protocol):
         """Gather what is stored in pieces into `history.jsonl`; harmless at any moment and twice at once."""
 
 
+@dataclass(frozen=True)
+class Versioned:
+    """A file's bytes, and the version under which the store knows them."""
+
+    data: bytes
+    version: str
+    """Opaque. Other bytes have another version; the same bytes may have the same version again."""
+
+
 class Files(Protocol):
     """Files of the workspace by relative path; each is written whole or not at all."""
 
@@ -42,6 +52,17 @@ class Files(Protocol):
 
     def get(self, path: str) -> bytes | None:
         """The file's bytes; None if there is none."""
+
+    def get_versioned(self, path: str) -> Versioned | None:
+        """The file's bytes and their version; None if there is none."""
+
+    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+        """Store the file if it still has this version (None: if there is none).
+
+        False, and nothing changed, if another write came first; the caller may read again and try again. True also if
+        exactly these bytes are stored already: an answer may be lost. Write such a file with `create` and `replace`
+        alone: in a folder, the lock of `replace` does not keep out a `put` or a `delete` at the same moment.
+        """
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds, of any size, in place of an older file."""

@@ -13,7 +13,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.workspace import lock
 from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
 from roboco.errors import TransientError
 from roboco.ports import Files
@@ -21,6 +23,7 @@ from tests.contract.s3_faults import AnswerLost
 from tests.stack import s3_environment
 
 WRITERS = 8
+ROUNDS = 8
 BIG = 8 * 1024 * 1024
 ESCAPES = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
 
@@ -148,6 +151,51 @@ def test_one_of_many_creators_wins(files: Files) -> None:
     assert files.names("t/") == ["contested"]
 
 
+def test_a_file_is_replaced_only_at_its_version(files: Files) -> None:
+    assert files.get_versioned("t/derived") is None
+    assert not files.replace("t/derived", b"0", "no version"), "there is none"
+    assert files.names("") == []
+    assert files.replace("t/derived", b"1", None)
+    assert not files.replace("t/derived", b"2", None), "there is one"
+    first = files.get_versioned("t/derived")
+    assert first is not None
+    assert first.data == b"1"
+    assert files.replace("t/derived", b"2", first.version)
+    assert files.replace("t/derived", b"2", first.version), "the answer was lost"
+    assert files.replace("t/derived", b"2", None), "the answer was lost"
+    assert not files.replace("t/derived", b"3", first.version)
+    assert files.get("t/derived") == b"2"
+    second = files.get_versioned("t/derived")
+    assert second is not None
+    assert second.version != first.version
+    files.delete("t/derived")
+    assert not files.replace("t/derived", b"3", second.version), "it was removed"
+    assert files.names("t/") == []
+    assert files.replace("t/derived", b"", None)
+    assert files.names("t/") == ["derived"]
+
+
+def test_one_of_many_replacers_wins_each_round(files: Files) -> None:
+    """Each writer read the same version; of a round's bytes none are those of another round."""
+    together = threading.Barrier(WRITERS, timeout=60)
+
+    def replace(number: int) -> list[bool]:
+        won: list[bool] = []
+        for round_ in range(ROUNDS):
+            together.wait()
+            stored = files.get_versioned("t/contested")
+            version = None if stored is None else stored.version
+            together.wait()
+            won.append(files.replace("t/contested", b"%d of %d" % (round_, number), version))
+        return won
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        rounds = list(zip(*pool.map(replace, range(WRITERS)), strict=True))
+    assert [won.count(True) for won in rounds] == [1] * ROUNDS
+    assert files.get("t/contested") == b"%d of %d" % (ROUNDS - 1, rounds[-1].index(True))
+    assert files.names("t/") == ["contested"]
+
+
 def test_creators_of_the_same_bytes_all_win(files: Files) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(lambda _: files.create("t/same", b"same"), range(4)))
@@ -182,6 +230,23 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     for use in uses:
         with pytest.raises(TransientError, match="file"):
             use()
+
+
+def test_a_lock_of_a_stopped_process_holds_up_the_files_of_one_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FolderFiles(tmp_path)
+    for path in ("t/derived", "u/derived"):
+        assert files.replace(path, b"1", None)
+    stored = files.get_versioned("t/derived")
+    assert stored is not None
+    with locked(tmp_path / "t" / ".lock"):
+        monkeypatch.setattr(lock, "PATIENCE", 0.05)
+        with pytest.raises(TransientError, match="locked by another process"):
+            files.replace("t/derived", b"2", stored.version)
+        assert files.get("t/derived") == b"1"
+        assert files.replace("u/derived", b"2", stored.version)
+    assert files.replace("t/derived", b"2", stored.version)
 
 
 def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:

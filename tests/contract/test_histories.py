@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.workspace import folder_history
+from roboco.adapters.workspace import lock
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.domain.paths import history_path
@@ -96,7 +96,7 @@ def test_each_position_has_one_winner(
     histories: Histories, writers: int, abreast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each writer writes as fast as it can, or all begin each position together."""
-    monkeypatch.setattr(folder_history, "PATIENCE", 60)
+    monkeypatch.setattr(lock, "PATIENCE", 60)
     together = threading.Barrier(writers, timeout=60)
 
     def write(writer: int) -> list[TaskStep]:
@@ -229,7 +229,7 @@ def test_a_lock_that_is_not_given_back_holds_up_one_task_alone(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of a process which is stopped in the middle of a write."""
-    monkeypatch.setattr(folder_history, "PATIENCE", 0.05)
+    monkeypatch.setattr(lock, "PATIENCE", 0.05)
     steps = written(folder, 2)
     steps.append(step_after(steps))
     with path.open("rb") as other:

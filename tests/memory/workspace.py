@@ -1,5 +1,6 @@
 """The workspace in memory."""
 
+import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -7,6 +8,7 @@ from typing import BinaryIO
 
 from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory
+from roboco.ports import Versioned
 
 _read = lru_cache(maxsize=4096)(read_step)
 
@@ -30,6 +32,19 @@ class MemoryFiles:
     def get(self, path: str) -> bytes | None:
         """The file's bytes; None if there is none."""
         return self.held.get(path)
+
+    def get_versioned(self, path: str) -> Versioned | None:
+        """The file's bytes and their SHA-256; None if there is none."""
+        data = self.held.get(path)
+        return None if data is None else Versioned(data, hashlib.sha256(data).hexdigest())
+
+    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+        """Store the file if it still has this version; False if another write came first."""
+        with self._lock:
+            stored = self.get_versioned(path)
+            if (stored and stored.version) == version:
+                self.held[path] = data
+            return self.held.get(path) == data
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds."""

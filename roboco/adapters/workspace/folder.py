@@ -1,6 +1,7 @@
 """The workspace in a folder."""
 
 import errno
+import hashlib
 import os
 import shutil
 import uuid
@@ -9,8 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
+from roboco.ports import Versioned
+
+_LOCK = ".lock"
+"""A hidden file of each folder in which files are replaced; it is empty and stays."""
 
 
 class FolderFiles:
@@ -27,7 +33,8 @@ class FolderFiles:
             try:
                 os.link(written, target)
             except FileExistsError:
-                return self.get(path) == data
+                if self.get(path) != data:
+                    return False
             finally:
                 written.unlink()
             _sync_folder(target.parent)
@@ -47,6 +54,32 @@ class FolderFiles:
                 return self.at(path).read_bytes()
             except (FileNotFoundError, IsADirectoryError):
                 return None
+
+    def get_versioned(self, path: str) -> Versioned | None:
+        """The file's bytes and their SHA-256; None if there is none."""
+        data = self.get(path)
+        return None if data is None else Versioned(data, hashlib.sha256(data).hexdigest())
+
+    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+        """Store the file if it still has this version; False if another write came first.
+
+        Writers of the same folder come one after another; readers wait for none of them.
+        """
+        if version is None:
+            return self.create(path, data)
+        target = self.at(path)
+        with self._usable():
+            if not target.parent.is_dir():
+                return False
+            with locked(target.parent / _LOCK):
+                stored = self.get_versioned(path)
+                if stored is not None and stored.data == data:
+                    _sync_folder(target.parent)  # its writer may have died before it did so
+                    return True
+                if stored is None or stored.version != version:
+                    return False
+                self.put(path, data)
+        return True
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds, in place of an older file."""

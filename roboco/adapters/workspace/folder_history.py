@@ -1,24 +1,17 @@
 """Histories in a folder: one `history.jsonl` a task, appended to under a lock and always complete."""
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import BinaryIO
 
 from roboco.adapters.workspace.folder import FolderFiles, told
+from roboco.adapters.workspace.lock import locked
 from roboco.domain.paths import history_path
 from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _BLOCK = 64 * 1024
-PATIENCE = 2.0
-"""Seconds for which the lock of a history is waited for. A process that dies gives it back; one that is stopped in the
-middle of a write does not, and whoever waited on would stand still with it: a sweeper, for all tasks."""
-_PAUSE = 0.002
 
 
 class FolderHistories:
@@ -32,7 +25,7 @@ class FolderHistories:
         path = self._files.at(history_path(task_id))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(path) as file:
+            with locked(path) as file:
                 end = _complete_size(file)
                 newest = _newest(file, end)
                 count = newest.seq + 1 if newest else 0
@@ -54,7 +47,7 @@ class FolderHistories:
         path = self._files.at(history_path(task_id))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(path) as file:
+            with locked(path) as file:
                 if _complete_size(file) == 0:
                     _write_line(file, 0, data)
                     return True
@@ -95,27 +88,6 @@ class FolderHistories:
                 return steps[::-1]
         except FileNotFoundError:
             return []
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
-    with path.open("a+b") as file:
-        _lock(file, path)
-        yield file
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                raise TransientError(
-                    f"history {path} has been locked by another process for {PATIENCE:g} s; a process that was "
-                    "stopped in the middle of a write keeps it until it goes on, or ends"
-                ) from error
-        time.sleep(_PAUSE)
 
 
 def _write_line(file: BinaryIO, end: int, line: bytes) -> None:

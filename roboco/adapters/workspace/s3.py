@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
+from roboco.ports import Versioned
 
 LOST = frozenset({409, 412})
 """A conditional write that lost: 412 as a rule, 409 where two writers met."""
@@ -202,6 +203,17 @@ class S3Files:
         """The file's bytes; None if there is none."""
         stored = self._objects.get(path)
         return None if stored is None else stored.data
+
+    def get_versioned(self, path: str) -> Versioned | None:
+        """The file's bytes and their entity tag; None if there is none."""
+        stored = self._objects.get(path)
+        return None if stored is None else Versioned(stored.data, stored.etag)
+
+    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+        """Store the file if it still has this version; False if another write came first."""
+        if version is None:
+            return self.create(path, data)
+        return self._objects.put(path, data, if_match=version) or self.get(path) == data
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds, in place of an older file."""

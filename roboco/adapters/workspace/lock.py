@@ -1,0 +1,37 @@
+"""A lock on a file: one writer at a time, in this process and in others."""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from roboco.errors import TransientError
+
+PATIENCE = 2.0
+"""Seconds to wait for a lock. A process that dies releases it. A process that is stopped while it holds the lock does
+not, and a sweeper that waited without a limit would hold up all tasks."""
+_PAUSE = 0.002
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[BinaryIO]:
+    """Open the file, create it if there is none, and hold its lock; TransientError after PATIENCE seconds."""
+    with path.open("a+b") as file:
+        _lock(file, path)
+        yield file
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise TransientError(
+                    f"file {path} has been locked by another process for {PATIENCE:g} s; a process that was "
+                    "stopped in the middle of a write keeps the lock until it continues, or ends"
+                ) from error
+        time.sleep(_PAUSE)
