@@ -25,8 +25,12 @@ class Histories(Protocol):
     def lines(self, task_id: str) -> Iterator[bytes]:
         """The stored lines, unread, oldest first."""
 
-    def fold(self, task_id: str) -> None:
-        """Gather what is stored in pieces into `history.jsonl`; harmless at any moment and twice at once."""
+    def fold(self, task_id: str) -> bool:
+        """Gather the steps that are stored in pieces into `history.jsonl`; harmless at any moment and twice at once.
+
+        Return True if `history.jsonl` now holds every step that was committed before the call. Return False if it may
+        not, because another worker folds at the same time, or a step is missing: call again later.
+        """
 
 
 @dataclass(frozen=True)

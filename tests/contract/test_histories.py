@@ -23,14 +23,14 @@ HISTORY = history_path(TASK)
 
 
 def test_an_unknown_task_has_no_steps(histories: Histories) -> None:
-    histories.fold(TASK)
+    assert histories.fold(TASK)
     assert_holds(histories, [])
 
 
 def test_steps_stand_in_order(histories: Histories) -> None:
     steps = written(histories, 6)
     assert_holds(histories, steps)
-    histories.fold(TASK)
+    assert histories.fold(TASK)
     for start in range(8):
         assert list(histories.read(TASK, start)) == steps[start:]
     steps.append(step_after(steps))

@@ -113,6 +113,7 @@ class MemoryHistories:
         """The stored lines, oldest first."""
         return iter(list(self.held.get(task_id, [])))
 
-    def fold(self, task_id: str) -> None:
-        """Nothing to gather: the lines are always complete."""
+    def fold(self, task_id: str) -> bool:
+        """Count the call: the lines are always complete."""
         self.folds[task_id] = self.folds.get(task_id, 0) + 1
+        return True

@@ -75,8 +75,9 @@ class FolderHistories:
         except FileNotFoundError:
             return
 
-    def fold(self, task_id: str) -> None:
-        """Nothing: the file is always complete."""
+    def fold(self, task_id: str) -> bool:
+        """Do nothing: the file always holds every step."""
+        return True
 
     def _read_back(self, task_id: str, start: int) -> list[TaskStep]:
         try:

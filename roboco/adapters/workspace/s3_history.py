@@ -63,8 +63,8 @@ class S3Histories:
         """The stored lines, oldest first."""
         return iter(self._lines(task_id, 0))
 
-    def fold(self, task_id: str) -> None:
-        """Gather the segments into `history.jsonl`: written on condition that nobody else did, then removed."""
+    def fold(self, task_id: str) -> bool:
+        """Write `history.jsonl` with the segments' steps, if no other worker did so meanwhile; then remove them."""
         stored = self._objects.get(history_path(task_id))
         names = self._objects.names(segments_path(task_id))
         lines = _split(stored)
@@ -72,13 +72,14 @@ class S3Histories:
         if wanted:
             fresh = self._segments(task_id, wanted)
             if len(fresh) < len(wanted) or [_seq(name) for name in wanted] != _following(len(lines), wanted):
-                return  # another fold is at work, or a segment is missing: whoever reads is told so
+                return False  # another fold is at work, or a segment is missing, which a reader reports
             lines += fresh
             if not self._put(task_id, lines, stored):
-                return
+                return False
         folded = [segments_path(task_id) + name for name in names if _seq(name) < len(lines)]
         with _abreast() as pool:
             list(pool.map(self._objects.delete, folded))
+        return True
 
     def _put(self, task_id: str, lines: list[bytes], stored: Stored | None) -> bool:
         data = b"".join(line + b"\n" for line in lines)
