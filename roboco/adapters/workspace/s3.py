@@ -1,6 +1,6 @@
 """The workspace in an S3-compatible store, below a prefix of a bucket."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -56,10 +56,11 @@ class _Open:
 
 @dataclass(frozen=True)
 class Stored:
-    """An object's bytes and its entity tag."""
+    """An object's bytes, its entity tag and its metadata."""
 
     data: bytes
     etag: str
+    metadata: Mapping[str, str]
 
 
 class S3Objects:
@@ -87,7 +88,7 @@ class S3Objects:
         with _answering(self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
-                return Stored(answer["Body"].read(), answer["ETag"])
+                return Stored(answer["Body"].read(), answer["ETag"], answer["Metadata"])
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
                     return None
