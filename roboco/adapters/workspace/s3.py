@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
+from roboco.adapters.workspace.tries import TRIES, tries
 from roboco.errors import TransientError
 from roboco.ports import Versioned
 
@@ -190,11 +191,15 @@ class S3Files:
 
     def create(self, path: str, data: bytes) -> bool:
         """Store the file if there is none; False if another one stands there."""
-        while not self._objects.put(path, data, if_none=True):
-            stored = self.get(path)
-            if stored is not None:
+        for _ in tries():
+            if self._objects.put(path, data, if_none=True):
+                return True
+            if (stored := self.get(path)) is not None:
                 return stored == data
-        return True
+        raise TransientError(
+            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and remove "
+            "it; try again later"
+        )
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
 from roboco.adapters.workspace.s3 import S3Objects, Stored
+from roboco.adapters.workspace.tries import tries
 from roboco.domain.paths import history_path, segments_path
 from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _STEPS = "steps"
 _NUMBER = re.compile("[0-9]{1,18}")
-_TRIES = 10
 _END = 256 * 1024
 """How many of the last bytes of a history are fetched first, for its newest steps."""
 _ABREAST = 16
@@ -39,7 +39,7 @@ class S3Histories:
         `history.jsonl` holds the position. A fold that comes later takes our segment along.
         """
         segment = _segment(task_id, step.seq)
-        for _ in range(_TRIES):
+        for _ in tries():
             created = self._objects.put(segment, step.line().encode(), if_none=True)
             if self._folded(task_id) > step.seq:
                 if created:
@@ -108,7 +108,7 @@ class S3Histories:
 
     def _lines(self, task_id: str, start: int) -> list[bytes]:
         """The lines from a position on. Segments are listed first: what a fold removes meanwhile is in the file."""
-        for _ in range(_TRIES):
+        for _ in tries():
             names = self._objects.names(segments_path(task_id))
             lines: list[bytes] = []
             if self._folded(task_id) > start:
