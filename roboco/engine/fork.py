@@ -24,7 +24,6 @@ from roboco.domain.paths import (
     lineage_path,
     open_path,
     summary_path,
-    team_path,
 )
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -33,7 +32,7 @@ from roboco.domain.team import Team
 from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.engine.receive import check_same, stored
-from roboco.engine.teams import frozen
+from roboco.engine.teams import store_team
 from roboco.errors import TransientError, UsageError
 
 _log = logging.getLogger(__name__)
@@ -87,9 +86,7 @@ def _seq(engine: Engine, order: ForkOrder) -> int | None:
 
 
 def _store(engine: Engine, order: ForkOrder, team: Team, steps: list[TaskStep]) -> None:
-    data = frozen(team)
-    new = engine.files.create(team_path(order.task_id), data) or engine.files.get(team_path(order.task_id)) == data
-    if not new:
+    if not store_team(engine.files, order.task_id, team):
         raise _taken(order)
     _store_lineage(engine, order, steps[-1].seq)
     if not engine.histories.begin(order.task_id, [step.line().encode() for step in steps]):

@@ -15,7 +15,7 @@ from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, U
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.lineage import Parent
 from roboco.domain.part import Artifact, ArtifactPart, TextPart, brought_by
-from roboco.domain.paths import OPENED, open_path, summary_path, team_path
+from roboco.domain.paths import OPENED, open_path, summary_path
 from roboco.domain.priority import PRIORITY
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
@@ -28,7 +28,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.engine.message import check_brought
 from roboco.engine.prompt import render_prompt
-from roboco.engine.teams import frozen
+from roboco.engine.teams import store_team
 from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.ports import Work
 
@@ -147,8 +147,7 @@ def _first_step(
 
 
 def _store_team(engine: Engine, task_id: str, team: Team) -> None:
-    data = frozen(team)
-    if not engine.files.create(team_path(task_id), data) and engine.files.get(team_path(task_id)) != data:
+    if not store_team(engine.files, task_id, team):
         raise UsageError(f"task id {task_id!r} was submitted before with another team; choose another id")
 
 

@@ -5,6 +5,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from pydantic import ValidationError
+
 from roboco.domain.lineage import Fork
 from roboco.domain.paths import lineage_path, team_path
 from roboco.domain.state import TaskState
@@ -41,6 +43,28 @@ class FrozenTeams:
 def frozen(team: Team) -> bytes:
     """The team as it stands in `team.json`; the same team always has the same bytes."""
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+def store_team(files: Files, task_id: str, team: Team) -> bool:
+    """Freeze the team of a task. Return False, and change nothing, if the task has another team.
+
+    The teams are compared, not their bytes: a file of another release may lack fields, which have their defaults then.
+    """
+    data = frozen(team)
+    if files.create(team_path(task_id), data):
+        return True
+    stored = files.get(team_path(task_id))
+    return stored is not None and _read_team(task_id, stored) == _read_team(task_id, data)
+
+
+def _read_team(task_id: str, data: bytes) -> Team:
+    try:
+        return Team.model_validate_json(data)
+    except ValidationError as error:
+        raise CorruptHistory(
+            f"{team_path(task_id)} cannot be read: {error.errors(include_url=False)[0]['msg']}; it may be of a newer "
+            "release than this process, or was changed: update the process, or restore the file"
+        ) from error
 
 
 def team_as_data(team: Team) -> dict[str, Any]:

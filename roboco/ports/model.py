@@ -53,7 +53,11 @@ Say = Callable[[str], None]
 
 
 class ModelStream(Protocol):
-    """A running model call: texts as they come, then one Reply."""
+    """A running model call: texts as they come, then one Reply.
+
+    Whatever the server sends, every text, name and message that comes out can be stored as UTF-8, and no count of
+    tokens is below 0.
+    """
 
     def __iter__(self) -> Iterator[str | Reply]:
         """Texts, unless somebody else is told them, and at the end the Reply; ModelError if the call fails."""

@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,9 +18,13 @@ from roboco.adapters.workspace import lock
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
+from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.adapters.workspace.tries import TRIES
 from roboco.errors import TransientError
 from roboco.ports import Files
 from tests.contract.s3_faults import AnswerLost
+from tests.contract.samples import TASK, chain
+from tests.memory.objects import MemoryObjects
 from tests.stack import s3_environment
 
 WRITERS = 8
@@ -329,6 +334,27 @@ def test_wrong_credentials_are_told_without_the_secret(s3: S3Server) -> None:
     finally:
         client.close()
     assert "a wrong secret" not in str(refused.value)
+
+
+class Elusive(MemoryObjects):
+    """A store in which another worker writes and removes each object at the same moment."""
+
+    def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
+        self.written[path] += 1
+        return False
+
+
+def test_a_file_that_can_neither_be_created_nor_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    objects = Elusive()
+    with pytest.raises(TransientError, match=r"'t/a'.*try again later"):
+        S3Files(objects).create("t/a", b"1")
+    assert objects.written["t/a"] == TRIES == len(pauses) + 1
+    assert min(pauses) > 0
+    with pytest.raises(TransientError, match="step 0"):
+        S3Histories(objects).append(TASK, chain(1)[0])
+    assert len(pauses) == 2 * (TRIES - 1)
 
 
 class Failing:

@@ -1,8 +1,11 @@
 """Histories of tasks: in a folder and in S3."""
 
+import errno
 import fcntl
 import itertools
+import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -252,3 +255,100 @@ def test_a_broken_line_is_told(folder: FolderHistories, path: Path) -> None:
         list(folder.read(TASK))
     with pytest.raises(CorruptHistory, match="is not a step"):
         folder.append(TASK, step_after(steps))
+
+
+# --- in a folder: a line that is visible, but not durable yet
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of the file at each fsync."""
+    sizes: list[int] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        sizes.append(os.fstat(handle).st_size)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return sizes
+
+
+def _left_by_a_dead_writer(path: Path) -> list[TaskStep]:
+    """Three steps, written by a process that died before its fsync."""
+    steps = chain(3)
+    path.parent.mkdir()
+    path.write_bytes(b"".join(step.line().encode() + b"\n" for step in steps))
+    return steps
+
+
+READS: list[Callable[[FolderHistories, list[TaskStep]], object]] = [
+    lambda folder, steps: next(folder.read(TASK)),
+    lambda folder, steps: next(iter(folder.read(TASK, 2))),
+    lambda folder, steps: next(folder.lines(TASK)),
+    lambda folder, steps: folder.append(TASK, step_after(steps[:2], "another")),
+    lambda folder, steps: folder.begin(TASK, [steps[0].line().encode()]),
+]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_reader_makes_durable_what_it_returns(
+    folder: FolderHistories, path: Path, synced: list[int], read: Callable[..., object]
+) -> None:
+    steps = _left_by_a_dead_writer(path)
+    assert read(folder, steps)
+    assert synced == [path.stat().st_size]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_cannot_be_made_durable_is_not_returned(
+    folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[..., object]
+) -> None:
+    steps = _left_by_a_dead_writer(path)
+
+    def fsync(handle: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for _ in range(2):
+        with pytest.raises(TransientError, match=r"history .* cannot be .*the disk is broken"):
+            read(folder, steps)
+
+
+def test_a_reader_makes_each_state_of_a_file_durable_once(
+    folder: FolderHistories, path: Path, synced: list[int]
+) -> None:
+    steps = _left_by_a_dead_writer(path)
+    for _ in range(3):
+        assert_holds(folder, steps)
+    assert len(synced) == 1
+    steps.append(step_after(steps))
+    FolderHistories(FolderFiles(path.parent.parent)).append(TASK, steps[-1])
+    synced.clear()
+    for _ in range(3):
+        assert_holds(folder, steps)
+    assert synced == [path.stat().st_size]
+    steps.append(step_after(steps))
+    folder.append(TASK, steps[-1])
+    synced.clear()
+    assert_holds(folder, steps)
+    assert synced == [], "its writer did so"
+
+
+@pytest.mark.parametrize("refused", [errno.EROFS, errno.EINVAL])
+def test_a_history_on_a_read_only_medium_is_read(
+    folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    steps = _left_by_a_dead_writer(path)
+
+    def fsync(handle: int) -> None:
+        raise OSError(refused, os.strerror(refused))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert_holds(folder, steps)
+
+
+def test_a_history_that_may_not_be_written_is_read(folder: FolderHistories, path: Path) -> None:
+    steps = _left_by_a_dead_writer(path)
+    path.chmod(0o400)
+    assert_holds(folder, steps)

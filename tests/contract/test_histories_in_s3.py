@@ -1,5 +1,6 @@
 """Histories in S3: segments, and folds beside everything else."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -216,6 +217,117 @@ def test_a_lost_segment_is_told_and_never_folded_over(
         assert not s3_histories.fold(TASK)
     objects.put(f"{SEGMENTS}{lost:08d}.json", steps[lost].line().encode())
     assert_holds(s3_histories, steps)
+
+
+def _copied_without_metadata(objects: WatchedObjects, **metadata: str) -> None:
+    """Store `history.jsonl` anew as a restore through a file does."""
+    stored = objects.get(HISTORY)
+    assert stored is not None
+    objects.put(HISTORY, stored.data, Metadata=metadata)
+
+
+LOST = [{}, {"steps": "four"}, {"steps": "-1"}, {"steps": ""}]
+
+
+@pytest.mark.parametrize("metadata", LOST, ids=str)
+def test_a_history_without_its_count_keeps_its_steps(
+    objects: WatchedObjects, s3_histories: S3Histories, metadata: dict[str, str]
+) -> None:
+    steps = written(s3_histories, 4)
+    s3_histories.fold(TASK)
+    _copied_without_metadata(objects, **metadata)
+    assert_holds(s3_histories, steps)
+    for seq in range(4):
+        assert s3_histories.append(TASK, step_after(steps[:seq], "late")) == steps[seq]
+    assert objects.names(SEGMENTS) == []
+    lines = list(s3_histories.lines(TASK))
+    assert s3_histories.begin(TASK, lines[:2])
+    assert not s3_histories.begin(TASK, [step_after([], "another").line().encode()])
+    steps.append(step_after(steps))
+    assert s3_histories.append(TASK, steps[-1]) == steps[-1]
+    assert_holds(s3_histories, steps)
+
+
+@pytest.mark.parametrize("fresh", [0, 2])
+def test_a_fold_notes_a_lost_count_anew(objects: WatchedObjects, s3_histories: S3Histories, fresh: int) -> None:
+    steps = written(s3_histories, 4)
+    s3_histories.fold(TASK)
+    _copied_without_metadata(objects)
+    for _ in range(fresh):
+        steps.append(step_after(steps))
+        s3_histories.append(TASK, steps[-1])
+    assert s3_histories.fold(TASK)
+    assert objects.metadata(HISTORY) == {"steps": str(len(steps))}
+    assert_holds(s3_histories, steps)
+    objects.calls.clear()
+    assert s3_histories.fold(TASK)
+    assert not [path for name, path in objects.calls if name == "put"], "once is enough"
+
+
+@pytest.mark.parametrize("size", [200_000, 300_000, 3_000_000])
+def test_a_lost_count_is_taken_from_a_long_last_line(
+    objects: WatchedObjects, s3_histories: S3Histories, size: int
+) -> None:
+    steps = written(s3_histories, 2)
+    steps.append(step_after(steps, "t" * size))
+    s3_histories.append(TASK, steps[-1])
+    s3_histories.fold(TASK)
+    _copied_without_metadata(objects)
+    assert_holds(s3_histories, steps)
+
+
+def test_a_line_that_was_cut_is_no_step_of_a_restored_history(
+    objects: WatchedObjects, s3_histories: S3Histories
+) -> None:
+    """As in a folder, from which the file may come."""
+    steps = written(s3_histories, 3)
+    s3_histories.fold(TASK)
+    stored = objects.get(HISTORY)
+    assert stored is not None
+    objects.put(HISTORY, stored.data + b'{"step_id": "cut')
+    assert_holds(s3_histories, steps)
+    assert s3_histories.fold(TASK)
+    assert objects.get(HISTORY) == stored
+
+
+@pytest.mark.parametrize("data", [b"{no line", b"no step\n", b"no step\n" * 9, b"\n"])
+def test_a_history_that_cannot_be_counted_is_reported_and_never_begun_again(
+    objects: WatchedObjects, s3_histories: S3Histories, data: bytes
+) -> None:
+    objects.put(HISTORY, data)
+    first = step_after([])
+    uses: list[Callable[[], object]] = [
+        lambda: s3_histories.append(TASK, first),
+        lambda: s3_histories.begin(TASK, [first.line().encode()]),
+        lambda: list(s3_histories.read(TASK)),
+        lambda: list(s3_histories.read(TASK, 3)),
+        lambda: list(s3_histories.lines(TASK)),
+        lambda: s3_histories.fold(TASK),
+    ]
+    for use in uses:
+        with pytest.raises(CorruptHistory, match=f"'{HISTORY}'.*restore the object"):
+            use()
+    stored = objects.get(HISTORY)
+    assert stored is not None
+    assert stored.data == data
+
+
+def test_an_empty_object_is_a_history_without_steps(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+    objects.put(HISTORY, b"")
+    assert s3_histories.fold(TASK)
+    assert_holds(s3_histories, [])
+    steps = written(s3_histories, 2)
+    assert s3_histories.fold(TASK)
+    assert_holds(s3_histories, steps)
+    assert _stored(objects) == steps
+
+
+def test_a_restored_history_that_lacks_a_line_is_not_folded(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+    steps = written(s3_histories, 3)
+    s3_histories.fold(TASK)
+    objects.put(HISTORY, b"".join(step.line().encode() + b"\n" for step in (steps[0], steps[2])))
+    with pytest.raises(CorruptHistory, match=f"'{HISTORY}'"):
+        s3_histories.fold(TASK)
 
 
 def test_cost_does_not_grow_with_the_history(objects: WatchedObjects, s3_histories: S3Histories) -> None:

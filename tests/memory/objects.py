@@ -32,7 +32,7 @@ class MemoryObjects(S3Objects):
     def get(self, path: str) -> Stored | None:
         """The object; None if there is none."""
         data = self.held.get(path)
-        return None if data is None else Stored(data, _etag(data))
+        return None if data is None else Stored(data, _etag(data), self._metadata.get(path, {}))
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds."""

@@ -134,8 +134,11 @@ def content_text(message: Json) -> str:
 
 
 def encoded(value: object) -> bytes:
-    """Compact JSON in UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Compact JSON in UTF-8; all in ASCII where a text is not well-formed."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def error_body(status: int, message: str, code: str | None = None) -> Json:

@@ -1,9 +1,14 @@
-"""Assembly: a reply put together from the deltas of a stream."""
+"""Assembly: a reply put together from the deltas of a stream.
+
+All text that leaves it is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and a server
+that cuts its text anywhere sends them in two deltas: such halves are joined, and a lone one becomes U+FFFD.
+"""
 
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from roboco.domain.canonical import well_formed
 from roboco.errors import ModelError
 from roboco.ports import Reply, RequestedCall
 
@@ -11,10 +16,18 @@ MOST_HELD = 1_000_000
 """Characters of an answer that is held back until it is whole."""
 
 
+MOST_TOKENS = 1_000_000_000
+"""A count of tokens beyond it is taken for this many: sums of counts stay in 64 bits."""
+
+
 @dataclass
 class _Call:
-    name: str = ""
+    name: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
+
+    def requested(self) -> RequestedCall:
+        """The call as the model wrote it."""
+        return RequestedCall(well_formed("".join(self.name)), well_formed("".join(self.arguments)))
 
 
 class Assembly:
@@ -29,6 +42,7 @@ class Assembly:
         self._ids: set[str] = set()
         self._tokens = (0, 0)
         self._pieces = 0
+        self._half = ""
         self._held: list[str] = []
         self._held_size = 0
 
@@ -65,18 +79,18 @@ class Assembly:
 
         TypeError, AttributeError or LookupError for what is no chunk.
         """
-        self._model = _text(chunk.get("model")) or self._model
-        if (usage := chunk.get("usage")) is not None:
+        self._model = well_formed(_text(chunk.get("model"))) or self._model
+        if isinstance(usage := chunk.get("usage"), dict):
             self._tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
         if not (choices := chunk.get("choices")):
             return ""
         choice = choices[0]
-        self._finish_reason = _text(choice.get("finish_reason")) or self._finish_reason
+        self._finish_reason = well_formed(_text(choice.get("finish_reason"))) or self._finish_reason
         delta = choice.get("delta") or {}
         calls = delta.get("tool_calls") or []
         for call in calls:
             self._take_call(call)
-        text = _text(delta.get("content"))
+        text = self._joined(_text(delta.get("content")))
         if text or calls:
             self._pieces += 1
             self._first = self._first or time.monotonic()
@@ -89,27 +103,33 @@ class Assembly:
         return Reply(
             model=self._model,
             finish_reason=self._finish_reason,
-            calls=tuple(RequestedCall(call.name, "".join(call.arguments)) for _, call in sorted(self._calls.items())),
+            calls=tuple(self._calls[place].requested() for place in sorted(self._calls)),
             tokens_in=tokens_in,
             tokens_out=tokens_out or self._pieces,
             first_token_ms=round(((self._first or now) - self._started) * 1000),
             duration_ms=round((now - self._started) * 1000),
         )
 
+    def _joined(self, text: str) -> str:
+        """The text after the half that was kept; a half at its end is kept for the next text, if one may come."""
+        text = self._half + text
+        self._half = "" if self.finished or not "\ud800" <= text[-1:] <= "\udbff" else text[-1]
+        return well_formed(text.removesuffix(self._half))
+
     def _take_call(self, delta: Any) -> None:
         call = self._calls.setdefault(self._place(delta.get("index"), delta.get("id")), _Call())
         if (function := delta.get("function")) is not None:
-            call.name += _text(function.get("name"))
+            call.name.append(_text(function.get("name")))
             call.arguments.append(_text(function.get("arguments")))
 
-    def _place(self, index: int | None, call_id: Any) -> int:
+    def _place(self, index: Any, call_id: Any) -> int:
         """The call's index; where a server sends none, a new id begins a new call."""
-        if index is None:
-            fresh = call_id is not None and call_id not in self._ids
-            index = len(self._calls) if fresh or not self._calls else max(self._calls)
+        fresh = call_id is not None and call_id not in self._ids
         if call_id is not None:
             self._ids.add(call_id)
-        return index
+        if isinstance(index, int) and not isinstance(index, bool):
+            return index
+        return len(self._calls) if fresh or not self._calls else max(self._calls)
 
 
 def _text(value: object) -> str:
@@ -120,4 +140,6 @@ def _text(value: object) -> str:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    """The count; 0 for what is none."""
+    count: int = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return min(max(count, 0), MOST_TOKENS)

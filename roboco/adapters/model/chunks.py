@@ -30,7 +30,7 @@ async def chunks_of(response: Response) -> AsyncIterator[Any]:
                 if data.startswith(b"[DONE]"):
                     await _drain(pieces)
                     return
-                yield _checked(json.loads(data), response)
+                yield _checked(json.loads(data.decode(errors="replace")), response)
     except HTTPError as error:
         raise openai.APIConnectionError(request=response.request) from error
 

@@ -8,6 +8,7 @@ import openai
 from roboco.adapters.model.allowed import key_name
 from roboco.adapters.retry_after import retry_after as told_after
 from roboco.adapters.retry_after import seconds_of
+from roboco.domain.canonical import well_formed
 from roboco.errors import ModelError
 from roboco.ports import Request
 
@@ -26,9 +27,10 @@ def told(error: openai.OpenAIError, request: Request) -> ModelError:
 
 
 def masked(error: ModelError, request: Request) -> ModelError:
-    """The error without the model's key, whatever a server put into it, and not longer than anybody reads."""
+    """The error in well-formed text, without the model's key, whatever a server put into it, and of limited length."""
     secret = os.environ.get(key_name(request.profile), "")
-    message = error.message.replace(secret, "***") if secret else error.message
+    message = well_formed(error.message)
+    message = message.replace(secret, "***") if secret else message
     return ModelError(error.code, message[:400], error.retryable, error.retry_after)
 
 

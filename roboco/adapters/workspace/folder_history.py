@@ -1,7 +1,13 @@
-"""Histories in a folder: one `history.jsonl` a task, appended to under a lock and always complete."""
+"""Histories in a folder: one `history.jsonl` a task, appended to under a lock and always complete.
 
+A line is visible before its writer has made it durable. So a reader makes durable all that it has found before it
+returns it: no worker acts on a step that a power failure takes back, and no reader waits for a lock.
+"""
+
+import errno
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import BinaryIO
 
@@ -12,6 +18,10 @@ from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _BLOCK = 64 * 1024
+_READ_ONLY = frozenset({errno.EROFS, errno.EINVAL})
+"""Answers of a file system that cannot be written: nothing there waits to be made durable."""
+_REMEMBERED = 10_000
+"""How many histories a process remembers as durable; one needs about 400 bytes."""
 
 
 class FolderHistories:
@@ -19,6 +29,7 @@ class FolderHistories:
 
     def __init__(self, files: FolderFiles) -> None:
         self._files = files
+        self._durable: dict[str, tuple[int, int, int]] = {}
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
         """Store the sealed step at its position and return what stands there: ours, or the step that won."""
@@ -37,6 +48,7 @@ class FolderHistories:
                         "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
                     )
                 _write_line(file, end, step.line().encode() + b"\n")
+                self._remember(task_id, _version(file))
         except OSError as error:
             raise TransientError(f"history {path} cannot be written: {told(error)}") from error
         return step
@@ -51,6 +63,7 @@ class FolderHistories:
                 if _complete_size(file) == 0:
                     _write_line(file, 0, data)
                     return True
+                self._make_durable(task_id, file)
                 file.seek(0)
                 return file.read(len(data)) == data
         except OSError as error:
@@ -65,8 +78,7 @@ class FolderHistories:
     def lines(self, task_id: str) -> Iterator[bytes]:
         """The stored lines, oldest first."""
         try:
-            with self._files.at(history_path(task_id)).open("rb") as file:
-                left = _complete_size(file)
+            with self._opened(task_id) as (file, left):
                 file.seek(0)
                 while left > 0:
                     line = file.readline(left)
@@ -81,14 +93,47 @@ class FolderHistories:
 
     def _read_back(self, task_id: str, start: int) -> list[TaskStep]:
         try:
-            with self._files.at(history_path(task_id)).open("rb") as file:
-                end = _complete_size(file)
+            with self._opened(task_id) as (file, end):
                 newest = _newest(file, end)
                 wanted = newest.seq + 1 - start if newest else 0
                 steps = [read_step(line) for line in islice(_lines_back(file, end), max(0, wanted))]
                 return steps[::-1]
         except FileNotFoundError:
             return []
+
+    @contextmanager
+    def _opened(self, task_id: str) -> Iterator[tuple[BinaryIO, int]]:
+        """The file, and the size of its complete lines, all durable; FileNotFoundError if there is no history."""
+        path = self._files.at(history_path(task_id))
+        try:
+            with path.open("rb") as file:
+                if end := _complete_size(file):
+                    self._make_durable(task_id, file)
+                yield file, end
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise TransientError(f"history {path} cannot be read: {told(error)}") from error
+
+    def _make_durable(self, task_id: str, file: BinaryIO) -> None:
+        """Make durable all that the file holds now; its writer may not have done so yet, or have died before it did.
+
+        A process does so once for each state of a file: with nothing to write, it still costs a flush of the disk.
+        """
+        version = _version(file)
+        if self._durable.get(task_id) == version:
+            return
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+        self._remember(task_id, version)
+
+    def _remember(self, task_id: str, version: tuple[int, int, int]) -> None:
+        if len(self._durable) >= _REMEMBERED:
+            self._durable.clear()
+        self._durable[task_id] = version
 
 
 def _write_line(file: BinaryIO, end: int, line: bytes) -> None:
@@ -100,6 +145,12 @@ def _write_line(file: BinaryIO, end: int, line: bytes) -> None:
     except OSError:
         file.truncate(end)
         raise
+
+
+def _version(file: BinaryIO) -> tuple[int, int, int]:
+    """What tells one state of the file from another: each append makes it longer."""
+    found = os.fstat(file.fileno())
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _newest(file: BinaryIO, end: int) -> TaskStep | None:

@@ -1,6 +1,6 @@
 """The workspace in an S3-compatible store, below a prefix of a bucket."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
+from roboco.adapters.workspace.tries import TRIES, tries
 from roboco.errors import TransientError
 from roboco.ports import Versioned
 
@@ -56,10 +57,11 @@ class _Open:
 
 @dataclass(frozen=True)
 class Stored:
-    """An object's bytes and its entity tag."""
+    """An object's bytes, its entity tag and its metadata."""
 
     data: bytes
     etag: str
+    metadata: Mapping[str, str]
 
 
 class S3Objects:
@@ -87,7 +89,7 @@ class S3Objects:
         with _answering(self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
-                return Stored(answer["Body"].read(), answer["ETag"])
+                return Stored(answer["Body"].read(), answer["ETag"], answer["Metadata"])
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
                     return None
@@ -189,11 +191,15 @@ class S3Files:
 
     def create(self, path: str, data: bytes) -> bool:
         """Store the file if there is none; False if another one stands there."""
-        while not self._objects.put(path, data, if_none=True):
-            stored = self.get(path)
-            if stored is not None:
+        for _ in tries():
+            if self._objects.put(path, data, if_none=True):
+                return True
+            if (stored := self.get(path)) is not None:
                 return stored == data
-        return True
+        raise TransientError(
+            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and remove "
+            "it; try again later"
+        )
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""

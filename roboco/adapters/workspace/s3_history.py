@@ -1,22 +1,25 @@
 """Histories in an S3-compatible store.
 
 A step is one small object below `history/`, created on condition that there is none: that is the commit.
-Such segments are folded into `history.jsonl`, whose metadata says how many steps it holds. A position is
+Such segments are folded into `history.jsonl`, whose metadata says how many steps it holds; where a copy lost the
+metadata, the newest line says it. A position is
 taken if `history.jsonl` holds it or if it has a segment; where both are there, `history.jsonl` counts.
 """
 
 import contextvars
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
 from roboco.adapters.workspace.s3 import S3Objects, Stored
+from roboco.adapters.workspace.tries import tries
 from roboco.domain.paths import history_path, segments_path
 from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _STEPS = "steps"
-_TRIES = 10
+_NUMBER = re.compile("[0-9]{1,18}")
 _END = 256 * 1024
 """How many of the last bytes of a history are fetched first, for its newest steps."""
 _ABREAST = 16
@@ -36,7 +39,7 @@ class S3Histories:
         `history.jsonl` holds the position. A fold that comes later takes our segment along.
         """
         segment = _segment(task_id, step.seq)
-        for _ in range(_TRIES):
+        for _ in tries():
             created = self._objects.put(segment, step.line().encode(), if_none=True)
             if self._folded(task_id) > step.seq:
                 if created:
@@ -69,7 +72,7 @@ class S3Histories:
         names = self._objects.names(segments_path(task_id))
         lines = _split(stored)
         wanted = [name for name in names if _seq(name) >= len(lines)]
-        if wanted:
+        if _lacks_count(task_id, stored, lines) or wanted:
             fresh = self._segments(task_id, wanted)
             if len(fresh) < len(wanted) or [_seq(name) for name in wanted] != _following(len(lines), wanted):
                 return False  # another fold is at work, or a segment is missing, which a reader reports
@@ -88,11 +91,24 @@ class S3Histories:
         return self._objects.put(history_path(task_id), data, if_none=etag is None, if_match=etag, Metadata=metadata)
 
     def _folded(self, task_id: str) -> int:
-        return int((self._objects.metadata(history_path(task_id)) or {}).get(_STEPS, 0))
+        """How many steps `history.jsonl` holds. A copy that lost the metadata is counted by its newest line."""
+        metadata = self._objects.metadata(history_path(task_id))
+        if metadata is None:
+            return 0
+        noted = _noted(metadata)
+        return self._counted(task_id) if noted is None else noted
+
+    def _counted(self, task_id: str) -> int:
+        length = _END
+        while True:
+            lines, size = self._last_lines(task_id, length)
+            if lines or size < length:
+                return _count(task_id, lines, size)
+            length *= 8
 
     def _lines(self, task_id: str, start: int) -> list[bytes]:
         """The lines from a position on. Segments are listed first: what a fold removes meanwhile is in the file."""
-        for _ in range(_TRIES):
+        for _ in tries():
             names = self._objects.names(segments_path(task_id))
             lines: list[bytes] = []
             if self._folded(task_id) > start:
@@ -112,16 +128,20 @@ class S3Histories:
         """The lines of `history.jsonl` from a position on; of a long one only its end is fetched, if that will do."""
         length = _END
         while start > 0:
-            data = self._objects.end(history_path(task_id), length) or b""
-            lines = data.split(b"\n")[:-1]
-            lines = lines if len(data) < length else lines[1:]  # the first one may be cut
+            lines, size = self._last_lines(task_id, length)
             first = read_step(lines[0]).seq if lines else 0
             if first <= start and lines:
                 return lines[start - first :]
-            if len(data) < length:
+            if size < length:
                 return []
             length *= 8
         return _split(self._objects.get(history_path(task_id)))
+
+    def _last_lines(self, task_id: str, length: int) -> tuple[list[bytes], int]:
+        """The complete lines of the last `length` bytes of `history.jsonl`, and how many bytes came."""
+        data = self._objects.end(history_path(task_id), length) or b""
+        lines = data.split(b"\n")[:-1]
+        return (lines if len(data) < length else lines[1:]), len(data)  # the first one may be cut
 
     def _segments(self, task_id: str, names: list[str]) -> list[bytes]:
         """What the segments hold, up to the first one that is gone."""
@@ -154,6 +174,40 @@ def _seq(name: str) -> int:
 
 def _split(stored: Stored | None) -> list[bytes]:
     return stored.data.split(b"\n")[:-1] if stored else []
+
+
+def _noted(metadata: Mapping[str, str]) -> int | None:
+    """The count of steps in the metadata, or None if there is none: a restore or a copy through a file drops it."""
+    steps = metadata.get(_STEPS, "")
+    return int(steps) if _NUMBER.fullmatch(steps) else None
+
+
+def _count(task_id: str, lines: list[bytes], size: int) -> int:
+    """How many steps a file with these last lines holds; CorruptHistory if its bytes do not say so."""
+    try:
+        if lines:
+            return read_step(lines[-1]).seq + 1
+    except CorruptHistory as error:
+        raise CorruptHistory(_unreadable(task_id)) from error
+    if size:
+        raise CorruptHistory(_unreadable(task_id))
+    return 0
+
+
+def _lacks_count(task_id: str, stored: Stored | None, lines: list[bytes]) -> bool:
+    """Return True if the file must be written anew, for its metadata; CorruptHistory if it lacks lines."""
+    if stored is None or _noted(stored.metadata) is not None:
+        return False
+    if _count(task_id, lines, len(stored.data)) != len(lines):
+        raise CorruptHistory(_unreadable(task_id))
+    return bool(lines)
+
+
+def _unreadable(task_id: str) -> str:
+    return (
+        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS!r} in its metadata, and its last line "
+        "does not say how many steps it holds: restore the object, or remove the task's open marker to give the task up"
+    )
 
 
 def _following(start: int, names: list[str]) -> list[int]:

@@ -13,6 +13,36 @@ from roboco.errors import UsageError
 GOOD: dict[str, Any] = {"task_id": "t1", "team": "desk", "prompt": "go"}
 
 
+WHOLE: dict[str, Any] = {
+    "task_id": "t1",
+    "team": "desk",
+    "prompt": "go",
+    "context": {"a": [1, None]},
+    "agent": "one",
+    "title": "A title",
+    "eta": "2026-01-02T12:00:00Z",
+    "priority": "high",
+    "goals": [{"name": "found", "description": "find it"}],
+    "client_tools": [{"name": "client_show", "description": "shows it"}],
+    "client_context": {"page": 1},
+    "scope": {"start_time": 1, "index": "a"},
+    "artifacts": ["a.csv"],
+    "notify": [{"celery": {"task": "a"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "digest"),
+    [
+        (GOOD, "203cdcc9bccbd85dcac061cc044171f13c74c413091569db1c9921501c176f28"),
+        (WHOLE, "cca05cbc72e3e7d5cc698bd21aa90aba8d8883b09689187bd5b6534e9bd10a6f"),
+    ],
+)
+def test_a_submission_has_the_same_digest_in_each_release(arguments: dict[str, Any], digest: str) -> None:
+    """Else a client that submits again after an update is refused. A new field must stay out while it is not given."""
+    assert read_submission(arguments).digest() == digest
+
+
 def test_a_submission_is_read() -> None:
     submission = read_submission(GOOD | {"context": {"a": [1, None]}, "agent": "one", "team": {"name": "x"}})
     assert submission.model_dump() == {

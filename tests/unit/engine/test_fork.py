@@ -1,5 +1,6 @@
 """Forks: new tasks with the first steps of others."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from roboco.domain.ids import fork_item_id
 from roboco.domain.inbox import Message
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import Artifact, ToolResult
-from roboco.domain.paths import artifact_path, lineage_path
+from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import verify_chain
 from roboco.engine.fork import ForkOrder, fork
@@ -133,6 +134,17 @@ def test_the_same_fork_again_is_the_same_task() -> None:
             forked(world, **wished)
     with pytest.raises(UsageError, match="other content already"):
         fork(world.engine, ForkOrder(TASK, TASK, 1))
+
+
+def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None:
+    world = ended()
+    forked(world, 2)
+    data = json.loads(world.files.held[team_path(FORK)])
+    world.files.held[team_path(FORK)] = json.dumps({name: data[name] for name in data if name != "limits"}).encode()
+    forked(world, 2)
+    world.files.held[team_path(FORK)] = json.dumps(data | {"on_message": "reject"}).encode()
+    with pytest.raises(UsageError, match="other content"):
+        forked(world, 2)
 
 
 def test_another_team_goes_on() -> None:

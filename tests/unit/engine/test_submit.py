@@ -1,18 +1,19 @@
 """submit: a task is accepted once, whole or not at all."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from roboco.domain.paths import open_path
+from roboco.domain.paths import open_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.submission import Submission
 from roboco.domain.team import Team
 from roboco.engine.following import begin
 from roboco.engine.submit import Begin, ring, submit
-from roboco.errors import UsageError
+from roboco.errors import CorruptHistory, UsageError
 from tests.memory.dispatcher import Advance, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member
 from tests.memory.model import said
@@ -75,6 +76,32 @@ def test_other_content_under_the_same_id_is_refused(changes: dict[str, Any]) -> 
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.history()[0].text == "go"
+
+
+def _stored_by_another_release(world: World, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads(world.files.held[team_path(TASK)])
+    change(data)
+    world.files.held[team_path(TASK)] = json.dumps(data, indent=1).encode()
+
+
+def test_a_team_that_was_stored_by_a_release_with_fewer_fields_is_the_same() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    _stored_by_another_release(world, lambda data: [data.pop(name) for name in ("on_message", "limits", "teams")])
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    _stored_by_another_release(world, lambda data: data.update(on_message="reject"))
+    with pytest.raises(UsageError, match=r"task_1.*submitted before with another team"):
+        world.submit(GRAPH.team)
+
+
+def test_a_team_of_a_newer_release_is_named_as_that() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    _stored_by_another_release(world, lambda data: data.update(a_field_to_come=1))
+    with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*newer release"):
+        world.submit(GRAPH.team)
 
 
 def test_another_team_under_the_same_id_is_refused() -> None:
