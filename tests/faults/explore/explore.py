@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.faults.explore.case import Case
 from tests.faults.explore.invariants import check
-from tests.faults.explore.run import Run
+from tests.faults.explore.run import Listening, Run
 from tests.faults.explore.violation import Violation
 
 REPAIRS = 2
@@ -15,22 +15,30 @@ REPAIRS = 2
 def violation(case: Case, trace: Callable[[str], None] | None = None) -> Violation | None:
     """Run the case: the first invariant that it breaks, or None."""
     run = Run(case, trace)
-    try:
-        run.explore()
-        run.look_again(REPAIRS)
-        check(run)
-        if run.users.deeds[0].answer == "unknown":
-            run.user("submit")  # a client sends again what was not answered
-        for _ in range(2):  # the sub-tasks of a task, and forks, end after it
-            for task_id in run.open():
-                run.stop(task_id)
-        run.look_again(1)
-        check(run)
-    except Violation as broken:
-        return broken
-    finally:
-        run.end()
+    with Listening(run.errors):
+        try:
+            _judge(run)
+        except Violation as broken:
+            return broken
+        finally:
+            run.end()
     return None
+
+
+def _judge(run: Run) -> None:
+    """Check the deployment once it is quiet, and once more when all tasks are closed."""
+    run.explore()
+    run.look_again(REPAIRS)
+    check(run)
+    if run.users.deeds[0].answer == "unknown":
+        run.user("submit")  # a client sends again what was not answered
+    if not run.open():
+        return
+    for _ in range(2):  # a task's sub-tasks end with it, or after it
+        for task_id in run.open():
+            run.stop(task_id)
+    run.look_again(1)
+    check(run)
 
 
 def shrunk(case: Case, invariant: str) -> Case:
