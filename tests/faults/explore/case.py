@@ -1,5 +1,6 @@
 """Case: a shape and the disturbances of one schedule, as a line such as "manual 12:hold:1 0:stop:0"."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -47,8 +48,17 @@ USERS = {
 }
 """Actions of users."""
 KINDS = PROCESS | AROUND | USERS
-_NAMES, _WEIGHTS = list(KINDS), list(KINDS.values())
+_SCHEDULING = ("hold", "release", "deliver", "again", "sweep", "pass")
+_LOSSES = ("wipe", "restart", "keep", "back")
+THEMES = (
+    tuple(KINDS),
+    ("hold", *USERS),
+    (*PROCESS, *_SCHEDULING, "lose", "copy", "send", "stop"),
+    (*_SCHEDULING, *_LOSSES, "die", "send", "stop"),
+)
+"""Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 LARGEST = 7
+_SPREADS = (1, 4, 12, 40)
 
 
 @dataclass(frozen=True)
@@ -81,12 +91,12 @@ class Case:
         return cls(shape, tuple(Disturbance(int(gap), kind, int(choice)) for gap, kind, choice in parts))
 
     @classmethod
-    def random(cls, random: Random, shapes: tuple[str, ...] = tuple(SHAPES)) -> "Case":
-        """Draw a case: a few disturbances, near each other or far apart."""
-        count, spread = random.randint(1, 10), random.choice((4, 12, 40))
-        kinds = random.choices(_NAMES, _WEIGHTS, k=count)
-        first = random.randrange(120)
-        gaps = [first, *(random.randrange(random.choice((1, spread))) for _ in range(count - 1))]
+    def random(cls, random: Random, shapes: Sequence[str] = tuple(SHAPES), without: Sequence[str] = ()) -> "Case":
+        """Draw a case of one theme: a few disturbances, near each other or far apart."""
+        count = random.randint(1, 10)
+        theme = [kind for kind in random.choice(THEMES) if kind not in without]
+        kinds = random.choices(theme, [KINDS[kind] for kind in theme], k=count)
+        gaps = [random.randrange(120), *(random.randrange(random.choice(_SPREADS)) for _ in range(count - 1))]
         pairs = zip(gaps, kinds, strict=True)
         return cls(
             random.choice(shapes),

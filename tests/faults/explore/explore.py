@@ -12,33 +12,32 @@ REPAIRS = 2
 """How often hours pass before the check: a follower of the rules need not wait longer for any repair."""
 
 
-def violation(case: Case, trace: Callable[[str], None] | None = None) -> Violation | None:
-    """Run the case: the first invariant that it breaks, or None."""
+def violations(case: Case, trace: Callable[[str], None] | None = None) -> list[Violation]:
+    """Run the case: the invariants that it breaks."""
     run = Run(case, trace)
     with Listening(run.errors):
         try:
-            _judge(run)
+            return _judged(run)
         except Violation as broken:
-            return broken
+            return [broken]
         finally:
             run.end()
-    return None
 
 
-def _judge(run: Run) -> None:
+def _judged(run: Run) -> list[Violation]:
     """Check the deployment once it is quiet, and once more when all tasks are closed."""
     run.explore()
     run.look_again(REPAIRS)
-    check(run)
+    broken = check(run)
     if run.users.deeds[0].answer == "unknown":
         run.user("submit")  # a client sends again what was not answered
-    if not run.open():
-        return
+    if broken or not run.open():
+        return broken
     for _ in range(2):  # a task's sub-tasks end with it, or after it
         for task_id in run.open():
             run.stop(task_id)
     run.look_again(1)
-    check(run)
+    return check(run)
 
 
 def shrunk(case: Case, invariant: str) -> Case:
@@ -51,8 +50,7 @@ def shrunk(case: Case, invariant: str) -> Case:
 
 
 def _breaks(case: Case, invariant: str) -> bool:
-    found = violation(case)
-    return found is not None and found.invariant == invariant
+    return any(broken.invariant == invariant for broken in violations(case))
 
 
 def _smaller(case: Case) -> Iterator[Case]:

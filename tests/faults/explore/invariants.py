@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
 from roboco.client.receipt import find_receipt
@@ -26,19 +27,30 @@ BECOMES_A_STEP = ("send", "interrupt", "raise")
 ANSWERS = ("approve", "deny", "answer")
 
 
-def check(run: Run) -> None:
-    """Raise Violation if a promise is broken; the deployment is quiet."""
-    if run.errors:
-        raise Violation("exception", repr(run.errors[0])) from run.errors[0]
+def check(run: Run) -> list[Violation]:
+    """Return the promises that are broken; the deployment is quiet."""
     world = run.world
+    checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
+    for task in [Checked(world, task_id) for task_id in run.users.tasks()]:
+        checks += [partial(one, run, task) for one in _checks(run, task)]
+    checks += [partial(_check_deed, world, deed) for deed in run.users.deeds]
+    return [broken for one in checks if (broken := _broken(one)) is not None]
+
+
+def _broken(one: Callable[[], None]) -> Violation | None:
+    try:
+        one()
+    except Violation as broken:
+        return broken
+    return None
+
+
+def _check_processes(run: Run) -> None:
+    world = run.world
+    hold("exception", not run.errors, run.errors[:1])
     hold("broker", not world.dispatcher.queue, world.dispatcher.queue)
     hold("signals", not world.server.listening, world.server.listening)
     hold("dead letters", not world.server.held.letters, world.server.held.letters)
-    for task_id in run.users.tasks():
-        _check_task(run, Checked(world, task_id))
-    _check_payments(world)
-    for deed in run.users.deeds:
-        _check_deed(world, deed)
     hold("forgotten", not _orphans(world), _orphans(world))
 
 
@@ -80,26 +92,24 @@ class Checked:
         return [read_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
 
 
-def _check_task(run: Run, task: Checked) -> None:
-    if not task.open and not task.summary.status.ended:
-        accepted = any(deed.answer == "accepted" for deed in run.users.deeds if _creates(deed, task.task_id))
-        known = accepted or task.board is not None
-        hold("task.json of a closed task", not known, f"{task.task_id} is {task.summary.status}, and not open")
-        return
-    _check_history(task)
+TaskCheck = Callable[[Run, "Checked"], None]
+
+
+def _checks(run: Run, task: Checked) -> list[TaskCheck]:
     if task.open:
-        _check_waiting(task)
-    else:
-        _check_closed(task)
-        _check_notices(task)
-    _check_followers(run, task)
+        return [_check_history, _check_waiting, _check_summary, _check_live, _check_late]
+    accepted = any(deed.answer == "accepted" for deed in run.users.deeds if _creates(deed, task.task_id))
+    if not accepted and task.board is None and not task.summary.status.ended:
+        return []  # nothing acts on it until it is submitted again
+    closed = [_check_closed, _check_events, _check_log, _check_forgotten, _check_notices]
+    return [_check_history, *closed, _check_live, _check_late]
 
 
 def _creates(deed: Deed, task_id: str) -> bool:
     return deed.task_id == task_id and deed.kind in ("submit", "fork")
 
 
-def _check_history(task: Checked) -> None:
+def _check_history(run: Run, task: Checked) -> None:
     lines = list(task.world.histories.lines(task.task_id))
     hold("chain", verify_chain(lines) == len(task.history), task.task_id)
     hold("chain", [step.seq for step in task.history] == list(range(len(lines))), task.task_id)
@@ -112,7 +122,7 @@ def _check_history(task: Checked) -> None:
     hold("items once", all(count == 1 for count in items.values()), f"{task.task_id} {items}")
 
 
-def _check_waiting(task: Checked) -> None:
+def _check_waiting(run: Run, task: Checked) -> None:
     board = task.board
     if board is None:
         raise Violation("waits", f"{task.task_id} is open, and Redis does not know it")
@@ -121,9 +131,14 @@ def _check_waiting(task: Checked) -> None:
     ids = {item.item_id for item in task.inbox()}
     noted = task.world.server.held.inboxes.get(task.task_id, set())
     hold("inbox agrees", ids == noted, f"{task.task_id} stored {sorted(ids)}, noted {sorted(noted)}")
-    if board.phase is Phase.WAIT:
-        told, is_now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason)
-        hold("task.json of a waiting task", told == (*is_now, board.seq), f"{told}, {_state(task, board)}")
+
+
+def _check_summary(run: Run, task: Checked) -> None:
+    board = task.board
+    if board is None or board.phase is not Phase.WAIT:
+        return
+    told, now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason, board.seq)
+    hold("task.json of a waiting task", told == now, f"{told}, {_state(task, board)}")
 
 
 def _at_children(task: Checked, board: StoredTask) -> bool:
@@ -135,28 +150,39 @@ def _state(task: Checked, board: StoredTask) -> str:
     return f"{task.task_id} is {board.phase} {board.status} {board.reason!r} at {board.seq}"
 
 
-def _check_closed(task: Checked) -> None:
+def _check_closed(run: Run, task: Checked) -> None:
     world, task_id, summary = task.world, task.task_id, task.summary
     hold("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
     hold("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
+
+
+def _check_events(run: Run, task: Checked) -> None:
     events = [json.loads(line) for line in task.stored_events]
-    ends = [event for event in events if event["type"] == END]
-    hold("events.jsonl has one end", len(ends) == 1, f"{task_id} {_types(events)}")
-    hold("events.jsonl has one end", events[-1]["type"] == END, f"{task_id} {_types(events)}")
-    hold("statuses agree", ends[0]["status"] == summary.status, f"{ends[0]['status']}, {summary.status}")
-    hold("agenda", task_id not in world.server.held.agenda, task_id)
-    if (board := task.board) is not None:
-        hold("forgotten", board.forget_at is not None, f"Redis never forgets {task_id}: {_state(task, board)}")
-        log = [as_stored(message.encode()) for message in board.events]
-        kept = [line for line in task.stored_events if json.loads(line)["generation"] == board.generation]
-        hold("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
+    ends = [event["status"] for event in events if event["type"] == END]
+    hold("events.jsonl has one end", len(ends) == 1, f"{task.task_id} {_types(events)}")
+    hold("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
+    hold("statuses agree", ends == [task.summary.status], f"{ends}, {task.summary.status}")
+
+
+def _check_log(run: Run, task: Checked) -> None:
+    if (board := task.board) is None:
+        return
+    log = [as_stored(message.encode()) for message in board.events]
+    kept = [line for line in task.stored_events if json.loads(line)["generation"] == board.generation]
+    hold("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
+
+
+def _check_forgotten(run: Run, task: Checked) -> None:
+    board, agenda = task.board, task.world.server.held.agenda
+    hold("agenda", task.task_id not in agenda, task.task_id)
+    hold("forgotten", board is None or board.forget_at is not None, f"Redis never forgets {task.task_id}")
 
 
 def _types(events: Any) -> str:
     return " ".join(f"{event['generation'][-2:]}.{event['seq']}.{event['type'][6:]}" for event in events)
 
 
-def _check_notices(task: Checked) -> None:
+def _check_notices(run: Run, task: Checked) -> None:
     world = task.world
     hold("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has notices left")
     heard = [notice.status for _, notice in world.deliverer.told if notice.task_id == task.task_id]
@@ -166,12 +192,13 @@ def _check_notices(task: Checked) -> None:
         hold("notified", heard.count(task.summary.status) >= int(targets or 0), f"{task.summary.status}: {heard}")
 
 
-def _check_followers(run: Run, task: Checked) -> None:
-    late = Follower(task.world, task.task_id)
-    for name, follower in {"late": late, "live": run.follower}.items():
-        if name == "live" and task.task_id != TASK:
-            continue
-        _check_follower(run, task, follower, name)
+def _check_late(run: Run, task: Checked) -> None:
+    _check_follower(run, task, Follower(task.world, task.task_id), "late")
+
+
+def _check_live(run: Run, task: Checked) -> None:
+    if task.task_id == TASK:
+        _check_follower(run, task, run.follower, "live")
 
 
 def _check_follower(run: Run, task: Checked, follower: Follower, name: str) -> None:
