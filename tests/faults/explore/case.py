@@ -28,8 +28,7 @@ AROUND = {
     "deaf": 1,
     "wipe": 4,
     "restart": 4,
-    "keep": 3,
-    "back": 3,
+    "back": 4,
 }
 """Disturbances by other workers, the broker, time and Redis."""
 USERS = {
@@ -49,12 +48,12 @@ USERS = {
 """Actions of users."""
 KINDS = PROCESS | AROUND | USERS
 _SCHEDULING = ("hold", "release", "deliver", "again", "sweep", "pass")
-_LOSSES = ("wipe", "restart", "keep", "back")
+_LOSSES = ("wipe", "restart", "back")
 THEMES = (
     tuple(KINDS),
     ("hold", *USERS),
     (*PROCESS, *_SCHEDULING, "lose", "copy", "send", "stop"),
-    (*_SCHEDULING, *_LOSSES, "die", "send", "stop"),
+    (*_SCHEDULING, *_LOSSES, "die", "send", "stop", "pause"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 LARGEST = 7
@@ -95,7 +94,8 @@ class Case:
         """Draw a case of one theme: a few disturbances, near each other or far apart."""
         count = random.randint(1, 10)
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
-        kinds = random.choices(theme, [KINDS[kind] for kind in theme], k=count)
+        evenly = random.random() < 0.5
+        kinds = random.choices(theme, [1 if evenly else KINDS[kind] for kind in theme], k=count)
         gaps = [random.randrange(120), *(random.randrange(random.choice(_SPREADS)) for _ in range(count - 1))]
         pairs = zip(gaps, kinds, strict=True)
         return cls(

@@ -24,6 +24,7 @@ from tests.memory.world import TASK, World
 
 END = "event_task_end"
 BECOMES_A_STEP = ("send", "interrupt", "raise")
+GOES_ON = ("resume", "step")
 ANSWERS = ("approve", "deny", "answer")
 
 
@@ -34,6 +35,7 @@ def check(run: Run) -> list[Violation]:
     for task in [Checked(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
     checks += [partial(_check_deed, world, deed) for deed in run.users.deeds]
+    checks.append(partial(_check_pauses, run))
     return [broken for one in checks if (broken := _broken(one)) is not None]
 
 
@@ -255,6 +257,16 @@ def _check_deed(world: World, deed: Deed) -> None:
     hold("accepted item", steps or waits or (ended_early and not deed.late), f"{deed}, {item}")
     if not waits:
         _check_receipt(world, deed, steps)
+
+
+def _check_pauses(run: Run) -> None:
+    """After a pause, the turn in flight ends, and no other one begins until a user lets the task go on."""
+    for index, deed in enumerate(run.users.deeds):
+        later = run.users.deeds[index:]
+        if deed.kind != "pause" or deed.answer != "accepted" or any(one.kind in GOES_ON for one in later):
+            continue
+        turns = [step for step in run.world.history(deed.task_id)[deed.steps :] if step.by_agent]
+        hold("pause", len(turns) <= 1, f"{deed}, {len(turns)} turns after it")
 
 
 def _check_receipt(world: World, deed: Deed, steps: list[TaskStep]) -> None:

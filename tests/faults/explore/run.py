@@ -63,7 +63,7 @@ class Run:
         self._held: list[Held] = []
         self._running: Strand | None = None
         self._idle_engines: list[Engine] = []
-        self._kept = self.world.server.kept()
+        self._copies = [self.world.server.kept()]
         self._trace = trace
         self._names: dict[str, int] = {}
 
@@ -183,6 +183,8 @@ class Run:
             return
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else NEVER
+        if any(later.kind == "back" for later in self._left):
+            self._copies.append(self.world.server.kept())
         for held in self._held:
             held.disturbances -= held.disturbances < NEVER
         if self._trace is not None:
@@ -227,11 +229,9 @@ class Run:
                 server.wipe()
             case "restart":
                 server.set_back(server.kept())
-            case "keep":
-                self._kept = server.kept()
             case "back":
                 self.losses += 1
-                server.set_back(self._kept)
+                server.set_back(self._copies[-1 - choice % len(self._copies)])
             case _:
                 pass
 

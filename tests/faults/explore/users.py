@@ -31,13 +31,14 @@ TRIES = 3
 class Deed:
     """An action of a user, with the answer: unknown if the client died, or no server answered.
 
-    `late`: the end of the task was written down before the user began.
+    `late`: the end of the task was written down before the user began. `steps`: the length of the history at the answer.
     """
 
     kind: str
     task_id: str
     item_id: str = ""
     late: bool = False
+    steps: int = 0
     answer: Literal["unknown", "accepted", "refused"] = "unknown"
 
 
@@ -81,6 +82,7 @@ class Users:
                 deed.answer = "refused"
                 return
             deed.answer = "accepted"
+            deed.steps = len(self.world.histories.held.get(deed.task_id, ()))
             return
 
     def tasks(self) -> list[str]:
