@@ -7,7 +7,7 @@ from typing import Any
 from roboco.domain.canonical import canonical
 from roboco.domain.step import TaskStep
 
-_STEP_END = b'"event_step_end"'
+_STEP_END, _TASK_END = b'"event_step_end"', b'"event_task_end"'
 
 
 def as_stored(message: bytes) -> bytes:
@@ -23,7 +23,8 @@ def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
     """Return the file with the lines of the log, or None if the log has nothing that the file lacks.
 
     The log is one generation, whose first lines may be gone. The file keeps them, and the lines of generations that
-    Redis has lost. A log of an earlier generation than the last one of the file is out of date.
+    Redis has lost, except an end: the task has gone on, or its end was decided again. A log of an earlier generation
+    than the last one of the file is out of date.
     """
     if not log:
         return None
@@ -34,7 +35,8 @@ def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
     if places and places[-1][0] == generation and places[-1][1] >= last:
         return None
     first = _place(log[0])[1]
-    kept = [line for line, (of, seq) in zip(lines, places, strict=True) if of != generation or seq < first]
+    found = zip(lines, places, strict=True)
+    kept = [line for line, (of, seq) in found if (seq < first if of == generation else _TASK_END not in line)]
     return b"".join(line + b"\n" for line in [*kept, *log])
 
 

@@ -1,8 +1,12 @@
 """Where things stand in a workspace. A path is relative: in a folder as under an S3 prefix."""
 
+import re
+
 from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.part import artifact_name
+from roboco.errors import UsageError
 
+_NOTICE = re.compile(r"\d+-(\d{8,})-\d{16,}-[a-z_]+-[0-9a-f]{8}")
 OPEN = "_open/"
 NOTIFY = "_notify/"
 OPENED, CLOSED = b"", b"closed"
@@ -125,7 +129,10 @@ def told_folder(task_id: str, seq: int) -> str:
 
 def told_path(task_id: str, name: str) -> str:
     """One notice that was delivered or given up: it stays, so that it is not told again."""
-    return f"{told_folder(task_id, int(name.split('-')[1]))}{check_item_id(name)}.json"
+    found = _NOTICE.fullmatch(check_item_id(name))
+    if found is None:
+        raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-EPOCH-STATUS-DIGEST")
+    return f"{told_folder(task_id, int(found[1]))}{name}.json"
 
 
 def continued_path(task_id: str) -> str:

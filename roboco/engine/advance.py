@@ -22,7 +22,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.engine import broken, delegate, items, notify, pending, recover
-from roboco.engine.archive import archive, finish, fold_due
+from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
@@ -86,8 +86,7 @@ def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
     marker = engine.files.get_versioned(open_path(task_id))
     if marker is not None:
         return finish(engine, task_id, task, marker)
-    engine.board.leave(task_id, engine.policy.keep)
-    engine.agenda.drop(task_id)
+    close_again(engine, task_id)
     return True
 
 

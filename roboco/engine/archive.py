@@ -67,10 +67,23 @@ def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> b
     delegate.report(engine, task_id, task)
     notify.tell(engine, task_id, task)
     engine.files.delete(open_path(task_id))
-    engine.board.leave(task_id, engine.policy.keep)
-    engine.agenda.drop(task_id)
+    leave(engine, task_id)
     engine.telemetry.ended(summary)
     return True
+
+
+def close_again(engine: Engine, task_id: str) -> None:
+    """Have Redis forget a closed task whose end was decided again: its events are those of a new generation."""
+    _write_events(engine, task_id)
+    leave(engine, task_id)
+
+
+def leave(engine: Engine, task_id: str) -> None:
+    """Have Redis forget a closed task. If Redis has lost its end, the sweeper has that decided again first."""
+    if engine.board.leave(task_id, engine.policy.keep):
+        engine.agenda.drop(task_id)
+    else:
+        engine.agenda.put(task_id)
 
 
 def _gather(engine: Engine, task_id: str) -> None:

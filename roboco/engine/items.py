@@ -1,7 +1,7 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
 from roboco.domain.inbox import Answer, Hold, Item, Resolution, Verdict, over, read_item
-from roboco.domain.paths import inbox_path, item_path, taken_path
+from roboco.domain.paths import CLOSED, inbox_path, item_path, open_path, taken_path
 from roboco.domain.state import items_of
 from roboco.engine.engine import Engine
 from roboco.ports import Snapshot
@@ -62,7 +62,12 @@ def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
 
 
 def knock_again(engine: Engine, task_id: str) -> bool:
-    """Note in the board's inbox what the workspace's holds, since Redis may have lost it; whether there is any."""
+    """Note in the board's inbox what the workspace's holds, since Redis may have lost it; whether there is any.
+
+    A task whose end is final takes none.
+    """
     names = engine.files.names(inbox_path(task_id))
+    if names and engine.files.get(open_path(task_id)) == CLOSED:
+        return False
     engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])
     return bool(names)

@@ -134,6 +134,16 @@ def _give_back(engine: Engine, task_id: str, item: Item) -> None:
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         _refuse(engine, task_id, item)
+    elif _has_ended(engine, task_id):
+        engine.files.delete(item_path(task_id, item.item_id))
+
+
+def _has_ended(engine: Engine, task_id: str) -> bool:
+    """Return True if the task is being closed or has been closed; False if there is none."""
+    if engine.files.get(open_path(task_id)) is not None:
+        return True
+    data = engine.files.get(summary_path(task_id))
+    return data is not None and TaskSummary.model_validate_json(data).status.ended
 
 
 def _refuse(engine: Engine, task_id: str, item: Item) -> None:

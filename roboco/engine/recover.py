@@ -49,7 +49,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     reopen(engine, task_id)
-    knock_again(engine, task_id)  # first: whoever finds the task on the board finds what waits for it
+    knock_again(engine, task_id)  # first: whoever finds the task on the board finds the items that wait for it
     stored = engine.files.get(summary_path(task_id))
     above = 0 if stored is None else TaskSummary.model_validate_json(stored).epoch
     engine.board.create(task_id, steps, fold(steps), [event], above)

@@ -148,8 +148,8 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
 def _alone(making: _Making) -> str:
     agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
     return (
-        f"{agent} waits: its turn lost {lost} attempts, and a worker makes one such turn at a time, so that a turn that "
-        "ends its worker takes no other along"
+        f"{agent} waits: its turn lost {lost} attempts, and a worker makes one such turn at a time, so that a turn "
+        "that ends its worker takes no other along"
     )
 
 

@@ -147,5 +147,5 @@ class Board(Protocol):
         moves, to the server's time at least, unless a turn or tool calls are pending.
         """
 
-    def leave(self, task_id: str, seconds: int) -> None:
-        """Forget an ended task after so many seconds."""
+    def leave(self, task_id: str, seconds: int) -> bool:
+        """Forget an ended task after so many seconds. False, and nothing changed, if it is known and has not ended."""

@@ -135,7 +135,7 @@ def test_a_fence_starts_above_a_known_epoch(task: ATask) -> None:
     ahead = task.now.epoch + 1_000_000
     task.wipe()
     steps = chain(1)
-    assert task.board.create(TASK, steps, fold(steps), [], above=ahead)
+    task.board.create(TASK, steps, fold(steps), [], above=ahead)
     assert task.now.epoch == ahead + 1
 
 
@@ -327,9 +327,12 @@ def test_a_task_that_left_is_forgotten(task: ATask) -> None:
     task.choose()
     task.claim()
     task.inbox.knock(TASK, ["one"])
-    task.board.leave(TASK, 100)
+    assert not task.board.leave(TASK, 0)
+    assert task.now.seq == 2, "a task that has not ended stays"
+    task.choose(Phase.END)
+    assert task.board.leave(TASK, 100)
     assert task.now.seq == 2
-    task.board.leave(TASK, 0)
+    assert task.board.leave(TASK, 0)
     assert task.board.load(TASK, 1) is None
     assert task.told() == []
     task.create(1, told("b"))
@@ -424,7 +427,8 @@ def test_all_keys_of_a_task_stand_in_one_slot(redis_task: TaskOnRedis) -> None:
 
 def test_all_keys_of_a_task_that_left_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
     play(redis_task)
-    redis_task.board.leave(TASK, 100)
+    redis_task.choose(Phase.END, told("end"))
+    assert redis_task.board.leave(TASK, 100)
     lives: dict[str, Any] = {name: redis_task.client.ttl(name) for name in redis_task.names()}
     assert {name: left for name, left in lives.items() if not 0 < left <= 100} == {}
     redis_task.board.leave(TASK, 0)

@@ -124,12 +124,16 @@ class MemoryBoard:
             self._server.tell(task_id, task, event)
             return True
 
-    def leave(self, task_id: str, seconds: int) -> None:
-        """Forget an ended task after so many seconds."""
+    def leave(self, task_id: str, seconds: int) -> bool:
+        """Forget an ended task after so many seconds; False if it has not ended."""
         now = self._clock.now()
         with self._server as held:
-            if (task := held.tasks.get(task_id)) is not None:
-                task.forget_at = now + seconds
+            if (task := held.tasks.get(task_id)) is None:
+                return True
+            if task.phase is not Phase.END:
+                return False
+            task.forget_at = now + seconds
+            return True
 
 
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:

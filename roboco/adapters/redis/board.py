@@ -96,12 +96,9 @@ class RedisBoard:
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
         return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex[:12], body(event)))
 
-    def leave(self, task_id: str, seconds: int) -> None:
-        """Forget an ended task after so many seconds."""
-        with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
-            for key in self._keys.of_task(task_id):
-                pipe.expire(key, seconds)
-            pipe.execute()
+    def leave(self, task_id: str, seconds: int) -> bool:
+        """Forget an ended task after so many seconds; False if it has not ended."""
+        return bool(self._scripts.run("leave", list(self._keys.of_task(task_id)), seconds))
 
     def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]

@@ -17,7 +17,7 @@ from roboco.client.continuing import go_on
 from roboco.client.team_task import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notify import Notice, Notify
-from roboco.domain.paths import NOTIFY, continued_path
+from roboco.domain.paths import NOTIFY, continued_path, told_folder
 from roboco.engine import notify
 from roboco.errors import TeamFailed, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
@@ -142,7 +142,8 @@ def test_what_was_revoked_stays_revoked_although_the_team_was_quicker() -> None:
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")
     replace(GRAPH, wishes={"notify": [target(made)]}).travel(made.world)
     made.settle()
-    go_on(made.app, made.world.engine, TASK, f"0-{len(made.world.history()):08d}-completed")
+    (settled,) = made.world.files.names(told_folder(TASK, len(made.world.history())))
+    go_on(made.app, made.world.engine, TASK, settled.removesuffix(".json"))
     assert made.sent == []
     assert made.state() == "REVOKED"
 
