@@ -13,6 +13,7 @@ from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.telemetry.hidden import Hidden
 from roboco.adapters.telemetry.json_log import log_as_json
 from roboco.adapters.telemetry.levels import Levels
@@ -54,7 +55,7 @@ class Observing:
         """Tell what waits, too: in the workers that sweep."""
         if self._metrics is not None:
             client, keys = connect_briefly(self._settings.redis_url), Keys(self._settings.prefix)
-            agenda, dead = RedisAgenda(client, keys), RedisDeadLetters(lambda: client, keys)
+            agenda, dead = RedisAgenda(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
             self._metrics.watch(Levels(agenda.count, dead.count, lambda: queue_lengths(self._app)))
 
     def _serve(self, **_: Any) -> None:

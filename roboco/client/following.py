@@ -89,25 +89,37 @@ class Following:
         return data is not None and TaskSummary.model_validate_json(data).status.ended
 
     def rest(self, view: View, position: Position) -> Iterator[StreamItem]:
-        """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it."""
+        """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it.
+
+        The last item is the end, unless the follower has it.
+        """
+        at, ended = view.cursor, False
         if self._patiently(lambda: self._engine.board.load(self.task_id, 1)) is not None:
             records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
         else:
             records = self._stored_events(view)
         for record in records:
             yield from view.take(record)
-        summary = self.summary()
-        if view.cursor.steps < summary.steps:
+            ended = record["type"] == TASK_END
+        if not (ended or self._has_end(at)):
             yield from view.from_history()
-            yield StreamItem(_end_of(summary), str(view.cursor))
+            yield StreamItem(_end_of(self.summary()), str(view.cursor))
 
     def _patiently(self, read: Callable[[], T]) -> T:
         """What it reads, also while a server is started again."""
         return insist(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
 
+    def _has_end(self, cursor: Cursor) -> bool:
+        """Return True if the end, as the workspace has it, is not after the cursor."""
+        last = next(reversed(self._stored_lines()), b"{}")
+        end: dict[str, Any] = json.loads(last)
+        return end.get("type") == TASK_END and end["generation"] == cursor.generation and end["seq"] <= cursor.events
+
+    def _stored_lines(self) -> list[bytes]:
+        return (self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b"").splitlines()
+
     def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
-        stored = self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b""
-        records: list[dict[str, Any]] = [json.loads(line) for line in stored.splitlines()]
+        records: list[dict[str, Any]] = [json.loads(line) for line in self._stored_lines()]
         generation = records[-1]["generation"] if records else ""
         had = view.cursor.events if view.cursor.generation == generation else 0
         new = [record for record in records if record["generation"] == generation and record["seq"] > had]

@@ -10,6 +10,7 @@ from roboco.domain.letter import DeadLetter
 from roboco.domain.paths import open_path
 from roboco.engine import notify
 from roboco.engine.engine import Engine
+from roboco.engine.sweep import LOOKS
 from roboco.errors import UsageError
 
 
@@ -47,9 +48,9 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
             f"task {letter.task_id!r} has ended because of it, and stays as it is: roboco show {letter.task_id}. "
             "Submit it again under another id to have it done from its beginning"
         )
-    for key in ("look", "failed-look", "router"):
+    for key in LOOKS:
         engine.attempts.end(f"{key}:{letter.task_id}")
-    engine.agenda.put(letter.task_id, engine.clock.now())
+    engine.agenda.put(letter.task_id)
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:

@@ -62,7 +62,7 @@ def build_engine(
         board=RedisBoard(scripts, keys),
         turns=RedisTurns(scripts, keys, settings.turn_lease),
         calls=RedisCalls(scripts, keys, settings.turn_lease),
-        agenda=RedisAgenda(client, keys),
+        agenda=RedisAgenda(scripts, keys),
         attempts=RedisAttempts(client, keys, settings.turn_lease),
         dead=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),

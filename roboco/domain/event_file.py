@@ -19,6 +19,31 @@ def as_stored(message: bytes) -> bytes:
     return message if step is None else canonical(record | {"step_seq": step["seq"]}).encode()
 
 
+def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
+    """Return the file with the lines of the log, or None if the log has nothing that the file lacks.
+
+    The log is one generation, whose first lines may be gone. The file keeps them, and the lines of generations that
+    Redis has lost. A log of an earlier generation than the last one of the file is out of date.
+    """
+    if not log:
+        return None
+    lines, (generation, last) = stored.splitlines(), _place(log[-1])
+    places = [_place(line) for line in lines]
+    if places and places[-1][0] != generation and any(of == generation for of, _ in places):
+        return None
+    if places and places[-1][0] == generation and places[-1][1] >= last:
+        return None
+    first = _place(log[0])[1]
+    kept = [line for line, (of, seq) in zip(lines, places, strict=True) if of != generation or seq < first]
+    return b"".join(line + b"\n" for line in [*kept, *log])
+
+
+def _place(line: bytes) -> tuple[object, int]:
+    """The generation and the number of a line."""
+    record = json.loads(line)
+    return record.get("generation"), int(record["seq"])
+
+
 def as_sent(
     records: Iterable[dict[str, Any]], read_steps: Callable[[int], Iterable[TaskStep]]
 ) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Notify: who is told when a task comes to a status, and what they are told."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -127,13 +128,37 @@ def pause_after(notice_id: str, tries: int) -> float:
     return pause * (0.75 + 0.5 * share)
 
 
-def notice_name(target: int, seq: int, status: TaskStatus, reason: str) -> str:
-    """The name of a notice: of each who is told, they sort in the order in which they came about.
+@dataclass(frozen=True, order=True)
+class NoticeName:
+    """The name of a notice. Names of one target sort in the order of the decisions that they report.
 
-    A task may wait twice at the same position, for another reason.
+    `seq` is the number of steps at that time and `epoch` the fence of the decision, so that a task which waits twice at
+    the same position has two notices. `about` stands for status and reason.
     """
-    why = "" if status.ended else f"-{sha256(reason)[:8]}"
-    return f"{target}-{seq:08d}-{status}{why}"
+
+    target: int
+    seq: int
+    epoch: int
+    about: str
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The target and the position."""
+        return self.target, self.seq
+
+    def __str__(self) -> str:
+        return f"{self.target}-{self.seq:08d}-{self.epoch:016d}-{self.about}"
+
+    @classmethod
+    def of(cls, target: int, seq: int, epoch: int, status: TaskStatus, reason: str) -> "NoticeName":
+        """Return the name of the notice of this decision."""
+        return cls(target, seq, epoch, f"{status}-{sha256(reason)[:8]}")
+
+    @classmethod
+    def parse(cls, name: str) -> "NoticeName":
+        """Return the parts of a name."""
+        target, seq, epoch, about = name.split("-", 3)
+        return cls(int(target), int(seq), int(epoch), about)
 
 
 def notice_id_of(task_id: str, name: str) -> str:

@@ -5,6 +5,9 @@ from roboco.domain.part import artifact_name
 
 OPEN = "_open/"
 NOTIFY = "_notify/"
+OPENED, CLOSED = b"", b"closed"
+"""The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
+closing: it takes no items, and a coordinator may open it again."""
 TELLING = "notify/"
 """With what the name in the agenda begins of what is to be told of a task; no task id holds a "/"."""
 
@@ -90,6 +93,11 @@ def outcome_path(task_id: str, call_id: str) -> str:
     return f"{check_task_id(task_id)}/effects/{check_item_id(call_id)}.outcome.json"
 
 
+def closing(epoch: int) -> bytes:
+    """The content of the open marker of a task that is being closed with the end of this epoch."""
+    return b"closing %d" % epoch
+
+
 def open_path(task_id: str) -> str:
     """The marker of a task that has not ended."""
     return f"{OPEN}{check_task_id(task_id)}"
@@ -110,9 +118,14 @@ def notice_path(task_id: str, name: str) -> str:
     return f"{notices_path(task_id)}{check_item_id(name)}.json"
 
 
+def told_folder(task_id: str, seq: int) -> str:
+    """The folder of notices about this position that were delivered or given up."""
+    return f"{check_task_id(task_id)}/told/{seq:08d}/"
+
+
 def told_path(task_id: str, name: str) -> str:
     """One notice that was delivered or given up: it stays, so that it is not told again."""
-    return f"{check_task_id(task_id)}/told/{check_item_id(name)}.json"
+    return f"{told_folder(task_id, int(name.split('-')[1]))}{check_item_id(name)}.json"
 
 
 def continued_path(task_id: str) -> str:

@@ -8,13 +8,17 @@ from roboco.domain.status import TaskStatus
 
 
 class TaskSummary(Recorded):
-    """A task at a glance; times are UTC. `agents` and `tools` say what each of them has used."""
+    """A task at a glance; times are UTC. `agents` and `tools` say what each of them has used.
+
+    `epoch` is the fence of the decision that it describes.
+    """
 
     task_id: str
     team: str
     status: TaskStatus
     reason: str = ""
     steps: int = 0
+    epoch: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
@@ -22,3 +26,7 @@ class TaskSummary(Recorded):
     tools: dict[str, Spent] = {}
     created_at: datetime
     updated_at: datetime
+
+    def follows(self, stored: "TaskSummary") -> bool:
+        """Return True if this summary is newer than the stored one, which is not that of an ended task."""
+        return not stored.status.ended and (self.steps, self.epoch) > (stored.steps, stored.epoch)

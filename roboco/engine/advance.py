@@ -15,7 +15,7 @@ from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
 from roboco.domain.event import StatusChanged, TaskEnded
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item, Stop, is_urgent
+from roboco.domain.inbox import Item, Stop, is_held, is_urgent
 from roboco.domain.part import brought_by
 from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
@@ -59,14 +59,13 @@ def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | N
 def _forget(engine: Engine, task_id: str) -> None:
     engine.agenda.drop(task_id)
     if engine.files.get(open_path(task_id)) is not None:
-        engine.agenda.put(task_id, engine.clock.now())
+        engine.agenda.put(task_id)
 
 
 def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
     """Make one move; whether the task has to be looked at again."""
     if task.phase is Phase.END:
-        _finish(engine, task_id, task)
-        return False
+        return not _finish(engine, task_id, task)
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
     if exhausted is None and _too_early(engine, task_id, task, waiting):
@@ -82,23 +81,24 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
     return again
 
 
-def _finish(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Close the task. Of one that is closed only Redis may still have to forget: its worker may have died before."""
-    if engine.files.get(open_path(task_id)) is None:
-        engine.board.leave(task_id, engine.policy.keep)
-        engine.agenda.drop(task_id)
-    else:
-        finish(engine, task_id, task)
+def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Close the task: whether it is closed. Of a closed task only Redis may still have to forget the state."""
+    marker = engine.files.get_versioned(open_path(task_id))
+    if marker is not None:
+        return finish(engine, task_id, task, marker)
+    engine.board.leave(task_id, engine.policy.keep)
+    engine.agenda.drop(task_id)
+    return True
 
 
 def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item, ...]) -> bool:
     """Whether the task was submitted for later, and is not to be stopped: then it is looked at when it begins."""
     if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in waiting):
         return False
-    at = begins(task.first).timestamp()
-    if at <= engine.clock.now():
+    delay = begins(task.first).timestamp() - engine.clock.now()
+    if delay <= 0:
         return False
-    engine.agenda.put(task_id, at)
+    engine.agenda.put(task_id, delay)
     return True
 
 
@@ -125,6 +125,8 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
         case Phase.TURN if look.urgent:
             seen_to = pending.end_turn(engine, look.task_id, task)
             return _left_to_a_child(engine, team, look) if seen_to is None else seen_to
+        case Phase.TURN if is_held(look.items, task.seq) and not task.claimed:
+            return _left_to_a_child(engine, team, look)
         case Phase.TURN:
             return pending.turn(engine, look.task_id, task, look.ring)
         case Phase.TOOLS if not look.urgent:
@@ -206,16 +208,20 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     event = StatusChanged(
         task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason, calls=action.calls
     )
-    choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record(), items=len(task.item_ids))
-    if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
-        archive(engine, task_id, task, action.status, reason)
+    choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record(), seen=frozenset(task.item_ids))
+    engine.board.choose(task_id, task.epoch, choice, [event])
     return True
 
 
 def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Look again in QUIET seconds; at once if something came before that was noted."""
+    """Look again in QUIET seconds; at once if something came before that was noted.
+
+    A worker that began to close the task, because Redis had an end that it lost, may have died since.
+    """
+    archive(engine, task_id, task)
+    recover.reopen(engine, task_id)
     notify.tell(engine, task_id, task)
-    engine.agenda.put(task_id, engine.clock.now() + QUIET)
+    engine.agenda.put(task_id, QUIET)
     now = engine.board.load(task_id, 1)
     return now is not None and not set(now.item_ids) <= set(task.item_ids)
 
@@ -231,7 +237,7 @@ def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
         usage=usage,
         agents=state.agents,
     )
-    choice = Choice(Phase.END, action.status, action.reason, items=len(task.item_ids))
+    choice = Choice(Phase.END, action.status, action.reason, seen=frozenset(task.item_ids))
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         engine.telemetry.note(TASKS, 1, action.status)
     return True

@@ -1,16 +1,24 @@
-"""archive: keep a task's summary and events in its workspace, and close it when it has ended."""
+"""archive: keep a task's summary and events in its workspace, and close it when it has ended.
 
-import json
+    fold ─► events.jsonl ─► marker: closing ─► end on the board? ─► marker: closed ─► task.json ─► parent, notices
+            (replace)       (replace)          (load; no: reopen)   (replace)         (replace)    ─► no marker
 
-from roboco.domain.event_file import as_stored
-from roboco.domain.paths import events_path, open_path, summary_path
-from roboco.domain.status import TaskStatus
+Both files are derived: they are replaced on condition that nobody else has written them, and only by what is newer.
+"""
+
+from collections import deque
+
+from roboco.domain.event_file import as_stored, extended
+from roboco.domain.paths import CLOSED, closing, events_path, history_path, open_path, summary_path
 from roboco.domain.summary import TaskSummary
-from roboco.engine import delegate, notify
+from roboco.engine import delegate, notify, recover
 from roboco.engine.engine import Engine
-from roboco.ports import Snapshot
+from roboco.errors import TransientError
+from roboco.ports import Phase, Snapshot, Versioned
 
 FIRST_FOLD = 16
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds after each attempt to replace a file that another worker has written meanwhile."""
 
 
 def fold_due(seq: int) -> bool:
@@ -29,48 +37,116 @@ def _due(seq: int, factor: int) -> bool:
     return point == seq + 1
 
 
-def archive(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> None:
-    """Write the summary of a waiting task and, where enough has come on top, its events."""
-    if any(_due(seq, 2) or seq < FIRST_FOLD for seq in range(_archived(engine, task_id), task.seq)):
+def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Write the summary of a waiting task and, if the history has grown enough, its events. Twice is once.
+
+    Another worker may have ended the task since: then its files stay as they are.
+    """
+    summary = _summary(engine, task_id, task)
+    stored = engine.files.get(summary_path(task_id))
+    before = None if stored is None else TaskSummary.model_validate_json(stored)
+    if before is not None and not summary.follows(before):
+        return
+    archived = 0 if before is None else before.steps
+    if any(_due(seq, 2) or seq < FIRST_FOLD for seq in range(archived, task.seq)):
         _write_events(engine, task_id)
-    _write_summary(engine, task_id, task, status, reason)
+    _write_summary(engine, summary)
 
 
-def finish(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Close an ended task: its workspace is complete, and Redis forgets it after a while. Twice is once."""
-    engine.histories.fold(task_id)
+def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> bool:
+    """Close an ended task: complete its workspace, and have Redis forget it after a while. Twice is once.
+
+    Return False, and leave the task open, if Redis has lost its end or another worker changed the marker.
+    """
+    _gather(engine, task_id)
     _write_events(engine, task_id)
-    summary = _write_summary(engine, task_id, task, task.status, task.reason)
+    if marker.data != CLOSED and not _close(engine, task_id, task.epoch, marker):
+        return False
+    summary = _summary(engine, task_id, task)
+    _write_summary(engine, summary)
     delegate.report(engine, task_id, task)
     notify.tell(engine, task_id, task)
     engine.files.delete(open_path(task_id))
     engine.board.leave(task_id, engine.policy.keep)
     engine.agenda.drop(task_id)
     engine.telemetry.ended(summary)
+    return True
+
+
+def _gather(engine: Engine, task_id: str) -> None:
+    """Gather the history into one file; CorruptHistory if a step is missing."""
+    for pause in _PAUSES:
+        if engine.histories.fold(task_id):
+            return
+        engine.clock.sleep(pause)
+    deque(engine.histories.lines(task_id), maxlen=0)
+    raise _contended(history_path(task_id))
+
+
+def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
+    """Change the marker from open to closing, and to closed if the board still has the end of this epoch.
+
+    From closing on, no item is accepted. An item that was accepted before, while Redis had lost the end, is on the
+    board, which then has no end. A worker that sets the task up again meanwhile opens the marker, so that the second
+    change fails.
+    """
+    path, ours = open_path(task_id), closing(epoch)
+    if marker.data != ours and not engine.files.replace(path, ours, marker.version):
+        return False
+    changed = engine.files.get_versioned(path)
+    if changed is None or changed.data != ours:
+        return False
+    now = engine.board.load(task_id, 1)
+    if now is None or now.phase is not Phase.END or now.epoch != epoch:
+        recover.reopen(engine, task_id)
+        return False
+    return engine.files.replace(path, CLOSED, changed.version)
 
 
 def _write_events(engine: Engine, task_id: str) -> None:
-    """Keep the log beside the events that an earlier generation of it left, which Redis has lost."""
-    lines = [as_stored(line) for line in engine.logs.events(task_id, 0)]
-    if not lines:
-        return
-    stored = (engine.files.get(events_path(task_id)) or b"").splitlines()
-    current = _generation(lines[-1])
-    lost = [line for line in stored if _generation(line) != current]
-    engine.files.put(events_path(task_id), b"".join(line + b"\n" for line in [*lost, *lines]))
+    """Write what the log has and the file lacks.
+
+    The file is read before the log, and replaced only if it is unchanged: so no late write takes newer events away.
+    """
+    for pause in _PAUSES:
+        stored = engine.files.get_versioned(events_path(task_id))
+        lines = [as_stored(line) for line in engine.logs.events(task_id, 0)]
+        data = extended(b"" if stored is None else stored.data, lines)
+        if data is None or engine.files.replace(events_path(task_id), data, _version(stored)):
+            return
+        engine.clock.sleep(pause)
+    raise _contended(events_path(task_id))
 
 
-def _generation(line: bytes) -> object:
-    return json.loads(line).get("generation")
+def _write_summary(engine: Engine, summary: TaskSummary) -> None:
+    """Replace the stored summary, unless it is that of a closed task or of a later decision."""
+    path, data = summary_path(summary.task_id), summary.model_dump_json().encode()
+    for pause in _PAUSES:
+        stored = engine.files.get_versioned(path)
+        if stored is not None and not summary.follows(TaskSummary.model_validate_json(stored.data)):
+            return
+        if engine.files.replace(path, data, _version(stored)):
+            return
+        engine.clock.sleep(pause)
+    raise _contended(path)
 
 
-def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, reason: str) -> TaskSummary:
-    summary = TaskSummary(
+def _version(stored: Versioned | None) -> str | None:
+    return None if stored is None else stored.version
+
+
+def _contended(path: str) -> TransientError:
+    return TransientError(f"{path!r} is written by other workers again and again; it is tried again")
+
+
+def _summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummary:
+    return TaskSummary(
         task_id=task_id,
         team=engine.teams.get(task_id).name,
-        status=status,
-        reason=reason,
+        status=task.status,
+        reason=task.reason,
         steps=task.state.steps,
+        epoch=task.epoch,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
         cost=task.state.cost,
@@ -79,11 +155,3 @@ def _write_summary(engine: Engine, task_id: str, task: Snapshot, status: TaskSta
         created_at=engine.teams.began(task_id, task.state) or engine.now(),
         updated_at=engine.now(),
     )
-    engine.files.put(summary_path(task_id), summary.model_dump_json().encode())
-    return summary
-
-
-def _archived(engine: Engine, task_id: str) -> int:
-    """How many steps the task had when it was archived last."""
-    data = engine.files.get(summary_path(task_id))
-    return 0 if data is None else TaskSummary.model_validate_json(data).steps

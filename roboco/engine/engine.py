@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from roboco.engine.keeper import Keeper
+from roboco.engine.quarantine import Quarantine
 from roboco.engine.teams import FrozenTeams
 from roboco.ports import (
     Agenda,
@@ -80,6 +81,7 @@ class Engine:
     teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
+    quarantine: Quarantine = field(default_factory=Quarantine)
 
     def now(self) -> datetime:
         """The time, UTC."""

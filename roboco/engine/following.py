@@ -71,8 +71,9 @@ class Place:
         return decide(self.team, History(task.state, task.tail), situation, router)
 
     def choose(self, action: StartTurn | CallTools) -> bool:
-        """Write the action down and hand it out; False, and nothing happens, if the fence has moved."""
+        """Write the action down and hand it out; False, and nothing happens, if the fence has moved or an item came."""
         choice, events = self._written(action)
+        choice = replace(choice, seen=frozenset(self.task.item_ids))
         epoch = self.engine.board.choose(self.task_id, self.task.epoch, choice, events)
         if epoch is None:
             return False
@@ -155,7 +156,7 @@ class Place:
 
     def _hand_out(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id, task = self.engine, self.task_id, self.task
-        engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+        engine.agenda.put(task_id, engine.policy.ring_pause)
         priority = priority_of(task.first)
         if isinstance(action, StartTurn):
             engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, 1, priority), action.agent)

@@ -16,6 +16,7 @@ from roboco.domain.inbox import Message
 from roboco.domain.lineage import Fork, kept
 from roboco.domain.part import Artifact
 from roboco.domain.paths import (
+    OPENED,
     artifact_info_path,
     artifact_path,
     history_summaries_path,
@@ -70,7 +71,7 @@ def fork(engine: Engine, order: ForkOrder) -> None:
     _store(engine, order, team, steps)
     if _summary(engine, task_id, team, steps).status.ended:
         return
-    engine.files.put(open_path(task_id), b"")
+    engine.files.create(open_path(task_id), OPENED)
     try:
         if recover.load(engine, task_id) is not None:
             engine.dispatcher.advance(task_id)

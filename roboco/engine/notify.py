@@ -8,7 +8,8 @@ is found by the sweeper, which looks again, and an ended task is not closed befo
 sweeper ring until all is told. A delivery whose answer is lost, or whose worker dies before it has noted that, is made
 again with the same id.
 
-What is told of each target keeps its order. A wait that somebody ended before any look had noted it is not told.
+What is told of each target keeps the order of the fence. A wait that somebody ended before any look had noted it is
+not told.
 """
 
 import logging
@@ -19,14 +20,22 @@ from roboco.domain.letter import letter_id_of, lost_work
 from roboco.domain.notify import (
     MAX_TEXT,
     Notice,
+    NoticeName,
     Notify,
     Outcome,
     as_stored,
     notice_id_of,
-    notice_name,
     read_targets,
 )
-from roboco.domain.paths import TELLING, notice_path, notices_path, notify_path, to_tell_path, told_path
+from roboco.domain.paths import (
+    TELLING,
+    notice_path,
+    notices_path,
+    notify_path,
+    to_tell_path,
+    told_folder,
+    told_path,
+)
 from roboco.domain.step import last_said
 from roboco.engine.engine import Engine
 from roboco.errors import Later, TransientError, UsageError
@@ -63,7 +72,7 @@ def ring(engine: Engine, name: str) -> bool:
     """Have delivered what is to be told, if the agenda's entry is about that; whether it is."""
     if not name.startswith(TELLING):
         return False
-    engine.agenda.put(name, engine.clock.now() + RING)
+    engine.agenda.put(name, RING)
     engine.dispatcher.notify(name.removeprefix(TELLING))
     return True
 
@@ -74,25 +83,36 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
         return
     data = engine.files.get(notify_path(task_id))
     targets = [] if data is None else read_targets(data)  # a fork is not told of
-    written = [_write(engine, task_id, task, index) for index, one in enumerate(targets) if task.status in one.on]
+    wanted = [index for index, one in enumerate(targets) if task.status in one.on]
+    if not wanted:
+        return
+    known = _names(engine, notices_path(task_id)), _names(engine, told_folder(task_id, task.seq))
+    written = [_write(engine, task_id, task, index, known) for index in wanted]
     if any(written):
         engine.files.put(to_tell_path(task_id), b"")
-        engine.agenda.put(entry(task_id), engine.clock.now() + RING)
+        engine.agenda.put(entry(task_id), RING)
         try:
             engine.dispatcher.notify(task_id)
         except TransientError as error:
             _log.warning("what is to be told of task %s is delivered later: %s", task_id, error)
 
 
-def _write(engine: Engine, task_id: str, task: Snapshot, target: int) -> bool:
-    """Write the notice down; whether it is yet to be delivered."""
-    name = notice_name(target, task.seq, task.status, task.reason)
-    if engine.files.get(told_path(task_id, name)) is not None:
-        return False
+def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tuple[set[str], set[str]]) -> bool:
+    """Write the notice down; whether it is yet to be delivered. `known` are pending and settled notices.
+
+    Nothing is written if the newest notice about this position reports the same, which Redis may have lost and decided
+    again, or reports a later decision.
+    """
+    pending, settled = known
+    name = NoticeName.of(target, task.seq, task.epoch, task.status, task.reason)
+    here = [other for other in map(NoticeName.parse, pending | settled) if (other.target, other.seq) == name.place]
+    newest = max(here, default=None)
+    if newest is not None and (newest.about == name.about or newest > name):
+        return str(newest) not in settled
     said, now = last_said(task.tail), engine.clock.now()
     notice = Notice(
-        notice_id=notice_id_of(task_id, name),
-        name=name,
+        notice_id=notice_id_of(task_id, str(name)),
+        name=str(name),
         target=target,
         task_id=task_id,
         team=engine.teams.get(task_id).name,
@@ -108,8 +128,12 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int) -> bool:
         first_at=now,
         next_at=now,
     )
-    engine.files.create(notice_path(task_id, name), notice.model_dump_json().encode())
+    engine.files.create(notice_path(task_id, str(name)), notice.model_dump_json().encode())
     return True
+
+
+def _names(engine: Engine, folder: str) -> set[str]:
+    return {name.removesuffix(".json") for name in engine.files.names(folder)}
 
 
 def deliver(engine: Engine, task_id: str) -> None:
@@ -121,7 +145,7 @@ def deliver(engine: Engine, task_id: str) -> None:
     lost = engine.attempts.begin(key)
     if lost is None:
         if _pending(engine, task_id):
-            engine.agenda.hasten(key, engine.clock.now() + engine.policy.lease)
+            engine.agenda.hasten(key, engine.policy.lease)
         return
     exhausted = f"{lost} workers were lost while they told it" if lost >= engine.policy.attempts else ""
     try:
@@ -220,7 +244,7 @@ def again(engine: Engine, task_id: str, name: str) -> None:
     }
     engine.files.put(notice_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode())
     engine.files.put(to_tell_path(task_id), b"")
-    engine.agenda.put(entry(task_id), now)
+    engine.agenda.put(entry(task_id))
 
 
 def _rest(engine: Engine, task_id: str) -> None:
@@ -233,7 +257,7 @@ def _rest(engine: Engine, task_id: str) -> None:
             return
         engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
         due = engine.clock.now()
-    engine.agenda.put(entry(task_id), due)
+    engine.agenda.put(entry(task_id), due - engine.clock.now())
 
 
 def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
@@ -254,7 +278,7 @@ def _target_of(name: str) -> int:
 
 
 def _pending(engine: Engine, task_id: str) -> list[str]:
-    return [name.removesuffix(".json") for name in engine.files.names(notices_path(task_id))]
+    return sorted(_names(engine, notices_path(task_id)))
 
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:

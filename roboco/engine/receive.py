@@ -1,16 +1,21 @@
 """receive: take in what comes for a task from outside.
 
-    inbox/ID.json ══ accepted ══► board's inbox ─► agenda ─► doorbell
-    (create)                      (knock)
+    inbox/ID.json ─► board's inbox ─► not ended, marker open ══ accepted ══► agenda ─► doorbell
+    (create)         (knock)          (load, get)
 
 It becomes a step, or a change of what the task may do, exactly once, however often it is sent.
+
+A task may end at the same moment. The board refuses an end that was decided without an item of its inbox, so an item
+that is noted before the end is seen, and one that is noted after it is refused here. If Redis loses the end, the open
+marker decides: the coordinator writes it as closing before it looks whether the board still has the end, and this
+module notes the item before it reads the marker. One of the two sees the other.
 """
 
 import logging
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Answer, Item, Message, Stop, Verdict, is_urgent, read_item
-from roboco.domain.paths import item_path, open_path, summary_path, taken_path
+from roboco.domain.inbox import Answer, Hold, Item, Message, Stop, Verdict, is_urgent, read_item
+from roboco.domain.paths import OPENED, item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
@@ -18,13 +23,18 @@ from roboco.ports import Phase
 
 _log = logging.getLogger(__name__)
 
+MAX_ITEMS = 1000
+"""How many items an inbox holds. Senders at the same moment may exceed it by their number."""
+MAX_WITH_STOPS = MAX_ITEMS + 100
+"""How many items an inbox holds together with stops, so that a full one does not keep a task from being stopped."""
+
 
 def receive(engine: Engine, task_id: str, item: Item) -> None:
     """Accept the item. UsageError for anything but a stop, if the task has ended or is not known.
 
     A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
     has ended changes nothing. UsageError if something else was accepted under the item's id: that stands, and is
-    announced once more.
+    announced once more. UsageError if MAX_ITEMS items wait already.
     """
     check_task_id(task_id)
     before = stored(engine, task_id, item.item_id)
@@ -34,6 +44,7 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
     if before is None:
         if isinstance(item, Message) and not _may_come(engine, task_id, item):
             return
+        _check_room(engine, task_id, item)
         if not engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode()):
             before = stored(engine, task_id, item.item_id)
     _announce(engine, task_id, before or item)
@@ -49,14 +60,16 @@ def _announce(engine: Engine, task_id: str, item: Item) -> None:
         if _was_taken(engine, task_id, item):
             engine.files.delete(item_path(task_id, item.item_id))
             return
-        engine.inbox.knock(task_id, [item.item_id], is_urgent(item))
+        pauses = isinstance(item, Hold) and item.until == 0
+        engine.inbox.knock(task_id, [item.item_id], is_urgent(item), hold=pauses)
         task = engine.board.load(task_id, 1)
-        engine.agenda.put(task_id, engine.clock.now())
+        if (task is not None and task.phase is Phase.END) or not _is_open(engine, task_id):
+            engine.inbox.forget(task_id, item.item_id)
+            _give_back(engine, task_id, item)
+            return
+        engine.agenda.put(task_id)
     except TransientError as error:
         raise TransientError(f"{error}; nothing is lost if it is sent again with item id {item.item_id!r}") from error
-    if task is not None and task.phase is Phase.END:
-        _give_back(engine, task_id, item)
-        return
     try:
         engine.dispatcher.advance(task_id)
     except TransientError as error:
@@ -103,8 +116,17 @@ def _may_come(engine: Engine, task_id: str, message: Message) -> bool:
     return True
 
 
+def _check_room(engine: Engine, task_id: str, item: Item) -> None:
+    most = MAX_WITH_STOPS if isinstance(item, Stop) else MAX_ITEMS
+    if (waiting := engine.inbox.count(task_id)) >= most:
+        raise UsageError(
+            f"task {task_id!r} has {waiting} items in its inbox, at most {most} may wait; "
+            "send this again when the task has taken some of them"
+        )
+
+
 def _is_open(engine: Engine, task_id: str) -> bool:
-    return engine.files.get(open_path(task_id)) is not None
+    return engine.files.get(open_path(task_id)) == OPENED
 
 
 def _give_back(engine: Engine, task_id: str, item: Item) -> None:

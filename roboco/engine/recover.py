@@ -16,10 +16,11 @@ from roboco.domain.event import (
 )
 from roboco.domain.ids import step_id_at
 from roboco.domain.outcome import Outcome
-from roboco.domain.paths import open_path
+from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
+from roboco.domain.summary import TaskSummary
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
@@ -47,9 +48,19 @@ def set_up(engine: Engine, task_id: str) -> None:
     verify_chain(lines)
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
+    reopen(engine, task_id)
     knock_again(engine, task_id)  # first: whoever finds the task on the board finds what waits for it
-    engine.board.create(task_id, steps, fold(steps), [event])
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)
+    stored = engine.files.get(summary_path(task_id))
+    above = 0 if stored is None else TaskSummary.model_validate_json(stored).epoch
+    engine.board.create(task_id, steps, fold(steps), [event], above)
+    engine.agenda.put(task_id, engine.policy.ring_pause)
+
+
+def reopen(engine: Engine, task_id: str) -> None:
+    """Let the task take items again if a worker has begun to close it: the board does not have its end."""
+    marker = engine.files.get_versioned(open_path(task_id))
+    if marker is not None and marker.data not in (OPENED, CLOSED):
+        engine.files.replace(open_path(task_id), OPENED, marker.version)
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:

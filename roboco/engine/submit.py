@@ -15,7 +15,7 @@ from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, U
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.lineage import Parent
 from roboco.domain.part import Artifact, ArtifactPart, TextPart, brought_by
-from roboco.domain.paths import open_path, summary_path
+from roboco.domain.paths import OPENED, open_path, summary_path
 from roboco.domain.priority import PRIORITY
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
@@ -71,8 +71,8 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
     if _summary(engine, task_id, team, stored).status.ended:
         return
-    engine.agenda.put(task_id, engine.clock.now() + engine.policy.ring_pause)  # first: a death after it is soon found
-    engine.files.put(open_path(task_id), b"")
+    engine.agenda.put(task_id, engine.policy.ring_pause)  # first: a death after it is soon found
+    engine.files.create(open_path(task_id), OPENED)
     try:
         new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)
         if not (new and begin(engine, task_id, team)):

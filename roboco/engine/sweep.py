@@ -6,8 +6,10 @@ time, and whenever Redis was emptied or started again, the agenda is filled from
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from roboco.domain.event import StreamReset
+from roboco.domain.ids import is_task_id
 from roboco.domain.letter import lost_work
 from roboco.domain.paths import NOTIFY, OPEN, open_path
 from roboco.engine import notify
@@ -25,13 +27,22 @@ REFILL = 1800.0
 """Seconds after which the agenda is filled from the workspace again."""
 RETRY = 5.0
 """Seconds after which a task is looked at again whose look failed."""
+UNREACHABLE = 30.0
+"""Seconds after which an entry is tried again whose keys or files did not answer: each try may take a time-out."""
+RESTART = "restart/"
+"""Prefix of the schedule's entries for tasks whose logs begin anew after a restart of Redis."""
+ENTER = "enter/"
+"""Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
+MOST_FAILURES = 10
+LOOKS = ("look", "failed-look", "router")
+"""The kinds of attempts that are counted for a task."""
 
 
 def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     """Look at the tasks that are due: how many there were. Nothing happens if another sweeper has the lock.
 
-    The lock lasts `seconds`: a sweeper that dies delays the next one by no more. TransientError if Redis does not
-    answer, which concerns all tasks alike.
+    The lock lasts `seconds`: a sweeper that dies delays the next one by no more. TransientError if the schedule or the
+    workspace does not answer, which concerns all tasks alike. A task that fails delays no other.
     """
     if not engine.agenda.lock(engine.token(), seconds):
         return 0
@@ -39,16 +50,43 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
         _recover(engine)
     elif not engine.agenda.fresh():
         fill_agenda(engine)
-    due = engine.agenda.due(engine.clock.now(), BATCH)
-    for task_id in due:
-        try:
-            if not notify.ring(engine, task_id):
-                _look_at(engine, task_id, look)
-        except TransientError:
-            raise
-        except Exception:
-            _log.exception("task %s could not be seen to and is tried again", task_id)
+    due = engine.agenda.due(BATCH)
+    for entry in due:
+        _isolated(engine, entry, partial(_attend, engine, entry, look))
     return len(due)
+
+
+def _attend(engine: Engine, entry: str, look: Look) -> None:
+    if entry.startswith(RESTART):
+        _begin_again(engine, entry.removeprefix(RESTART))
+        engine.agenda.drop(entry)
+    elif entry.startswith(ENTER):
+        _enter(engine, entry.removeprefix(ENTER), True)
+        engine.agenda.drop(entry)
+    elif not notify.ring(engine, entry):
+        _look_at(engine, entry, look)
+
+
+def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
+    """Do the work. If it fails, log why, have the sweeper try the entry again later, and return False.
+
+    TransientError if the schedule does not answer either.
+    """
+    try:
+        work()
+    except TransientError as error:
+        _log.error("%s could not be seen to and is tried again in %g s: %s", _named(entry), UNREACHABLE, error)
+    except Exception:
+        _log.exception("%s could not be seen to and is tried again in %g s", _named(entry), UNREACHABLE)
+    else:
+        return True
+    engine.agenda.put(entry, UNREACHABLE)
+    return False
+
+
+def _named(entry: str) -> str:
+    kind, slash, task_id = entry.rpartition("/")
+    return f"task {task_id}" + (f" ({kind})" if slash else "")
 
 
 def _look_at(engine: Engine, task_id: str, look: Look) -> None:
@@ -58,7 +96,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     if lost is None:
         return
     pause = min(RETRY * 2.0**lost, QUIET)
-    engine.agenda.put(task_id, engine.clock.now() + pause)
+    engine.agenda.put(task_id, pause)
     with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
             _try(engine, task_id, look, pause)
@@ -86,14 +124,14 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
         engine.dead.bury(
             lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now())
         )
-        engine.agenda.put(task_id, engine.clock.now() + QUIET)
+        engine.agenda.put(task_id, QUIET)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     """Only a person can restore what the workspace has lost: nothing goes on on a broken base."""
     letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
     engine.dead.bury(letter)
-    engine.agenda.put(task_id, engine.clock.now() + QUIET)
+    engine.agenda.put(task_id, QUIET)
     _log.error(
         "task %s stands still, because its history is broken: %s. Restore history.jsonl (or what lies below history/) "
         "from a backup and run: roboco requeue %s. Or delete %s to give the task up",
@@ -114,26 +152,53 @@ def _give_up(engine: Engine, task_id: str, lost: int) -> None:
 def _recover(engine: Engine) -> None:
     """Look at every open task now. A Redis that was started again may have lost the end of their logs.
 
-    Numbers of what was lost must not come twice: so each task's logs begin anew.
+    Numbers of what was lost must not come twice: so each task's logs begin anew, before the task is looked at. A task
+    that was closed in the moment that Redis has lost is in the schedule again, without a marker.
     """
     if engine.agenda.restarted():
-        for task_id in engine.files.names(OPEN):
-            task = engine.board.load(task_id, 1)
-            if task is not None:
-                reset = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
-                engine.board.begin_again(task_id, reset)
+        for task_id in {*engine.agenda.known(), *_task_ids(engine, OPEN)}:
+            engine.agenda.put(f"{RESTART}{task_id}", -QUIET)
     fill_agenda(engine, all_now=True)
 
 
+def _begin_again(engine: Engine, task_id: str) -> None:
+    """Begin a new generation of the task's logs, and forget sweepers that were lost: Redis may have restored them."""
+    for kind in LOOKS:
+        engine.attempts.end(f"{kind}:{task_id}")
+    while (task := engine.board.load(task_id, 1)) is not None:
+        event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
+        if engine.board.begin_again(task_id, task.epoch, event):
+            return
+
+
 def fill_agenda(engine: Engine, all_now: bool = False) -> None:
-    """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all."""
-    open_tasks = engine.files.names(OPEN)
+    """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all.
+
+    A task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
+    """
+    open_tasks, failures = _task_ids(engine, OPEN), 0
     _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
     for task_id in open_tasks:
-        if knock_again(engine, task_id) or all_now:
-            engine.agenda.put(task_id, 0)
+        if failures < MOST_FAILURES:
+            failures += not _isolated(engine, f"{ENTER}{task_id}", partial(_enter, engine, task_id, all_now))
         else:
-            engine.agenda.add(task_id, 0)
-    for task_id in engine.files.names(NOTIFY):
-        engine.agenda.add(notify.entry(task_id), 0)
+            engine.agenda.put(f"{ENTER}{task_id}")
+    for task_id in _task_ids(engine, NOTIFY):
+        engine.agenda.add(notify.entry(task_id))
     engine.agenda.begin(REFILL)
+
+
+def _enter(engine: Engine, task_id: str, now: bool) -> None:
+    """Enter the task in the agenda, to be looked at at once if an item waits for it, or with `now`."""
+    if knock_again(engine, task_id) or now:
+        engine.agenda.put(task_id)
+    else:
+        engine.agenda.add(task_id)
+
+
+def _task_ids(engine: Engine, folder: str) -> list[str]:
+    """Return the tasks that have a marker in the folder, without names that are no task ids."""
+    names = engine.files.names(folder)
+    if strays := [name for name in names if not is_task_id(name)]:
+        _log.warning("%d names below %s are no task ids and are skipped: %r", len(strays), folder, strays[:5])
+    return [name for name in names if is_task_id(name)]

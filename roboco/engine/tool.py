@@ -45,7 +45,7 @@ def tool(engine: Engine, order: CallOrder) -> bool:
 def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> bool:
     token = engine.token()
     team = engine.teams.get(order.task_id)
-    engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
+    engine.agenda.hasten(order.task_id, engine.policy.lease)
     cancellation = threading.Event()
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):

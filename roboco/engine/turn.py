@@ -40,13 +40,15 @@ LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
 LONGEST_TOLD = 900.0
 """Seconds for which a turn is given back at most, whatever the server says."""
+ALONE = 5.0
+"""Seconds for which a turn is given back that waits for its place in quarantine."""
 
 
 class TurnEnd(StrEnum):
     """How an attempt at a turn has ended, for those who watch the workers."""
 
     COMMITTED = "committed"
-    GIVEN_BACK = "waits until its model's rate limit allows it"
+    GIVEN_BACK = "given back until a later time, as its reason says"
     BROKE_OFF = "the model's answer broke off in the middle: another attempt takes its place"
     LOST = "another attempt has taken its place"
     TAKEN = "another worker is at this attempt"
@@ -62,15 +64,18 @@ def turn(engine: Engine, order: TurnOrder) -> TurnEnd:
 
 def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
     team = engine.teams.get(order.task_id)
-    engine.agenda.hasten(order.task_id, engine.clock.now() + engine.policy.lease)
+    engine.agenda.hasten(order.task_id, engine.policy.lease)
     ending = Ending(engine)
     with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # what is signalled before is told by the claim
         claim = engine.turns.claim(order, engine.token(), team.tail)
         if claim is not None:
             making = _Making(engine, team, claim, ending, doing, engine.clock.now())
             doing.tell(agent=claim.task.agent, model=making.model)
-            with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
-                return _make(making)
+            with engine.quarantine.entered(order.attempt, engine.policy.attempts) as entered:
+                if not entered:
+                    return _defer(making, ALONE, _alone(making), refused=False)
+                with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
+                    return _make(making)
     doing.void()
     now = engine.board.load(order.task_id, 1)
     at_it = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _place(order)
@@ -132,20 +137,30 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
     Where its server has refused it, so that everybody waits. Whoever wants the turn to end does not.
     """
     engine, claim = making.engine, making.claim
-    task_id = claim.order.task_id
     if error is not None:
         seconds = min(LONGEST, 2.0**claim.task.refusals) if error.retry_after is None else error.retry_after
         seconds = max(0.05, min(LONGEST_TOLD, seconds))
         engine.rates.pause(profile, seconds)
-    event = StatusChanged(
-        task_id=task_id,
-        timestamp=engine.now(),
-        status=TaskStatus.RUNNING,
-        reason=f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}",
+    reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
+    return _defer(making, seconds, reason, error is not None)
+
+
+def _alone(making: _Making) -> str:
+    agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
+    return (
+        f"{agent} waits: its turn lost {lost} attempts, and a worker makes one such turn at a time, so that a turn that "
+        "ends its worker takes no other along"
     )
-    if not engine.turns.defer(claim, seconds, event, error is not None):
+
+
+def _defer(making: _Making, seconds: float, reason: str, refused: bool) -> TurnEnd:
+    """Give the turn back for so many seconds, for this reason."""
+    engine, claim = making.engine, making.claim
+    task_id = claim.order.task_id
+    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
+    if not engine.turns.defer(claim, seconds, event, refused):
         return TurnEnd.LOST
-    engine.agenda.hasten(task_id, engine.clock.now() + seconds)
+    engine.agenda.hasten(task_id, seconds)
     now = engine.board.load(task_id, 1)
     if now is not None and now.cut_age is not None:  # somebody wanted it to end before it was given back
         engine.dispatcher.advance(task_id)

@@ -8,22 +8,28 @@ from roboco.domain.letter import DeadLetter
 
 
 class Agenda(Protocol):
-    """When the sweeper looks at a task again. Every open task stands in it. Times are Unix seconds."""
+    """The time of the next sweep of each open task, by the clock of the server that leases go by.
 
-    def put(self, task_id: str, at: float) -> None:
-        """Look at the task at this time."""
+    Callers give delays in seconds, so that the clocks of machines may differ.
+    """
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
+    def put(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay."""
 
-    def hasten(self, task_id: str, at: float) -> None:
-        """Look at the task at this time, unless an earlier one stands."""
+    def add(self, task_id: str, delay: float = 0.0) -> bool:
+        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
 
-    def due(self, now: float, limit: int) -> list[str]:
-        """The tasks whose time has come, earliest first."""
+    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay, unless it is due earlier."""
+
+    def due(self, limit: int) -> list[str]:
+        """Return at most `limit` due tasks, earliest first."""
 
     def drop(self, task_id: str) -> None:
         """Do not look at the task again."""
+
+    def known(self) -> Iterator[str]:
+        """Return every task that has a time, in any order, read in pages."""
 
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
@@ -44,11 +50,22 @@ class Agenda(Protocol):
 class Inbox(Protocol):
     """Which items wait for a task; what they say is in the workspace."""
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
+    def knock(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        urgent: bool = False,
+        epoch: int | None = None,
+        hold: bool = False,
+    ) -> None:
         """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now.
 
-        Given an epoch, only the work of that one is concerned.
+        Given an epoch, only the work of that one is concerned. With `hold`, no worker can claim the pending turn any
+        more; a worker that has claimed it goes on.
         """
+
+    def count(self, task_id: str) -> int:
+        """Return how many items are noted."""
 
     def calm(self, task_id: str, epoch: int) -> None:
         """Nobody wants the pending work of this epoch to end any more."""

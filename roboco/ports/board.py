@@ -88,7 +88,8 @@ class Snapshot:
 class Choice:
     """What is to happen next, as it is written down before it is handed out.
 
-    `items`, if given, is how many items the inbox held when it was decided: with more of them it is void.
+    `seen`, if given, are the ids of the inbox items that the decision considered: if the inbox holds any other item,
+    the choice is void.
     """
 
     phase: Phase
@@ -96,7 +97,7 @@ class Choice:
     reason: str = ""
     agent: str = ""
     routing: Mapping[str, Any] | None = None
-    items: int | None = None
+    seen: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,13 @@ class Board(Protocol):
     def load(self, task_id: str, tail: int) -> Snapshot | None:
         """The task with at most `tail` of its newest steps, at one moment; None if it is not known."""
 
-    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
-        """Set the task up, idle, with these newest steps; False and nothing changed if it is known already."""
+    def create(
+        self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
+    ) -> bool:
+        """Set the task up, idle, with these newest steps; False and nothing changed if it is known already.
+
+        The fence starts at the server's time in milliseconds, and in any case above the epoch `above`.
+        """
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
         """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
@@ -134,8 +140,12 @@ class Board(Protocol):
         None if it was not written down, whatever became of the step.
         """
 
-    def begin_again(self, task_id: str, event: AnyEvent) -> None:
-        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+    def begin_again(self, task_id: str, epoch: int, event: AnyEvent) -> bool:
+        """Begin a new generation of the logs with this event. False, and nothing changed, if the fence had moved.
+
+        Nothing happens to a task that has ended, whose logs end with `event_task_end`, or that is not known. The fence
+        moves, to the server's time at least, unless a turn or tool calls are pending.
+        """
 
     def leave(self, task_id: str, seconds: int) -> None:
         """Forget an ended task after so many seconds."""

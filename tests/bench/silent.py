@@ -11,6 +11,7 @@ from contextlib import closing
 
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.figures import Figure, Goal, Lane, Result
 from tests.bench.interrupts import ModelLog
@@ -47,7 +48,7 @@ def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, flo
     """MB while all are silent and while all speak, the CPU that this takes, and how late each token was."""
     keys, group = Keys(stage.settings.prefix), fresh("group")
     team = team_of("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
-    agenda = RedisAgenda(stage.redis, keys)
+    agenda = RedisAgenda(Scripts(stage.redis), keys)
     before, names = agenda.count(), [fresh("task") for _ in range(turns)]
     with (
         closing(ModelLog(stage.model_log)) as log,

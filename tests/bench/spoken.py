@@ -8,6 +8,7 @@ from typing import Any
 from roboco import Task
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.noise import Process
 from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
@@ -55,7 +56,7 @@ class Speakers:
         """One task for each stream."""
         names = [fresh("task") for _ in range(streams)]
         team = team_of("writer", prompt=_prompt(streams, chunks))
-        agenda = RedisAgenda(self._stage.redis, self._keys)
+        agenda = RedisAgenda(Scripts(self._stage.redis), self._keys)
         before = agenda.count()
 
         def begin() -> list[Task]:

@@ -14,6 +14,7 @@ from typing import Any
 from roboco import Task
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
 from tests.bench import plain
 from tests.bench.figures import Figure, Goal, Lane, Measure, Result, Series, in_turn
 from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
@@ -54,7 +55,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
 def run_tasks(stage: Stage, tasks: int, **team_fields: Any) -> float:
     """Run so many tasks of three agents, all submitted at once: seconds for each."""
     team = team_of(*AGENTS, prompt="short", **team_fields)
-    agenda = RedisAgenda(stage.redis, Keys(stage.settings.prefix))
+    agenda = RedisAgenda(Scripts(stage.redis), Keys(stage.settings.prefix))
     before = agenda.count()
     began = time.perf_counter()
     last: list[Task] = [stage.orchestrator.run(team, "Go.") for _ in range(tasks)]

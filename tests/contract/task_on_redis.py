@@ -31,7 +31,7 @@ class TaskOnRedis(ATask):
         self.calls = RedisCalls(scripts, keys, LONG)
         self.brief_turns = RedisTurns(scripts, keys, SHORT)
         self.brief_calls = RedisCalls(scripts, keys, SHORT)
-        self.agenda = RedisAgenda(client, keys)
+        self.agenda: RedisAgenda = RedisAgenda(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisLogs = RedisLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, LONG)

@@ -116,15 +116,48 @@ def test_a_choice_is_void_if_more_has_come(task: ATask) -> None:
     task.create()
     task.inbox.knock(TASK, ["one", "two"])
     before = task.now
-    late, decided = replace(TURN, items=1), replace(TURN, items=2)
+    late, decided = replace(TURN, seen=frozenset({"one"})), replace(TURN, seen=frozenset({"one", "two", "gone"}))
     assert task.board.choose(TASK, before.epoch, late, [told("void")]) is None
     assert task.now == before
     assert task.board.choose(TASK, before.epoch, decided, [told("a")]) == task.now.epoch
     task.inbox.forget(TASK, "one")
+    task.inbox.knock(TASK, ["three"])
+    assert task.board.choose(TASK, task.now.epoch, decided, [told("void")]) is None, "as many, but another one"
+    task.inbox.forget(TASK, "three")
     assert task.board.choose(TASK, task.now.epoch, decided, [told("b")]) == task.now.epoch
-    assert task.board.choose(TASK, task.now.epoch, replace(TURN, items=0), [told("void")]) is None
+    assert task.board.choose(TASK, task.now.epoch, replace(TURN, seen=frozenset()), [told("void")]) is None
     assert task.board.choose(TASK, task.now.epoch, TURN, [told("c")]) == task.now.epoch
     assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
+
+
+def test_a_fence_starts_above_a_known_epoch(task: ATask) -> None:
+    task.create()
+    ahead = task.now.epoch + 1_000_000
+    task.wipe()
+    steps = chain(1)
+    assert task.board.create(TASK, steps, fold(steps), [], above=ahead)
+    assert task.now.epoch == ahead + 1
+
+
+@pytest.mark.parametrize("phase", [Phase.IDLE, Phase.WAIT])
+def test_the_fence_moves_with_logs_that_begin_again_while_nobody_works(task: ATask, phase: Phase) -> None:
+    task.create()
+    if phase is Phase.WAIT:
+        task.choose(Phase.WAIT)
+    before = task.now.epoch
+    assert task.board.begin_again(TASK, before, told("again"))
+    assert task.now.epoch > before
+    assert task.board.choose(TASK, before, TURN, [told("void")]) is None
+    assert task.told() == [(1, 0, "again")]
+
+
+def test_logs_of_an_ended_task_do_not_begin_again(task: ATask) -> None:
+    task.create(1, told("a"))
+    task.choose(Phase.END, told("end"))
+    before = task.now
+    assert task.board.begin_again(TASK, before.epoch, told("again"))
+    assert task.now == before
+    assert task.told() == [(1, 0, "a"), (2, 0, "end")]
 
 
 def test_one_of_many_choices_wins(redis_task: TaskOnRedis) -> None:
@@ -329,14 +362,15 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
 
 
 def test_logs_begin_again_and_the_work_goes_on(task: ATask) -> None:
-    task.board.begin_again(TASK, told("nobody there"))
+    assert task.board.begin_again(TASK, 1, told("nobody there"))
     assert task.board.load(TASK, 1) is None
     task.create(2, told("a"), told("b"))
     task.choose()
     claim = task.claim()
     emitted(task.turns, claim, 1, said("c1"), USED)
     before, generations = task.now, task.generations()
-    task.board.begin_again(TASK, told("again"))
+    assert not task.board.begin_again(TASK, before.epoch - 1, told("late"))
+    assert task.board.begin_again(TASK, before.epoch, told("again"))
     assert task.generations().isdisjoint(generations)
     assert (task.told(), task.said()) == ([(1, 0, "again")], [])
     now = task.now
@@ -406,7 +440,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: board.choose(TASK, 1, TURN, []),
         lambda: board.commit(TASK, 1, Commit(step, fold([step]), [])),
         lambda: board.commit_and_choose(TASK, 1, Commit(step, fold([step]), []), TURN, []),
-        lambda: board.begin_again(TASK, told("again")),
+        lambda: board.begin_again(TASK, 1, told("again")),
         lambda: board.leave(TASK, 1),
     ]
     for use in uses:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from roboco.errors import TransientError
+from roboco.ports import Grip, Phase
 from tests.contract.a_task import ATask
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis
@@ -23,6 +24,49 @@ def test_items_wait_until_they_are_taken_over(task: ATask) -> None:
     task.inbox.knock(TASK, ["a"])
     task.inbox.forget(TASK, "b")
     assert list(task.now.item_ids) == ["a"]
+
+
+def test_many_items_are_noted(task: ATask) -> None:
+    """A Lua call takes some 8,000 values at most."""
+    task.create()
+    ids = [f"item{number:05d}" for number in range(9_000)]
+    task.inbox.knock(TASK, ids)
+    assert task.inbox.count(TASK) == len(ids)
+    assert list(task.now.item_ids) == ids
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_an_inbox_without_an_open_task_does_not_stay(redis_task: TaskOnRedis, ended: bool) -> None:
+    if ended:
+        redis_task.create()
+        redis_task.choose(Phase.END)
+    redis_task.inbox.knock(TASK, ["late"])
+    key = redis_task.keys.inbox(TASK)
+    assert redis_task.client.ttl(key) > 0
+    redis_task.client.delete(redis_task.keys.state(TASK))
+    redis_task.create()
+    assert redis_task.client.ttl(key) == -1
+    redis_task.client.expire(key, 100)
+    redis_task.inbox.knock(TASK, ["more"])
+    assert redis_task.client.ttl(key) == -1
+
+
+def test_a_hold_keeps_workers_from_a_turn_that_none_has_claimed(task: ATask) -> None:
+    task.create()
+    task.choose()
+    order = task.order()
+    task.inbox.knock(TASK, ["pause"], hold=True)
+    assert task.now.cut_age is not None
+    assert task.turns.claim(order, "me", 10) is None
+
+
+def test_a_hold_lets_a_claimed_turn_go_on(task: ATask) -> None:
+    task.create()
+    task.choose()
+    claim = task.claim()
+    task.inbox.knock(TASK, ["pause"], hold=True)
+    assert task.now.cut_age is None
+    assert task.turns.renew(claim) is Grip.OURS
 
 
 def test_an_item_outlasts_whatever_the_task_does(task: ATask) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,37 @@ def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
     assert result.reason.startswith("echo's turn was lost 3 times, with its worker")
     assert len(stack.model.requests) == 3
     assert letter_of(stack).detail == "echo, step 1"
+
+
+def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> None:
+    """All are asked side by side, and lose an attempt together; after that each is tried alone."""
+    healthy, asked = 4, threading.Semaphore(0)
+    kills: list[int] = []
+
+    def script(request: Request) -> Reply:
+        if "poison" not in str(request.messages):
+            asked.release()
+            return Reply(text="hello", delay=1.0)
+        for _ in range(healthy):  # as many as are asked beside it
+            asked.acquire(timeout=0.5)
+        kills.append(stack.workers["agents"].pid)
+        os.kill(kills[-1], signal.SIGKILL)
+        return Reply(text="too late", delay=1.0)
+
+    stack.model.script(script)
+    tasks = [stack.orchestrator.run(team_from(ECHO), "Go.") for _ in range(healthy)]
+    poison = stack.orchestrator.run(team_from(ECHO), "poison")
+    open_tasks = [poison, *tasks]
+
+    def settled() -> bool:
+        if not stack.workers["agents"].alive():
+            stack.start("agents")
+        return all(task.summary().status.ended for task in open_tasks)
+
+    until(settled, 120, "all have ended")
+    assert poison.summary().status == "failed"
+    assert [task.summary().status for task in tasks] == ["completed"] * healthy
+    assert len(kills) == 3
 
 
 def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path) -> None:

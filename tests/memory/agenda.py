@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
 from roboco.domain.letter import DeadLetter
-from roboco.ports import Clock
+from roboco.ports import Clock, Phase
 from tests.memory.server import MemoryServer
 
 
@@ -16,25 +16,29 @@ class MemoryAgenda:
         self._server = server
         self._clock = clock
 
-    def put(self, task_id: str, at: float) -> None:
-        """Look at the task at this time."""
+    def put(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay."""
+        at = self._clock.now() + delay
         with self._server as held:
             held.agenda[task_id] = at
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
+    def add(self, task_id: str, delay: float = 0.0) -> bool:
+        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
+        at = self._clock.now() + delay
         with self._server as held:
             fresh = task_id not in held.agenda
             held.agenda.setdefault(task_id, at)
             return fresh
 
-    def hasten(self, task_id: str, at: float) -> None:
-        """Look at the task at this time, unless an earlier one stands."""
+    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay, unless it is due earlier."""
+        at = self._clock.now() + delay
         with self._server as held:
             held.agenda[task_id] = min(at, held.agenda.get(task_id, at))
 
-    def due(self, now: float, limit: int) -> list[str]:
-        """The tasks whose time has come, earliest first."""
+    def due(self, limit: int) -> list[str]:
+        """Return at most `limit` due tasks, earliest first."""
+        now = self._clock.now()
         with self._server as held:
             return [task_id for at, task_id in sorted((at, name) for name, at in held.agenda.items()) if at <= now][
                 :limit
@@ -44,6 +48,11 @@ class MemoryAgenda:
         """Do not look at the task again."""
         with self._server as held:
             held.agenda.pop(task_id, None)
+
+    def known(self) -> Iterator[str]:
+        """Return every task that has a time, in any order."""
+        with self._server as held:
+            return iter([name for name in held.agenda if "/" not in name])
 
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
@@ -151,14 +160,23 @@ class MemoryInbox:
         self._server = server
         self._clock = clock
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
-        """Note the items. With `urgent`, whoever works at what is pending (of this epoch) is asked to end that now."""
+    def knock(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        urgent: bool = False,
+        epoch: int | None = None,
+        hold: bool = False,
+    ) -> None:
+        """Note the items, and with `urgent` or `hold` ask for the end of the pending work (of this epoch)."""
         now = self._clock.now()
         with self._server as held:
             if item_ids:
                 held.inboxes.setdefault(task_id, set()).update(item_ids)
             task = held.tasks.get(task_id)
-            if task is None or not urgent or epoch not in (None, task.epoch):
+            if task is None or not (urgent or hold) or epoch not in (None, task.epoch) or task.phase is Phase.END:
+                return
+            if hold and not urgent and (task.phase is not Phase.TURN or task.owner):
                 return
             if task.cut[0] != task.epoch:
                 task.cut = (task.epoch, now, task.emitted)
@@ -167,6 +185,11 @@ class MemoryInbox:
             ]
         for heard in [] if self._server.deaf else listening:
             heard()
+
+    def count(self, task_id: str) -> int:
+        """Return how many items are noted."""
+        with self._server as held:
+            return len(held.inboxes.get(task_id, ()))
 
     def calm(self, task_id: str, epoch: int) -> None:
         """Nobody wants the pending work of this epoch to end any more."""

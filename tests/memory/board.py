@@ -37,7 +37,9 @@ class MemoryBoard:
                 return None
             return snapshot(task, tail, now, tuple(sorted(held.inboxes.get(task_id, ()))))
 
-    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
+    def create(
+        self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
+    ) -> bool:
         """Set the task up, idle; the fence starts at the time, so that no epoch comes twice."""
         now = self._clock.now()
         with self._server as held:
@@ -45,7 +47,7 @@ class MemoryBoard:
                 return False
             task = held.tasks[task_id] = StoredTask(
                 generation=self._server.generation(),
-                epoch=round(now * 1000),
+                epoch=max(round(now * 1000), above + 1),
                 seq=state.steps,
                 fold=state.model_dump_json(),
                 first=steps[0].line(),
@@ -63,7 +65,7 @@ class MemoryBoard:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return None
-            if choice.items is not None and len(held.inboxes.get(task_id, ())) > choice.items:
+            if choice.seen is not None and not held.inboxes.get(task_id, set()) <= choice.seen:
                 return None
             return self._write_down(task_id, task, choice, events)
 
@@ -106,14 +108,21 @@ class MemoryBoard:
                 self._server.tell(task_id, task, event)
             return True
 
-    def begin_again(self, task_id: str, event: AnyEvent) -> None:
-        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+    def begin_again(self, task_id: str, epoch: int, event: AnyEvent) -> bool:
+        """Begin a new generation of the logs with this event; False if the fence had moved."""
+        now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
-            if task is not None:
-                task.generation = self._server.generation()
-                task.events, task.chunks = [], []
-                self._server.tell(task_id, task, event)
+            if task is None or task.phase is Phase.END:
+                return True
+            if task.epoch != epoch:
+                return False
+            if task.phase in (Phase.IDLE, Phase.WAIT):
+                task.epoch = max(round(now * 1000), epoch + 1)
+            task.generation = self._server.generation()
+            task.events, task.chunks = [], []
+            self._server.tell(task_id, task, event)
+            return True
 
     def leave(self, task_id: str, seconds: int) -> None:
         """Forget an ended task after so many seconds."""

@@ -28,6 +28,6 @@ class ManualKeeper(Keeper):
         """Renew everything once."""
         for pair in list(self._holding):
             renew, lost = pair
-            if not renew():
+            if not renew() and pair in self._holding:
                 self._holding.remove(pair)
                 lost()

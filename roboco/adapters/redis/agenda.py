@@ -10,43 +10,45 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
-from roboco.domain.paths import TELLING
 
 PAGE = 500
+KEPT = 86_400
+"""Seconds after which the inbox of a task that Redis does not know is removed."""
 
 
 class RedisAgenda:
     """When the sweeper looks at a task again: one sorted set, and one for what is to be told of tasks.
 
-    They are two, so that it is known at once how many tasks are open.
+    They are two, so that it is known at once how many tasks are open: no task id holds a "/", every other entry does.
     """
 
-    def __init__(self, client: redis.Redis, keys: Keys) -> None:
-        self._client = client
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+        self._scripts = scripts
+        self._client = scripts.client
         self._keys = keys
 
-    def put(self, task_id: str, at: float) -> None:
-        """Look at the task at this time."""
-        with answering():
-            self._client.zadd(self._of(task_id), {task_id: at})
+    def put(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay."""
+        self._schedule(task_id, delay)
 
-    def add(self, task_id: str, at: float) -> bool:
-        """Look at the task at this time, unless a time stands already; whether none stood."""
-        with answering():
-            return bool(self._client.zadd(self._of(task_id), {task_id: at}, nx=True))
+    def add(self, task_id: str, delay: float = 0.0) -> bool:
+        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
+        return self._schedule(task_id, delay, "NX")
 
-    def hasten(self, task_id: str, at: float) -> None:
-        """Look at the task at this time, unless an earlier one stands."""
-        with answering():
-            self._client.zadd(self._of(task_id), {task_id: at}, lt=True)
+    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay, unless it is due earlier."""
+        self._schedule(task_id, delay, "LT")
 
-    def due(self, now: float, limit: int) -> list[str]:
-        """The tasks whose time has come, earliest first."""
-        with answering(), self._client.pipeline(transaction=False) as pipe:
-            for key in (self._keys.agenda, self._keys.telling):
-                pipe.zrangebyscore(key, "-inf", now, 0, limit, withscores=True)
-            found = [(at, str(name)) for entries in pipe.execute() for name, at in entries]
+    def due(self, limit: int) -> list[str]:
+        """Return at most `limit` due tasks, earliest first."""
+        found: list[tuple[float, str]] = []
+        for key in (self._keys.agenda, self._keys.telling):
+            flat = self._scripts.run("due", [key], limit)
+            found += zip(map(float, flat[1::2]), map(str, flat[::2]), strict=True)
         return [name for _, name in sorted(found)[:limit]]
+
+    def _schedule(self, task_id: str, delay: float, condition: str = "") -> bool:
+        return bool(self._scripts.run("schedule", [self._of(task_id)], task_id, f"{delay:.6f}", condition))
 
     def count(self) -> int:
         """How many tasks stand in it, which is all that are open."""
@@ -58,8 +60,17 @@ class RedisAgenda:
         with answering():
             self._client.zrem(self._of(task_id), task_id)
 
+    def known(self) -> Iterator[str]:
+        """Return every task that has a time, in any order, read in pages."""
+        cursor, seen = 0, False
+        while cursor or not seen:
+            with answering():
+                cursor, page = cast(Any, self._client.zscan(self._keys.agenda, cursor, count=PAGE))
+            seen = True
+            yield from (str(name) for name, _ in page)
+
     def _of(self, name: str) -> str:
-        return self._keys.telling if name.startswith(TELLING) else self._keys.agenda
+        return self._keys.telling if "/" in name else self._keys.agenda
 
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
@@ -97,12 +108,26 @@ class RedisInbox:
         self._scripts = scripts
         self._keys = keys
 
-    def knock(self, task_id: str, item_ids: Sequence[str], urgent: bool = False, epoch: int | None = None) -> None:
-        """Note the items. With `urgent`, whoever works at what is pending (of this epoch) is asked to end that now."""
+    def knock(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        urgent: bool = False,
+        epoch: int | None = None,
+        hold: bool = False,
+    ) -> None:
+        """Note the items, and with `urgent` or `hold` ask for the end of the pending work (of this epoch)."""
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
-        of = "" if epoch is None else epoch
-        if item_ids or urgent:
-            self._scripts.run("knock", names, int(urgent), self._keys.signals, task_id, of, *item_ids)
+        ends = "1" if urgent else "hold" if hold else "0"
+        fixed = [ends, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
+        for start in range(0, len(item_ids) or urgent, PAGE):
+            self._scripts.run("knock", names, *fixed, *item_ids[start : start + PAGE])
+
+    def count(self, task_id: str) -> int:
+        """Return how many items are noted."""
+        with answering():
+            waiting: Any = self._scripts.client.scard(self._keys.inbox(task_id))
+            return int(waiting)
 
     def calm(self, task_id: str, epoch: int) -> None:
         """Nobody wants the pending work of this epoch to end any more."""

@@ -1,7 +1,6 @@
 """The board on Redis: the state of tasks."""
 
 import json
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,16 +43,19 @@ class RedisBoard:
         now, fields = int(seconds) + int(micros) / 1e6, pairs(state)
         return replace(task, cut_age=_cut_age(fields, now), due_in=_due_in(fields, now))
 
-    def create(self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent]) -> bool:
+    def create(
+        self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
+    ) -> bool:
         """Set the task up, idle, with its first and newest steps; False if it is known already.
 
-        The fence starts at the time in milliseconds, so that no epoch comes twice when Redis was emptied.
+        The fence starts at Redis' time in milliseconds, so that no epoch comes twice when Redis was emptied.
         """
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
+        names += [keys.inbox(task_id)]
         newest = [step.line() for step in steps[-KEPT_STEPS:]]
         status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
-        fixed = [uuid.uuid4().hex[:12], int(time.time() * 1000), state.steps, _folded(state)]
+        fixed = [uuid.uuid4().hex[:12], above, state.steps, _folded(state)]
         answer = self._scripts.run(
             "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(body, events)
         )
@@ -64,8 +66,8 @@ class RedisBoard:
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
         names += [keys.inbox(task_id)]
-        items = "" if choice.items is None else choice.items
-        answer = self._scripts.run("choose", names, epoch, items, *_written(choice), *map(body, events))
+        seen = [""] if choice.seen is None else [len(choice.seen), *choice.seen]
+        answer = self._scripts.run("choose", names, epoch, *seen, *_written(choice), *map(body, events))
         return answer or None
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
@@ -88,11 +90,11 @@ class RedisBoard:
         told = list(map(body, commit.events))
         return int(self._scripts.run("commit", names, *written, *kept, len(told), *told, *then))
 
-    def begin_again(self, task_id: str, event: AnyEvent) -> None:
-        """Begin a new generation of the logs with this event; nothing happens if the task is not known."""
+    def begin_again(self, task_id: str, epoch: int, event: AnyEvent) -> bool:
+        """Begin a new generation of the logs with this event; False if the fence had moved."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
-        self._scripts.run("begin_again", names, uuid.uuid4().hex[:12], body(event))
+        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex[:12], body(event)))
 
     def leave(self, task_id: str, seconds: int) -> None:
         """Forget an ended task after so many seconds."""

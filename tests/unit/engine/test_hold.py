@@ -1,11 +1,15 @@
 """Pause, step and resume: between which steps a task stands still."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
-from tests.memory.watch import Fault
+from tests.memory.model import said
+from tests.memory.watch import Call, Fault, make
 from tests.memory.world import World
 from tests.unit.engine.test_receive import die
 
@@ -30,13 +34,55 @@ def test_a_paused_task_begins_no_step() -> None:
     assert_same(world, begun(pause=False), "")
 
 
-def test_what_is_being_done_comes_to_its_end() -> None:
+def test_a_turn_that_a_worker_has_begun_comes_to_its_end() -> None:
+    journey = replace(SEQUENTIAL, live=lambda request, world: replace(said("done"), meanwhile=world.pause))
+    world = journey.world()
+    world.submit(SEQUENTIAL.team)
+    world.settle()
+    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2)
+    assert world.history()[1].text == "done"
+
+
+def test_a_turn_that_no_worker_has_begun_is_not_begun_after_a_pause() -> None:
+    """Its message is on the way: the pause was accepted first."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    world.deliver(world.dispatcher.queue.popleft())
+    message = world.dispatcher.queue.popleft()
+    world.pause()
+    world.deliver(message)
+    assert world.given.model.requests == []
+    world.settle()
+    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
+    world.resume()
+    world.settle()
+    assert_same(world, begun(pause=False), "")
+
+
+def test_a_turn_is_begun_again_if_a_resume_comes_before_the_pause_was_looked_at() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.deliver(world.dispatcher.queue.popleft())
     world.pause()
+    world.resume()
     world.settle()
-    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2)
+    assert_same(world, begun(pause=False), "")
+
+
+def test_no_turn_begins_if_a_pause_comes_while_the_coordinator_decides() -> None:
+    world = SEQUENTIAL.world()
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "board.choose":
+            world.watch = make
+            world.pause()
+        return call()
+
+    world.submit(SEQUENTIAL.team)
+    world.watch = watch
+    world.settle()
+    assert world.watch is make
+    assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
 
 
 def test_a_step_at_a_time() -> None:

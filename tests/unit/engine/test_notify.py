@@ -10,7 +10,7 @@ from roboco.domain.paths import NOTIFY, notices_path, told_path
 from roboco.engine import notify
 from roboco.engine.sweep import fill_agenda
 from roboco.errors import Later, TransientError, UsageError
-from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
+from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
 from tests.memory.notices import HOOK, SHOP, URL, delivered
 from tests.memory.watch import Call, Crash, Watch, make
 from tests.memory.world import TASK, World
@@ -49,6 +49,56 @@ def test_only_statuses_that_were_asked_for_are_told_and_in_order() -> None:
     world = told(MANUAL, SHOP, HOOK)
     assert world.deliverer.heard("shop.done") == ["cancelled"]
     assert world.deliverer.heard(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
+
+
+def every(*statuses: str) -> dict[str, Any]:
+    """A webhook that hears of these statuses."""
+    return HOOK | {"on": list(statuses)}
+
+
+def test_statuses_of_one_position_are_told_in_the_order_in_which_they_came() -> None:
+    """By their names, "completed" comes before "paused"."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team, notify=[every("paused", "completed")])
+    while len(world.history()) < 5:
+        world.deliver(world.dispatcher.queue.popleft())
+    world.pause()
+    world.deliverer.error = TransientError("not now")
+    world.settle()
+    world.resume()
+    world.settle()
+    world.deliverer.error = None
+    delivered(world)
+    assert world.deliverer.heard(URL) == ["paused", "completed"]
+
+
+def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
+    world.settle()
+    world.pause()
+    world.settle()
+    world.resume()
+    world.settle()
+    delivered(world)
+    told = [str(notice.status) for _, notice in world.deliverer.told]
+    assert told == ["user_turn", "paused", "user_turn"]
+    assert len({notice.notice_id for _, notice in world.deliverer.told}) == 3
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_wait_that_redis_lost_and_that_is_decided_again_is_told_once(settled: bool) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
+    world.deliverer.error = None if settled else TransientError("not now")
+    world.settle()
+    if settled:
+        delivered(world)
+    world.server.wipe()
+    world.settle_for(5)
+    world.deliverer.error = None
+    delivered(world)
+    assert [str(notice.status) for _, notice in world.deliverer.told] == ["user_turn"]
 
 
 def test_a_task_that_asks_for_nothing_costs_nothing() -> None:

@@ -1,18 +1,20 @@
 """sweep: what nobody does is done again, a bounded number of times, and nothing is forgotten."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from roboco.domain.paths import team_path
+from roboco.domain.paths import NOTIFY, OPEN, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.advance import advance
 from roboco.engine.engine import Policy
 from roboco.engine.pending import pause
-from roboco.engine.sweep import BATCH, REFILL, RETRY, sweep
+from roboco.engine.sweep import BATCH, MOST_FAILURES, REFILL, RETRY, UNREACHABLE, fill_agenda, sweep
 from roboco.errors import TransientError
+from roboco.ports import Clock
 from tests.memory.dispatcher import Message, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
 from tests.memory.reader import items_of, read
@@ -269,6 +271,129 @@ def test_filling_the_agenda_puts_no_look_off() -> None:
     world.server.held.fresh_until = 0.0
     world.sweep()
     assert world.server.held.agenda == before
+
+
+def test_names_that_are_no_task_ids_are_skipped() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    for folder in (OPEN, NOTIFY):
+        world.files.held[f"{folder}order-17~"] = b""
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.server.held.agenda == {}
+
+
+def unknown_phase() -> Any:
+    raise ValueError("'dream' is not a valid Phase")
+
+
+def no_answer() -> Any:
+    raise TransientError("no answer")
+
+
+@pytest.mark.parametrize("error", [unknown_phase, no_answer])
+@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.knock", "attempts.begin", "attempts.end"])
+@pytest.mark.parametrize("loss", ["wiped", "set back"])
+def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any, loss: str) -> None:
+    """Its keys are on a node that does not answer, or a newer release wrote its state."""
+    world = GRAPH.world()
+    for task_id in ("a", "b"):
+        world.submit(GRAPH.team, task_id=task_id)
+
+    def watch(name: str, call: Any) -> Any:
+        return error() if name == where and "a" in _words(str(call.args[0])) else call()
+
+    world.server.wipe() if loss == "wiped" else world.server.set_back(world.server.kept())
+    world.dispatcher.queue.clear()
+    world.watch = watch
+    for _ in range(40):
+        world.clock.move(5)
+        world.sweep()
+        world.drain()
+    assert world.summary("b").status is TaskStatus.COMPLETED
+    world.watch = make
+    for _ in range(1000):
+        world.clock.move(5)
+        world.sweep()
+        world.drain()
+    assert world.summary("a").status is TaskStatus.COMPLETED
+
+
+def _words(text: str) -> list[str]:
+    return text.replace("/", ":").split(":")
+
+
+def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep() -> None:
+    world = MANUAL.world()
+    for number in range(3 * MOST_FAILURES):
+        world.submit(MANUAL.team, task_id=f"task{number:02}")
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    asked: list[str] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.names" and "inbox" in call.args[0]:
+            asked.append(name)
+            no_answer()
+        return call()
+
+    world.watch = watch
+    fill_agenda(world.engine)
+    assert len(asked) == MOST_FAILURES
+    world.watch = make
+    for _ in range(5):
+        world.clock.move(UNREACHABLE)
+        world.sweep()
+        world.drain()
+    assert {world.status(f"task{number:02}") for number in range(3 * MOST_FAILURES)} == {TaskStatus.USER_TURN}
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0])
+def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
+    """A lease of 15 s is recovered after 15 s, also by a sweeper whose clock is ten minutes off."""
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.watch = _die_at("model.stream")
+    died_at = world.clock.now()
+    world.drain()
+    world.watch = make
+    while not restarts(world):
+        world.clock.move(1)
+        sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), 0.5)
+        assert world.clock.now() - died_at < world.given.policy.lease + 5
+
+
+class SkewedClock:
+    """A clock that is some seconds off."""
+
+    def __init__(self, clock: Clock, skew: float) -> None:
+        self._clock = clock
+        self._skew = skew
+
+    def now(self) -> float:
+        """Unix seconds, as this machine has them."""
+        return self._clock.now() + self._skew
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        self._clock.sleep(seconds)
+
+
+def test_lost_sweepers_that_a_restarted_redis_remembers_end_no_task() -> None:
+    """A failover restores counts that were forgotten, because the task was looked at well in the end."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.held.begun[f"look:{TASK}"] = 9
+    world.server.set_back(world.server.kept())
+    for _ in range(3):
+        world.clock.move(4000)
+        world.sweep()
+        world.drain()
+    assert world.summary().status is TaskStatus.USER_TURN
 
 
 def test_a_backlog_is_not_multiplied() -> None:

@@ -1,11 +1,18 @@
--- begin_again: begin a new generation of a task's logs, because the old one may have lost its end.
+-- begin_again: begin a new generation of a task's logs, because the old one may have lost its end. The logs of a task
+-- that has ended stay: nothing follows their last event, so no number of theirs can come twice.
+-- The fence moves unless a worker may hold work, so that an epoch that was lost is not used for another choice.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] content (stream)
--- ARGV[1] the new generation  ARGV[2] the event's body
--- Returns 1, or 0 if the task is not known.
-local now = redis.call('HGET', KEYS[1], 'generation')
-if not now then return 0 end
-if now == ARGV[1] then return 1 end
-redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'chunks', 0, 'events', 0)
+-- ARGV[1] expected epoch  ARGV[2] the new generation  ARGV[3] the event's body
+-- Returns 1, also if it was done before, the task has ended or is not known; 0 if the fence had moved. Cost: O(log).
+local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase')
+if not now[1] or now[1] == ARGV[2] or now[3] == 'end' then return 1 end
+if now[2] ~= ARGV[1] then return 0 end
+if now[3] == 'idle' or now[3] == 'wait' then
+  local time = redis.call('TIME')
+  local epoch = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(now[2]) + 1)
+  redis.call('HSET', KEYS[1], 'epoch', epoch)
+end
+redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
-say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[2])
+say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[3])
 return 1

@@ -1,15 +1,24 @@
 -- choose: write down what is to happen next, and move the fence.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)  KEYS[4] calls (hash)
 -- KEYS[5] inbox (set)
--- ARGV[1] expected epoch  ARGV[2] how many items the inbox may hold at most, or ''
--- ARGV[3..] the choice, as `write_down` takes it
--- Returns the new epoch, or 0 if the fence had moved or the inbox holds more.
+-- ARGV[1] expected epoch  ARGV[2] how many ids of seen inbox items follow, or '' if any item may wait; these ids; then
+-- the choice, as `write_down` takes it
+-- Returns the new epoch, or 0 if the fence had moved or the inbox holds an item that was not seen.
+-- Cost: O(items in the inbox), which are limited to about 1,000.
+local choice = 3 + (tonumber(ARGV[2]) or 0)
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'op')
 if not now[1] then return 0 end
-if now[2] == ARGV[3] then return tonumber(now[1]) end
+if now[2] == ARGV[choice] then return tonumber(now[1]) end
 if now[1] ~= ARGV[1] then return 0 end
-if ARGV[2] ~= '' and redis.call('SCARD', KEYS[5]) > tonumber(ARGV[2]) then return 0 end
+if ARGV[2] ~= '' then
+  local seen = {}
+  for i = 3, choice - 1 do seen[ARGV[i]] = true end
+  for _, id in ipairs(redis.call('SMEMBERS', KEYS[5])) do
+    if not seen[id] then return 0 end
+  end
+end
 redis.call('DEL', KEYS[3])
 -- Whoever waits for somebody's word on a call keeps the outcomes of the others, and so does who has that call run then.
-if ARGV[4] ~= 'wait' and ARGV[4] ~= 'tools' then redis.call('DEL', KEYS[4]) end
-return write_down(KEYS[1], KEYS[2], tonumber(ARGV[1]) + 1, 3)
+local phase = ARGV[choice + 1]
+if phase ~= 'wait' and phase ~= 'tools' then redis.call('DEL', KEYS[4]) end
+return write_down(KEYS[1], KEYS[2], tonumber(ARGV[1]) + 1, choice)

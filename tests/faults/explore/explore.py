@@ -1,0 +1,69 @@
+"""Explore: run a case to its end and say which invariant it breaks; shrink one that does."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tests.faults.explore.case import Case
+from tests.faults.explore.invariants import check
+from tests.faults.explore.run import Listening, Run
+from tests.faults.explore.violation import Violation
+
+REPAIRS = 2
+"""How often hours pass before the check: a follower of the rules need not wait longer for any repair."""
+
+
+def violations(case: Case, trace: Callable[[str], None] | None = None) -> list[Violation]:
+    """Run the case: the invariants that it breaks."""
+    run = Run(case, trace)
+    with Listening(run.errors):
+        try:
+            return _judged(run)
+        except Violation as broken:
+            return [broken]
+        finally:
+            run.end()
+
+
+def _judged(run: Run) -> list[Violation]:
+    """Check the deployment once it is quiet, and once more when all tasks are closed."""
+    run.explore()
+    run.look_again(REPAIRS)
+    broken = check(run)
+    if run.users.deeds[0].answer == "unknown":
+        run.user("submit")  # a client sends again what was not answered
+    if broken or not run.open():
+        return broken
+    for _ in range(2):  # a task's sub-tasks end with it, or after it
+        for task_id in run.open():
+            run.stop(task_id)
+    run.look_again(1)
+    return check(run)
+
+
+def shrunk(case: Case, invariant: str) -> Case:
+    """Return a case without any disturbance, port call or choice that this violation does not need."""
+    better: Case | None = case
+    while better is not None:
+        case = better
+        better = next((less for less in _smaller(case) if _breaks(less, invariant)), None)
+    return case
+
+
+def _breaks(case: Case, invariant: str) -> bool:
+    return any(broken.invariant == invariant for broken in violations(case))
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    all_of_it = case.disturbances
+    for size in (4, 2, 1):
+        for start in range(0, len(all_of_it) - size + 1):
+            yield replace(case, disturbances=all_of_it[:start] + all_of_it[start + size :])
+    for index in range(len(all_of_it) - 1):  # without this one, and the next one where it is now
+        first, second, rest = all_of_it[index], all_of_it[index + 1], all_of_it[index + 2 :]
+        merged = replace(second, gap=first.gap + second.gap)
+        yield replace(case, disturbances=(*all_of_it[:index], merged, *rest))
+    for index, one in enumerate(all_of_it):
+        smaller = [replace(one, gap=gap) for gap in sorted({0, one.gap // 2, one.gap - 1}) if 0 <= gap < one.gap]
+        smaller += [replace(one, choice=choice) for choice in range(one.choice)]
+        for less in smaller:
+            yield replace(case, disturbances=(*all_of_it[:index], less, *all_of_it[index + 1 :]))

@@ -1,0 +1,78 @@
+"""Followers: clients that read both channels live, after a reconnection, or once the task is closed."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, cast
+
+from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis.position import Position, Record
+from roboco.client.following import Following
+from roboco.domain.view import Cursor, View
+from tests.faults.explore.violation import Violation
+from tests.memory.reader import Reader
+from tests.memory.world import World
+
+
+class Follower:
+    """Follows a task through its logs, and holds what a client shows; `ends` counts the ends that it received."""
+
+    def __init__(self, world: World, task_id: str) -> None:
+        self.world = world
+        self.task_id = task_id
+        self.reader = Reader()
+        self.ends = 0
+        self.violation: Violation | None = None
+        self._view = View(Cursor(), partial(world.histories.read, task_id))
+        self._position = Position()
+        self._seen = 0
+
+    def look(self) -> None:
+        """Take in what the logs hold by now, unless nothing was published since the last look."""
+        published = len(self.world.server.published)
+        if published == self._seen or self.ends or self.violation is not None:
+            return
+        self._seen = published
+        try:
+            self._take(self.replay(self.task_id, self._position))
+        except AssertionError as error:
+            self.violation = Violation("follower", str(error))
+
+    def finish(self) -> None:
+        """Take in the rest of a closed task, as the client library does."""
+        if self.ends or self.violation is not None:
+            return
+        logs = cast(RedisFollower, self)
+        summary = partial(self.world.summary, self.task_id)
+        following = Following(self.task_id, self.world.engine, logs, summary)
+        for item in following.rest(self._view, self._position):
+            self._show(item.item)
+
+    def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
+        """Yield what the logs hold after the position, merged as RedisFollower does."""
+        task = self.world.server.held.tasks.get(task_id)
+        if task is None:
+            return
+        if task.generation != position.generation:
+            position.begin(task.generation)
+        chunks = map(json.loads, task.chunks[position.chunks :])
+        events = map(json.loads, task.events[position.events :])
+        chunk, event = next(chunks, None), next(events, None)
+        while chunk or event:
+            if event and (chunk is None or event["chunks"] < chunk["seq"]):
+                yield position.take(event)
+                event = next(events, None)
+            elif chunk:
+                yield position.take(chunk)
+                chunk = next(chunks, None)
+
+    def _take(self, records: Iterator[Record]) -> None:
+        for record in records:
+            for item in self._view.take(record):
+                self._show(item.item)
+            if self.ends:
+                return
+
+    def _show(self, item: Any) -> None:
+        self.reader.show(item)
+        self.ends += item.type == "event_task_end"

@@ -1,0 +1,287 @@
+"""Invariants: the promises that hold once the deployment is quiet."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+from roboco.client.receipt import find_receipt
+from roboco.domain.event_file import as_stored
+from roboco.domain.inbox import Item, read_item
+from roboco.domain.paths import events_path, inbox_path, open_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep, verify_chain
+from roboco.domain.summary import TaskSummary
+from roboco.engine.receive import stored
+from roboco.ports import Phase
+from tests.faults.explore.followers import Follower
+from tests.faults.explore.run import Run
+from tests.faults.explore.users import Deed
+from tests.faults.explore.violation import Violation, hold
+from tests.memory.server import StoredTask
+from tests.memory.world import TASK, World
+
+END = "event_task_end"
+BECOMES_A_STEP = ("send", "interrupt", "raise")
+GOES_ON = ("resume", "step")
+ANSWERS = ("approve", "deny", "answer")
+
+
+def check(run: Run) -> list[Violation]:
+    """Return the promises that are broken; the deployment is quiet."""
+    world = run.world
+    checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
+    for task in [Checked(world, task_id) for task_id in run.users.tasks()]:
+        checks += [partial(one, run, task) for one in _checks(run, task)]
+    checks += [partial(_check_deed, world, deed) for deed in run.users.deeds]
+    checks.append(partial(_check_pauses, run))
+    return [broken for one in checks if (broken := _broken(one)) is not None]
+
+
+def _broken(one: Callable[[], None]) -> Violation | None:
+    try:
+        one()
+    except Violation as broken:
+        return broken
+    return None
+
+
+def _check_processes(run: Run) -> None:
+    world = run.world
+    hold("exception", not run.errors, run.errors[:1])
+    hold("broker", not world.dispatcher.queue, world.dispatcher.queue)
+    hold("signals", not world.server.listening, world.server.listening)
+    hold("dead letters", not world.server.held.letters, world.server.held.letters)
+    hold("forgotten", not _orphans(world), _orphans(world))
+
+
+class Checked:
+    """A task as the workspace and Redis have it."""
+
+    def __init__(self, world: World, task_id: str) -> None:
+        self.world = world
+        self.task_id = task_id
+
+    @property
+    def open(self) -> bool:
+        """Whether its marker is there."""
+        return open_path(self.task_id) in self.world.files.held
+
+    @cached_property
+    def summary(self) -> TaskSummary:
+        """Its `task.json`."""
+        return self.world.summary(self.task_id)
+
+    @cached_property
+    def history(self) -> list[TaskStep]:
+        """Its steps."""
+        return self.world.history(self.task_id)
+
+    @property
+    def board(self) -> StoredTask | None:
+        """Its state in Redis."""
+        return self.world.server.held.tasks.get(self.task_id)
+
+    @cached_property
+    def stored_events(self) -> list[bytes]:
+        """The lines of its `events.jsonl`."""
+        return (self.world.files.held.get(events_path(self.task_id)) or b"").splitlines()
+
+    def inbox(self) -> list[Item]:
+        """The items that wait in its workspace."""
+        held = self.world.files.held
+        return [read_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
+
+
+TaskCheck = Callable[[Run, "Checked"], None]
+
+
+def _checks(run: Run, task: Checked) -> list[TaskCheck]:
+    if task.open:
+        return [_check_history, _check_waiting, _check_summary, _check_live, _check_late]
+    accepted = any(deed.answer == "accepted" for deed in run.users.deeds if _creates(deed, task.task_id))
+    if not accepted and task.board is None and not task.summary.status.ended:
+        return []  # nothing acts on it until it is submitted again
+    closed = [_check_closed, _check_events, _check_log, _check_forgotten, _check_notices]
+    return [_check_history, *closed, _check_live, _check_late]
+
+
+def _creates(deed: Deed, task_id: str) -> bool:
+    return deed.task_id == task_id and deed.kind in ("submit", "fork")
+
+
+def _check_history(run: Run, task: Checked) -> None:
+    lines = list(task.world.histories.lines(task.task_id))
+    hold("chain", verify_chain(lines) == len(task.history), task.task_id)
+    hold("chain", [step.seq for step in task.history] == list(range(len(lines))), task.task_id)
+    for step, after in zip(task.history, [*task.history[1:], None], strict=True):
+        ids = [call.id for call in step.calls]
+        results = [] if after is None else [result.tool_call_id for result in after.results]
+        pending = after is None and task.open
+        hold("one result a call", pending or sorted(ids) == sorted(results), f"{task.task_id} step {step.seq}")
+    items = Counter(step.metadata.get("item_id") for step in task.history if "item_id" in step.metadata)
+    hold("items once", all(count == 1 for count in items.values()), f"{task.task_id} {items}")
+
+
+def _check_waiting(run: Run, task: Checked) -> None:
+    board = task.board
+    if board is None:
+        raise Violation("waits", f"{task.task_id} is open, and Redis does not know it")
+    hold("waits", board.phase is Phase.WAIT and board.status.waiting or _at_children(task, board), _state(task, board))
+    hold("board agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
+    ids = {item.item_id for item in task.inbox()}
+    noted = task.world.server.held.inboxes.get(task.task_id, set())
+    hold("inbox agrees", ids == noted, f"{task.task_id} stored {sorted(ids)}, noted {sorted(noted)}")
+
+
+def _check_summary(run: Run, task: Checked) -> None:
+    board = task.board
+    if board is None or board.phase is not Phase.WAIT:
+        return
+    told, now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason, board.seq)
+    hold("task.json of a waiting task", told == now, f"{told}, {_state(task, board)}")
+
+
+def _at_children(task: Checked, board: StoredTask) -> bool:
+    """Whether the task waits for its sub-tasks."""
+    return board.phase is Phase.TOOLS and any(call.tool_name == "delegate" for call in task.history[-1].calls)
+
+
+def _state(task: Checked, board: StoredTask) -> str:
+    return f"{task.task_id} is {board.phase} {board.status} {board.reason!r} at {board.seq}"
+
+
+def _check_closed(run: Run, task: Checked) -> None:
+    world, task_id, summary = task.world, task.task_id, task.summary
+    hold("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
+    hold("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
+
+
+def _check_events(run: Run, task: Checked) -> None:
+    events = [json.loads(line) for line in task.stored_events]
+    ends = [event["status"] for event in events if event["type"] == END]
+    hold("events.jsonl has one end", len(ends) == 1, f"{task.task_id} {_types(events)}")
+    hold("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
+    hold("statuses agree", ends == [task.summary.status], f"{ends}, {task.summary.status}")
+
+
+def _check_log(run: Run, task: Checked) -> None:
+    if (board := task.board) is None:
+        return
+    log = [as_stored(message.encode()) for message in board.events]
+    kept = [line for line in task.stored_events if json.loads(line)["generation"] == board.generation]
+    hold("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
+
+
+def _check_forgotten(run: Run, task: Checked) -> None:
+    board, agenda = task.board, task.world.server.held.agenda
+    hold("agenda", task.task_id not in agenda, task.task_id)
+    hold("forgotten", board is None or board.forget_at is not None, f"Redis never forgets {task.task_id}")
+
+
+def _types(events: Any) -> str:
+    return " ".join(f"{event['generation'][-2:]}.{event['seq']}.{event['type'][6:]}" for event in events)
+
+
+def _check_notices(run: Run, task: Checked) -> None:
+    world = task.world
+    hold("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has notices left")
+    heard = [notice.status for _, notice in world.deliverer.told if notice.task_id == task.task_id]
+    targets = task.history[0].metadata.get("notify") if task.board is not None else None
+    expected = bool(targets) and summary_path(task.task_id) in world.files.held and task.task_id == TASK
+    if expected and task.summary.status in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
+        hold("notified", heard.count(task.summary.status) >= int(targets or 0), f"{task.summary.status}: {heard}")
+
+
+def _check_late(run: Run, task: Checked) -> None:
+    _check_follower(run, task, Follower(task.world, task.task_id), "late")
+
+
+def _check_live(run: Run, task: Checked) -> None:
+    if task.task_id == TASK:
+        _check_follower(run, task, run.follower, "live")
+
+
+def _check_follower(run: Run, task: Checked, follower: Follower, name: str) -> None:
+    follower.look()
+    if not task.open:
+        try:
+            follower.finish()
+        except AssertionError as error:
+            follower.violation = Violation("follower", str(error))
+    if follower.violation is not None:
+        raise Violation(f"{name} follower", f"{task.task_id} {follower.violation.facts}")
+    if follower.ends and run.losses and name == "live":
+        return  # Redis lost the end that this client received, and the task went on
+    steps = len(follower.reader.steps)
+    hold(f"{name} follower has all steps", follower.reader.steps == task.history, f"{steps} of {len(task.history)}")
+    hold(f"{name} follower has one end", follower.ends == (not task.open), f"{task.task_id} {follower.ends} ends")
+
+
+def _check_payments(world: World) -> None:
+    runs = Counter(context.call_id for context in world.given.toolbox.runs)
+    paid = {call.id for task_id in world.histories.held for step in world.history(task_id) for call in step.calls}
+    irreversible = {
+        call.id
+        for task_id in world.histories.held
+        for step in world.history(task_id)
+        for call in step.calls
+        if call.tool_name == "pay"
+    }
+    hold("irreversible once", all(runs[call_id] <= 1 for call_id in irreversible), runs)
+    hold("only known calls run", set(runs) <= paid, set(runs) - paid)
+
+
+def _check_deed(world: World, deed: Deed) -> None:
+    if deed.answer != "accepted":
+        return
+    if deed.kind in ("submit", "fork"):
+        hold("accepted task", summary_path(deed.task_id) in world.files.held, deed)
+        return
+    task = Checked(world, deed.task_id)
+    item = stored(world.engine, deed.task_id, deed.item_id)
+    steps = [step for step in task.history if step.metadata.get("item_id") == deed.item_id]
+    if deed.kind == "stop":
+        hold("stop stops", not task.open, deed)
+        return
+    if item is None:
+        raise Violation("accepted item", f"{deed} is not stored")
+    if deed.kind in ANSWERS:
+        done = item.taken_at_seq is not None or task.summary.status is not TaskStatus.COMPLETED
+        hold("accepted item", done, f"{deed}, {item}")
+    if deed.kind not in BECOMES_A_STEP:
+        return
+    ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
+    waits = task.open and item.taken_at_seq is None
+    hold("accepted item", steps or waits or (ended_early and not deed.late), f"{deed}, {item}")
+    if not waits:
+        _check_receipt(world, deed, steps)
+
+
+def _check_pauses(run: Run) -> None:
+    """After a pause, the turn in flight ends, and no other one begins until a user lets the task go on."""
+    for index, deed in enumerate(run.users.deeds):
+        later = run.users.deeds[index:]
+        if deed.kind != "pause" or deed.answer != "accepted" or any(one.kind in GOES_ON for one in later):
+            continue
+        turns = [step for step in run.world.history(deed.task_id)[deed.steps :] if step.by_agent]
+        hold("pause", len(turns) <= 1, f"{deed}, {len(turns)} turns after it")
+
+
+def _check_receipt(world: World, deed: Deed, steps: list[TaskStep]) -> None:
+    receipt = find_receipt(world.engine, deed.task_id, deed.item_id)
+    position = steps[0].seq if steps else None
+    hold("receipt", receipt.taken_at_seq == position, f"{deed}, step {position}, {receipt}")
+    hold("receipt", receipt.too_late == (not steps), f"{deed}, {receipt}")
+    times = [time for time in (receipt.seen_at, receipt.closed_at) if time is not None]
+    hold("receipt", times == sorted(times), receipt)
+
+
+def _orphans(world: World) -> dict[str, object]:
+    """The keys in Redis that nothing removes."""
+    held = world.server.held
+    closed = {task_id for task_id in held.inboxes if open_path(task_id) not in world.files.held}
+    inboxes = {task_id: held.inboxes[task_id] for task_id in closed if task_id not in held.tasks}
+    strangers = {task_id: task for task_id, task in held.tasks.items() if task_id not in world.histories.held}
+    return {name: keys for name, keys in {"inboxes": inboxes, "tasks": strangers}.items() if keys}

@@ -1,0 +1,308 @@
+"""Run: one schedule. The scheduler lets one process run at a time and disturbs the deployment at port calls.
+
+    stack ─► messages ─► held processes whose time has come ─► next disturbance ─► quiet ─► invariants
+
+A process runs until the next disturbance is due or until it ends. Without a disturbance, the newest process goes on
+first, then workers take messages in order. A held process waits until all others have nothing left to do.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from roboco.engine.advance import advance
+from roboco.engine.engine import Engine
+from roboco.engine.notify import deliver
+from roboco.engine.sweep import sweep
+from roboco.engine.tool import tool
+from roboco.engine.turn import turn
+from roboco.errors import TransientError
+from tests.faults.explore.case import USERS, Case, Disturbance
+from tests.faults.explore.followers import Follower
+from tests.faults.explore.shapes import SHAPES
+from tests.faults.explore.strand import Strand
+from tests.faults.explore.users import Deed, Request, Users
+from tests.faults.explore.verdicts import VERDICTS
+from tests.faults.explore.violation import Violation
+from tests.memory.dispatcher import Advance, Message, Notify, Tool, Turn
+from tests.memory.watch import Call
+from tests.memory.world import SWEEP, TASK
+
+PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
+"""Seconds that pass at a disturbance."""
+CALM = 250.0
+"""Seconds without any due task after which the deployment counts as quiet."""
+ROUNDS = 200
+"""Sweeps after which a deployment that is not quiet never will be."""
+NEVER = 1_000_000
+
+
+@dataclass
+class Held:
+    """A process that waits until so many more disturbances have happened."""
+
+    strand: Strand
+    disturbances: int
+
+
+class Run:
+    """One schedule in a new deployment. `trace`, if given, receives a line for each port call and disturbance."""
+
+    def __init__(self, case: Case, trace: Callable[[str], None] | None = None) -> None:
+        shape = SHAPES[case.shape]
+        self.world = shape.world(self._watch)
+        self.users = Users(self.world, shape)
+        self.follower = Follower(self.world, TASK)
+        self.errors: list[Exception] = []
+        self.losses = 0
+        self._left = list(case.disturbances)
+        self._gap = self._left[0].gap if self._left else NEVER
+        self._stack: list[Strand] = []
+        self._held: list[Held] = []
+        self._running: Strand | None = None
+        self._idle_engines: list[Engine] = []
+        self._copies = [self.world.server.kept()]
+        self._trace = trace
+        self._names: dict[str, int] = {}
+
+    def explore(self) -> None:
+        """Submit the task and run all disturbances."""
+        self._act("submit", 0)
+        self._work()
+        self.settle()
+
+    def settle(self) -> None:
+        """Without any further disturbance, run until nothing is left to do for some time."""
+        self._left, self._gap = [], NEVER
+        self.world.server.deaf = False
+        for held in self._held:
+            held.disturbances = 0
+        for _ in range(ROUNDS):
+            self._work()
+            if self.calm():
+                return
+            agenda = self.world.server.held.agenda.values()
+            self._pass(max(SWEEP, min(agenda, default=self.world.clock.now() + CALM) - self.world.clock.now()))
+            self._sweep()
+        raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.agenda}")
+
+    def calm(self) -> bool:
+        """Return whether every open task is scheduled, and none of them soon."""
+        agenda, now = self.world.server.held.agenda, self.world.clock.now()
+        return set(self.open()) <= agenda.keys() and all(at > now + CALM for at in agenda.values())
+
+    def look_again(self, rounds: int) -> None:
+        """Let hours pass and sweep: repairs that happen only now and then are made."""
+        for _ in range(rounds):
+            self._pass(PASSES[-1])
+            self._sweep()
+            self.settle()
+
+    def user(self, kind: str, choice: int = 0) -> Deed | None:
+        """Let a user act once all is quiet, and wait until it is quiet again."""
+        deed = self._act(kind, choice)
+        self.settle()
+        return deed
+
+    def open(self) -> list[str]:
+        """Return the ids of the tasks that are not closed."""
+        return sorted(path.removeprefix("_open/") for path in self.world.files.held if path.startswith("_open/"))
+
+    def stop(self, task_id: str) -> None:
+        """Let a user stop the task, and wait until it is quiet again."""
+        self._start_deed(self.users.stop(task_id))
+        self.settle()
+
+    def end(self) -> None:
+        """Kill all processes that are left."""
+        for strand in [*self._stack, *(held.strand for held in self._held)]:
+            self._running = strand
+            strand.kill()
+        self._running = None
+
+    def hold(self, strand: Strand, disturbances: int) -> None:
+        """Keep the process waiting for so many disturbances more; with 3 or more, until the deployment is quiet."""
+        self._held.append(Held(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
+
+    def late(self, call: Call, disturbances: int) -> None:
+        """Let the effect of the call of a process happen later, whatever becomes of the process."""
+        self.hold(Strand("late effect", lambda: self._make(call)), disturbances)
+
+    # ---- scheduling
+
+    def _work(self) -> None:
+        """Run until nothing is left to run and no disturbance is left."""
+        while True:
+            if self._stack:
+                self._step(self._stack[-1])
+            elif self.world.dispatcher.queue:
+                self._deliver(self.world.dispatcher.queue.popleft())
+            elif ready := next((held for held in self._held if held.disturbances <= 0), None):
+                self._release(ready)
+            elif self._left:
+                self._strike(None)
+            elif self._held:  # those that wait until all is quiet
+                self._release(self._held[0])
+            else:
+                return
+
+    def _step(self, strand: Strand) -> None:
+        self._running = strand
+        strand.go_on()
+        self._running = None
+        if not strand.over:
+            self._strike(strand)
+            return
+        self._stack.remove(strand)
+        if strand.error is not None and not isinstance(strand.error, TransientError):
+            self.errors.append(strand.error)
+
+    def _watch(self, name: str, call: Call) -> Any:
+        strand = self._running
+        if strand is None:
+            return call()
+        if self._trace is not None:
+            self._trace(f"    {strand.name:<14} {_described(name, call)}")
+        made = partial(self._make, call)
+        if self._gap > 0:
+            self._gap -= self._gap < NEVER
+            return made()
+        return strand.pause(name, made)
+
+    def _make(self, call: Call) -> Any:
+        answer = call()
+        self.follower.look()
+        return answer
+
+    def _strike(self, strand: Strand | None) -> None:
+        """Make the next disturbance happen, at a port call of this process."""
+        if not self._left:
+            self._gap = NEVER
+            return
+        now = self._left.pop(0)
+        self._gap = self._left[0].gap if self._left else NEVER
+        if any(later.kind == "back" for later in self._left):
+            self._copies.append(self.world.server.kept())
+        for held in self._held:
+            held.disturbances -= held.disturbances < NEVER
+        if self._trace is not None:
+            self._trace(f"!!  {now}" + (f" at {strand.name} {strand.pending}" if strand else ""))
+        if now.kind == "hold" and strand is not None:
+            self._stack.remove(strand)
+            self.hold(strand, now.choice)
+        elif now.kind in VERDICTS and strand is not None:
+            VERDICTS[now.kind](self, strand, now.choice)
+        elif now.kind in USERS:
+            self._act(now.kind, now.choice)
+        elif now.kind not in VERDICTS and now.kind != "hold":
+            self._around(now)
+
+    def _around(self, now: Disturbance) -> None:
+        """Something happens beside the process: to messages, time, or Redis."""
+        server, dispatcher, choice = self.world.server, self.world.dispatcher, now.choice
+        queue, sent = dispatcher.queue, dispatcher.sent
+        match now.kind:
+            case "release" if self._held:
+                self._release(self._held[choice % len(self._held)])
+            case "deliver" | "lose" | "copy" if queue:
+                message = queue[choice % len(queue)]
+                if now.kind == "copy":
+                    queue.append(message)
+                    return
+                del queue[choice % len(queue)]
+                if now.kind == "deliver":
+                    self._deliver(message)
+            case "again" if sent:
+                self._deliver(sent[-1 - choice % len(sent)])
+            case "pass" | "sweep":
+                self._pass(PASSES[choice])
+                if now.kind == "sweep":
+                    self._sweep()
+            case "beat":
+                self._start("heartbeat", lambda engine: self.world.keeper.beat())
+            case "deaf":
+                server.deaf = not server.deaf
+            case "wipe":
+                self.losses += 1
+                server.wipe()
+            case "restart":
+                server.set_back(server.kept())
+            case "back":
+                self.losses += 1
+                server.set_back(self._copies[-1 - choice % len(self._copies)])
+            case _:
+                pass
+
+    def _pass(self, seconds: float) -> None:
+        self.world.clock.move(seconds)
+
+    def _release(self, held: Held) -> None:
+        self._held.remove(held)
+        self._stack.append(held.strand)
+
+    # ---- processes
+
+    def _start(self, name: str, work: Callable[[Engine], object]) -> None:
+        """Start a process; its engine serves another one unless it dies or raises."""
+        self._names[name] = number = self._names.get(name, 0) + 1
+
+        def run() -> None:
+            engine = self._idle_engines.pop() if self._idle_engines else self.world.process()
+            work(engine)
+            self._idle_engines.append(engine)
+
+        self._stack.append(Strand(f"{name} {number}", run))
+
+    def _sweep(self) -> None:
+        self._start("sweep", lambda engine: sweep(engine, SWEEP / 2))
+
+    def _deliver(self, message: Message) -> None:
+        match message:
+            case Advance():
+                self._start("advance", lambda engine: advance(engine, message.task_id))
+            case Turn():
+                self._start("turn", lambda engine: turn(engine, message.order))
+            case Tool():
+                self._start("tool", lambda engine: tool(engine, message.order))
+            case Notify():
+                self._start("notify", lambda engine: deliver(engine, message.task_id))
+
+    def _act(self, kind: str, choice: int) -> Deed | None:
+        found = self.users.act(kind, choice)
+        if found is None:
+            return None
+        self._start_deed(found)
+        return found[0]
+
+    def _start_deed(self, found: tuple[Deed, Request]) -> None:
+        deed, request = found
+        self._start(deed.kind, partial(self._perform, deed, request))
+
+    def _perform(self, deed: Deed, request: Request, engine: Engine) -> None:
+        self.users.perform(engine, deed, request)
+
+
+def _described(name: str, call: Call) -> str:
+    args = getattr(call, "args", ())
+    return f"{name} " + " ".join(str(arg)[:60] for arg in args[:3])
+
+
+class Listening(logging.Handler):
+    """Collects the exceptions that the engine logs in place of raising them."""
+
+    def __init__(self, errors: list[Exception]) -> None:
+        super().__init__(logging.ERROR)
+        self._errors = errors
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, Exception) and not isinstance(error, TransientError):
+            self._errors.append(error)
+
+    def __enter__(self) -> None:
+        logging.getLogger("roboco").addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("roboco").removeHandler(self)

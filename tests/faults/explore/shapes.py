@@ -1,0 +1,109 @@
+"""Shapes: teams that differ in the parts of the engine that they use. Their model scripts look at the request only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.domain.team import Team
+from roboco.engine.engine import Policy
+from roboco.ports import Request
+from tests.memory.journeys import member, own_turns, speaker
+from tests.memory.model import Said, Script, ScriptedModel, said
+from tests.memory.notices import HOOK, SHOP
+from tests.memory.toolbox import Function, MemoryToolbox
+from tests.memory.watch import Watch
+from tests.memory.world import Given, World, team_of
+
+POLICY = Policy(lease=15.0, ring_pause=10.0, attempts=1000)
+"""Attempts enough for every disturbance: no schedule exhausts them."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A team, the answers of its model, its tools, and what users send with the prompt."""
+
+    team: Team
+    script: Script
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+
+    def world(self, watch: Watch) -> World:
+        """A new deployment for this shape."""
+        return World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
+
+
+def _speaks(request: Request) -> Said:
+    return said(f"{speaker(request)} {own_turns(request)}")
+
+
+def _tools_script(request: Request) -> Said:
+    if speaker(request) != "lead":
+        return said("closed")
+    if own_turns(request) == 0:
+        return said("", ("add", {"a": 1}), ("pay", {"to": 1}))
+    return said("so", ("pay", {"to": 2}), ("handoff", {"destination_agent": "closer", "reason": "done"}))
+
+
+def _outside_script(request: Request) -> Said:
+    if own_turns(request) == 0:
+        return said("", ("client_ask", {"q": 1}), ("pay", {"to": 5}), ("add", {"a": 1}))
+    return said("done")
+
+
+def _delegating_script(request: Request) -> Said:
+    if speaker(request) != "lead":
+        return said(f"{speaker(request)} did it")
+    if own_turns(request) > 0:
+        return said("all together")
+    calls = [("delegate", {"team": name, "prompt": name}) for name in ("helpers", "pair")]
+    return said("you two", *calls)
+
+
+_ADD = {"name": "add", "function": "shop.sums:add", "effect": "pure"}
+_PAY = {"name": "pay", "function": "shop.bank:pay", "effect": "irreversible"}
+_FUNCTIONS: dict[str, Function] = {"add": lambda args, context: args["a"] + 1, "pay": lambda args, context: "paid"}
+_ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+
+SHAPES: dict[str, Shape] = {
+    "manual": Shape(team_of(agents=[member("helper")], collaboration_model={"type": "manual"}), _speaks),
+    "sequential": Shape(
+        team_of(agents=[member("one"), member("two")]), _speaks, wishes={"notify": [HOOK]}
+    ),
+    "tools": Shape(
+        team_of(
+            agents=[member("lead", tools=["add", "pay"], handoffs=["closer"]), member("closer")],
+            tools=[_ADD, _PAY],
+            collaboration_model={"type": "graph", "routing_graph": {"lead": ["USER"], "closer": ["END"]}},
+        ),
+        _tools_script,
+        _FUNCTIONS,
+    ),
+    "outside": Shape(
+        team_of(agents=[member("lead", tools=["add", "pay"])], tools=[_ADD, _PAY | {"approval": "required"}]),
+        _outside_script,
+        _FUNCTIONS,
+        {"client_tools": [_ASK], "notify": [SHOP, HOOK]},
+    ),
+    "delegating": Shape(
+        team_of(
+            agents=[member("lead", delegates=["helpers", "pair"])],
+            teams={
+                "helpers": {"name": "helpers", "agents": [member("one")], "collaboration_model": {"type": "manual"}},
+                "pair": {"name": "pair", "agents": [member("one"), member("two")]},
+            },
+        ),
+        _delegating_script,
+    ),
+    "limited": Shape(
+        team_of(
+            agents=[member("one")],
+            collaboration_model={"type": "sequential", "rounds": 3},
+            limits={"max_steps": 3, "at_limit": "pause"},
+        ),
+        _speaks,
+    ),
+    "rated": Shape(
+        team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}), _speaks
+    ),
+}
+"""Every shape by its name."""

@@ -1,0 +1,72 @@
+"""Strand: one process of the deployment, in a thread that runs only while the scheduler waits for it."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.memory.watch import Call, Crash
+
+Verdict = Callable[[Call], Any]
+"""Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""
+
+_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="strand")
+
+
+def proceed(call: Call) -> Any:
+    """Make the call: the verdict that changes nothing."""
+    return call()
+
+
+class Strand:
+    """A process that the scheduler runs step by step; `error` is the exception that ended it, except a crash."""
+
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        self.name = name
+        self.error: Exception | None = None
+        self.over = False
+        self.dead = False
+        self.verdict: Verdict = proceed
+        self.pending = ""
+        self._work = work
+        self._started = False
+        self._mine, self._schedulers = threading.Lock(), threading.Lock()
+        self._mine.acquire()
+        self._schedulers.acquire()
+
+    def go_on(self) -> None:
+        """Run until the next pause or the end. Only the scheduler calls this."""
+        if self._started:
+            self._mine.release()
+        else:
+            self._started = True
+            _THREADS.submit(self._run)
+        self._schedulers.acquire()
+
+    def pause(self, name: str, call: Call) -> Any:
+        """Wait at a port call for the scheduler, then obey its verdict. Only the strand's own thread calls this."""
+        self.pending = name
+        self._schedulers.release()
+        self._mine.acquire()
+        verdict, self.verdict, self.pending = self.verdict, proceed, ""
+        if self.dead:
+            raise Crash
+        return verdict(call)
+
+    def kill(self) -> None:
+        """End the process at its port call, without the effect of that. Only the scheduler calls this."""
+        self.dead = True
+        while self._started and not self.over:
+            self.go_on()
+        self.over = True
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Crash:
+            self.dead = True
+        except Exception as error:
+            self.error = error
+        finally:
+            self.over = True
+            self._schedulers.release()

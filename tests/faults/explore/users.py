@@ -1,0 +1,142 @@
+"""Users: the actions of clients, and the answer that each of them received."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roboco.domain.answers import is_client, needs_approval
+from roboco.domain.inbox import Message, Stop
+from roboco.domain.limits import RaisedLimits
+from roboco.domain.outcome import success
+from roboco.domain.part import ToolCall
+from roboco.domain.submission import Submission
+from roboco.engine import answer, hold, message
+from roboco.engine.engine import Engine
+from roboco.engine.following import begin
+from roboco.engine.fork import ForkOrder, fork
+from roboco.engine.raise_limits import raise_limits
+from roboco.engine.receive import receive
+from roboco.engine.submit import submit
+from roboco.engine.teams import FrozenTeams
+from roboco.errors import TransientError, UsageError
+from roboco.ports import Phase
+from tests.faults.explore.shapes import Shape
+from tests.memory.world import TASK, World
+
+TRIES = 3
+"""How often a client sends the same request while no server answers."""
+
+
+@dataclass
+class Deed:
+    """An action of a user, with the answer: unknown if the client died, or no server answered.
+
+    `late`: the end of the task was written down before the user began. `steps`: the length of the history at the answer.
+    """
+
+    kind: str
+    task_id: str
+    item_id: str = ""
+    late: bool = False
+    steps: int = 0
+    answer: Literal["unknown", "accepted", "refused"] = "unknown"
+
+
+Request = Callable[[Engine], None]
+
+
+@dataclass
+class Users:
+    """All users of one deployment; `deeds` are their actions, in order."""
+
+    world: World
+    shape: Shape
+    deeds: list[Deed] = field(default_factory=list)
+
+    def act(self, kind: str, choice: int) -> tuple[Deed, Request] | None:
+        """Return the action of this kind, or None if it makes no sense now."""
+        task_id = self._target(choice)
+        if kind == "submit":
+            return self._new(Deed(kind, TASK), self._submit)
+        if kind in ("approve", "deny", "answer"):
+            return self._on_call(kind, task_id, choice)
+        item_id = f"{kind}{len(self.deeds)}"
+        if kind == "fork":
+            return self._new(Deed(kind, item_id), lambda engine: fork(engine, ForkOrder(task_id, item_id)))
+        deed = Deed(kind, task_id, item_id, self._has_ended(task_id))
+        return self._new(deed, self._request(kind, task_id, item_id))
+
+    def stop(self, task_id: str) -> tuple[Deed, Request]:
+        """Return the action that stops the task."""
+        deed = Deed("stop", task_id, f"stop{len(self.deeds)}")
+        return self._new(deed, self._request("stop", task_id, deed.item_id))
+
+    def perform(self, engine: Engine, deed: Deed, request: Request) -> None:
+        """Make the request, again while no server answers, and note the answer."""
+        for _ in range(TRIES):
+            try:
+                request(engine)
+            except TransientError:
+                continue
+            except UsageError:
+                deed.answer = "refused"
+                return
+            deed.answer = "accepted"
+            deed.steps = len(self.world.histories.held.get(deed.task_id, ()))
+            return
+
+    def tasks(self) -> list[str]:
+        """Return the ids of all tasks that the workspace holds."""
+        return sorted({path.partition("/")[0] for path in self.world.files.held if path.endswith("/task.json")})
+
+    def _new(self, deed: Deed, request: Request) -> tuple[Deed, Request]:
+        self.deeds.append(deed)
+        return deed, request
+
+    def _target(self, choice: int) -> str:
+        others = [task_id for task_id in self.tasks() if task_id != TASK]
+        return others[choice % len(others)] if choice >= 5 and others else TASK
+
+    def _has_ended(self, task_id: str) -> bool:
+        task = self.world.server.held.tasks.get(task_id)
+        if task is not None:
+            return task.phase is Phase.END
+        return task_id in self.tasks() and self.world.summary(task_id).status.ended
+
+    def _submit(self, engine: Engine) -> None:
+        team = self.shape.team
+        submission = Submission(task_id=TASK, team=team.name, prompt="go", **self.shape.wishes)
+        submit(engine, submission, team, begin=begin)
+
+    def _request(self, kind: str, task_id: str, item_id: str) -> Request:
+        at = self.world.engine.now()
+        text = Message(item_id=item_id, created_at=at, text=item_id)
+        requests: dict[str, Request] = {
+            "send": lambda engine: message.send(engine, task_id, text),
+            "interrupt": lambda engine: message.send(engine, task_id, text, "interrupt"),
+            "stop": lambda engine: receive(engine, task_id, Stop(item_id=item_id, created_at=at)),
+            "pause": lambda engine: hold.pause(engine, task_id, item_id),
+            "step": lambda engine: hold.step(engine, task_id, item_id),
+            "resume": lambda engine: hold.resume(engine, task_id, item_id),
+            "raise": lambda engine: raise_limits(engine, task_id, RaisedLimits(max_steps=30), item_id),
+        }
+        return requests[kind]
+
+    def _on_call(self, kind: str, task_id: str, choice: int) -> tuple[Deed, Request] | None:
+        calls = [call for call in self._open_calls(task_id) if is_client(call) is (kind == "answer")]
+        if not calls:
+            return None
+        call = calls[choice % len(calls)]
+        if kind == "answer":
+            deed = Deed(kind, task_id, answer.answer_id(call.id), self._has_ended(task_id))
+            return self._new(deed, lambda engine: answer.answer(engine, task_id, success(call, "seven")))
+        deed = Deed(kind, task_id, answer.verdict_id(call.id), self._has_ended(task_id))
+        return self._new(deed, lambda engine: answer.judge(engine, task_id, call.id, kind == "approve", "", None))
+
+    def _open_calls(self, task_id: str) -> list[ToolCall]:
+        history = self.world.histories.held.get(task_id)
+        if not history:
+            return []
+        team = FrozenTeams(self.world.files).get(task_id)
+        last = self.world.history(task_id)[-1]
+        return [call for call in last.calls if is_client(call) or needs_approval(team, call)]

@@ -1,0 +1,100 @@
+"""Verdicts: the ways in which one port call goes wrong for the process that makes it."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from roboco.errors import TransientError
+from tests.faults.explore.strand import Strand, proceed
+from tests.memory.watch import Call, Crash
+
+IN_PROCESS = ("model.stream", "toolbox.", "deliverer.")
+"""Calls that are no requests to Redis or the workspace: none of them is repeated, or takes effect later."""
+NEVER_RAISES = ("dispatcher.ended",)
+
+
+class Scheduler(Protocol):
+    """The part of a run that verdicts need."""
+
+    def late(self, call: Call, disturbances: int) -> None:
+        """Let the effect of the call happen later."""
+
+
+def _die(run: Scheduler, strand: Strand, choice: int) -> None:
+    def verdict(call: Call) -> Any:
+        strand.dead = True
+        raise Crash
+
+    strand.verdict = verdict
+
+
+def _die_late(run: Scheduler, strand: Strand, choice: int) -> None:
+    def verdict(call: Call) -> Any:
+        run.late(call, choice)
+        strand.dead = True
+        raise Crash
+
+    strand.verdict = verdict
+
+
+def _fail(run: Scheduler, strand: Strand, choice: int) -> None:
+    def verdict(call: Call) -> Any:
+        raise TransientError("refused")
+
+    strand.verdict = verdict
+
+
+def _unanswered(run: Scheduler, strand: Strand, choice: int) -> None:
+    def verdict(call: Call) -> Any:
+        call()
+        raise TransientError("no answer")
+
+    strand.verdict = verdict
+
+
+def _fail_late(run: Scheduler, strand: Strand, choice: int) -> None:
+    def verdict(call: Call) -> Any:
+        run.late(call, choice)
+        raise TransientError("no answer yet")
+
+    strand.verdict = verdict
+
+
+def _twice(run: Scheduler, strand: Strand, choice: int) -> None:
+    def verdict(call: Call) -> Any:
+        call()
+        return call()
+
+    strand.verdict = verdict
+
+
+def _only_requests(strike: "Strike", otherwise: "Strike") -> "Strike":
+    """The first one for requests, which a network may delay or repeat, the other one for calls in the process."""
+
+    def chosen(run: Scheduler, strand: Strand, choice: int) -> None:
+        (otherwise if strand.pending.startswith(IN_PROCESS) else strike)(run, strand, choice)
+
+    return chosen
+
+
+def _where_possible(strike: "Strike") -> "Strike":
+    def chosen(run: Scheduler, strand: Strand, choice: int) -> None:
+        if strand.pending not in NEVER_RAISES:
+            strike(run, strand, choice)
+
+    return chosen
+
+
+def _nothing(run: Scheduler, strand: Strand, choice: int) -> None:
+    strand.verdict = proceed
+
+
+Strike = Callable[[Scheduler, Strand, int], None]
+VERDICTS: dict[str, Strike] = {
+    "die": _die,
+    "die-late": _only_requests(_die_late, _die),
+    "fail": _where_possible(_fail),
+    "unanswered": _where_possible(_unanswered),
+    "fail-late": _where_possible(_only_requests(_fail_late, _fail)),
+    "twice": _only_requests(_twice, _nothing),
+}
+"""By the kind of the disturbance."""

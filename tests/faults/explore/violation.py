@@ -1,0 +1,19 @@
+"""Violation: an invariant that a schedule breaks."""
+
+
+class Violation(AssertionError):
+    """`invariant` names it, `facts` say how it is broken."""
+
+    def __init__(self, invariant: str, facts: str) -> None:
+        super().__init__(invariant, facts)
+        self.invariant = invariant
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.facts}"
+
+
+def hold(invariant: str, holds: object, facts: object = "") -> None:
+    """Raise Violation unless the invariant holds."""
+    if not holds:
+        raise Violation(invariant, str(facts))

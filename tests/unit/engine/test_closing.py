@@ -1,0 +1,258 @@
+"""Closing a task: its files only move forward, its end reaches every follower, and no accepted item is lost."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import closing, events_path, inbox_path, open_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.advance import advance
+from roboco.engine.receive import MAX_ITEMS, MAX_WITH_STOPS
+from roboco.errors import TransientError, UsageError
+from tests.memory.journeys import MANUAL, SEQUENTIAL, assert_whole
+from tests.memory.reader import items_of, read
+from tests.memory.watch import Call, Crash, make
+from tests.memory.world import TASK, World
+
+
+def once(world: World, where: str, act: Callable[[], object], after: bool = False) -> None:
+    """Do something before or after the next port call of this name."""
+
+    def watch(name: str, call: Call) -> Any:
+        if name != where:
+            return call()
+        world.watch = make
+        if after:
+            answer = call()
+            act()
+            return answer
+        act()
+        return call()
+
+    world.watch = watch
+
+
+def assert_ended(world: World, status: TaskStatus) -> None:
+    """The task is closed with this status, and every source of its end agrees."""
+    world.settle()
+    assert world.summary().status is status
+    assert world.summary().steps == len(world.history())
+    stored = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
+    assert [record["type"] for record in stored].count("event_task_end") == 1
+    assert stored[-1]["type"] == "event_task_end"
+    if TASK in world.server.held.tasks:
+        assert world.events()[-1] | {"step": 0} == stored[-1] | {"step": 0}
+    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    assert reader.ended
+    assert reader.steps == world.history()
+    assert world.untaken() == []
+
+
+@pytest.mark.parametrize("where", ["files.get_versioned", "files.replace", "logs.events"])
+def test_a_late_write_of_a_waiting_task_replaces_nothing_of_a_closed_one(where: str) -> None:
+    """Coordinator A has decided to wait and is slow; B ends and closes the task."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    advance(world.engine, TASK)
+
+    def stop() -> None:
+        world.stop()
+        world.settle()
+        assert world.summary().status is TaskStatus.CANCELLED
+
+    once(world, where, stop)
+    world.drain()
+    assert world.watch is make, "the write was never made"
+    assert_ended(world, TaskStatus.CANCELLED)
+
+
+def test_a_waiting_task_has_a_summary_though_the_worker_that_decided_it_died() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+
+    def die() -> None:
+        if world.server.held.tasks[TASK].status is TaskStatus.USER_TURN:
+            raise Crash
+
+    def watch(name: str, call: Call) -> Any:
+        answer = call()
+        if name == "board.choose":
+            die()
+        return answer
+
+    world.watch = watch
+    for _ in range(6):
+        world.drain()
+    world.watch = make
+    assert world.summary().status is TaskStatus.QUEUED
+    world.clock.move(4000)
+    world.sweep()
+    assert world.summary().status is TaskStatus.USER_TURN
+
+
+def ending(world: World) -> World:
+    """The world with a task whose end was decided, and which is not closed: its coordinator has died."""
+
+    def die() -> None:
+        raise Crash
+
+    world.submit(SEQUENTIAL.team)
+    once(world, "histories.fold", die)
+    world.drain()
+    assert world.status() is TaskStatus.COMPLETED
+    assert open_path(TASK) in world.files.held
+    return world
+
+
+def test_the_end_outlives_a_restart_of_redis_that_loses_nothing() -> None:
+    world = ending(SEQUENTIAL.world())
+    world.server.set_back(world.server.kept())
+    assert_ended(world, TaskStatus.COMPLETED)
+
+
+def test_the_end_outlives_a_restart_of_redis_that_loses_it() -> None:
+    world = SEQUENTIAL.world()
+    kept = world.server.kept()
+    world.submit(SEQUENTIAL.team)
+    once(world, "board.choose", lambda: None)
+
+    def watch(name: str, call: Call) -> Any:
+        nonlocal kept
+        if name == "board.choose":
+            kept = world.server.kept()
+        return call()
+
+    world.watch = watch
+    world.settle()
+    world.watch = make
+    assert open_path(TASK) not in world.files.held
+    world.server.set_back(kept)
+    assert world.status() is not TaskStatus.COMPLETED
+    for _ in range(8):
+        world.clock.move(20)
+        world.sweep()
+        world.drain()
+    assert world.events()[-1]["type"] == "event_task_end"
+    assert world.server.held.tasks[TASK].forget_at is not None
+    assert TASK not in world.server.held.agenda
+    assert_whole(world, "")
+
+
+def test_a_message_that_comes_with_a_resume_is_not_lost_with_the_end() -> None:
+    """A pass that takes a hold and its resume away knows as many items as come meanwhile."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    while len(world.history()) < 5:
+        world.deliver(world.dispatcher.queue.popleft())
+    world.pause()
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    world.resume()
+    once(world, "board.choose", lambda: world.send("one thing more"))
+    assert_ended(world, TaskStatus.COMPLETED)
+    assert "one thing more" in [step.text for step in world.history()]
+
+
+def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
+    """Redis loses the end at this port call after its decision, and a message comes: the world, and if it was refused.
+
+    None if the task is closed before that call.
+    """
+    world = SEQUENTIAL.world()
+    kept: list[Any] = []
+    calls: list[str] = []
+    refused: list[bool] = []
+
+    def lose() -> None:
+        world.server.wipe() if loss == "wiped" else world.server.set_back(kept[-1])
+        try:
+            world.send("late")
+        except UsageError:
+            refused.append(True)
+
+    def watch(name: str, call: Call) -> Any:
+        before = world.server.kept() if name == "board.choose" else None
+        answer = call()
+        task = world.server.held.tasks.get(TASK)
+        if name == "board.choose" and task is not None and task.status.ended:
+            kept.append(before)
+        if kept:
+            calls.append(name)
+        if len(calls) == at:
+            world.watch = make
+            lose()
+        return answer
+
+    world.submit(SEQUENTIAL.team)
+    world.watch = watch
+    world.settle()
+    return (world, bool(refused)) if world.watch is make else None
+
+
+@pytest.mark.parametrize("loss", ["wiped", "set back"])
+def test_a_message_that_comes_while_redis_loses_the_end_is_taken_or_refused(loss: str) -> None:
+    """At each port call from the decision to end until the task is closed."""
+    taken = 0
+    for at in count(1):
+        lost = loss_after_the_end(loss, at)
+        if lost is None:
+            break
+        world, refused = lost
+        texts = [step.text for step in world.history()]
+        taken += "late" in texts
+        assert world.summary().status is TaskStatus.COMPLETED, at
+        assert refused or "late" in texts, at
+        assert [path for path in world.files.held if path.startswith(inbox_path(TASK))] == [], at
+        assert read(items_of(world.published(), partial(world.histories.read, TASK))).ended, at
+    assert at > 10
+    assert taken > 3
+
+
+def test_a_task_that_was_about_to_close_takes_items_again() -> None:
+    """The worker that began to close it died, and Redis had lost the end."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.files.held[open_path(TASK)] = closing(1)
+    with pytest.raises(UsageError, match="has ended"):
+        world.send("refused")
+    world.clock.move(4000)
+    world.sweep()
+    world.send("taken", "item2")
+    world.settle()
+    assert "taken" in [step.text for step in world.history()]
+
+
+def test_an_inbox_is_limited_and_a_stop_is_not_kept_out() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    for number in range(MAX_ITEMS):
+        world.send("more", f"item{number}")
+    with pytest.raises(UsageError, match=f"has {MAX_ITEMS} items in its inbox, at most {MAX_ITEMS} may wait"):
+        world.send("too much", "item-one-too-many")
+    world.send("more", "item0")  # a repetition is no further item
+    world.stop()
+    assert len(world.untaken()) == MAX_ITEMS + 1
+    world.server.held.inboxes[TASK] |= {f"stop-{number}" for number in range(MAX_WITH_STOPS)}
+    with pytest.raises(UsageError, match="in its inbox"):
+        world.stop("stop-one-too-many")
+
+
+def test_a_history_that_is_not_gathered_keeps_the_task_open() -> None:
+    world = SEQUENTIAL.world()
+    gathered = False
+
+    def watch(name: str, call: Call) -> Any:
+        return call() and gathered if name == "histories.fold" else call()
+
+    world.watch = watch
+    world.submit(SEQUENTIAL.team)
+    world.drain()
+    assert isinstance(world.failures[-1], TransientError)
+    assert open_path(TASK) in world.files.held
+    gathered = True
+    assert_ended(world, TaskStatus.COMPLETED)
