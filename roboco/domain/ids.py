@@ -1,4 +1,4 @@
-"""Identifiers: which are allowed, and those that are derived from a place in a task.
+"""Identifiers: which are allowed, and those that are derived from a place in a task (a call's from its content too).
 
 A derived id is the same however often the place is computed again, which is what makes a repeated
 message harmless and a tool's idempotency key stable.
@@ -6,7 +6,7 @@ message harmless and a tool's idempotency key stable.
 
 import re
 
-from roboco.domain.canonical import sha256
+from roboco.domain.canonical import canonical, sha256
 from roboco.errors import UsageError
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -70,9 +70,14 @@ def step_id_at(task_id: str, seq: int) -> str:
     return f"step_{sha256(f'{task_id}/{seq}')[:32]}"
 
 
-def call_id_at(task_id: str, seq: int, index: int) -> str:
-    """The id of a step's tool call number `index`: derived, because a model names calls anew on each try."""
-    return f"tc_{sha256(f'{task_id}/{seq}/{index}')[:32]}"
+def call_id_at(task_id: str, seq: int, index: int, name: str, args: object) -> str:
+    """The id of a step's tool call number `index`, with its tool's name and its arguments in JSON.
+
+    Derived, because a model names calls anew on each try. The same call at the same place has the same id, so that it
+    never runs twice. Another call there has another id: if a history was restored to an earlier step, the outcome or
+    approval of a call that is no longer in it must not answer one that the model makes now.
+    """
+    return f"tc_{sha256(canonical([task_id, seq, index, name, args]))[:32]}"
 
 
 def sub_task_id(task_id: str, call_id: str) -> str:

@@ -42,8 +42,9 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) 
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
     for index, requested in enumerate(reply.calls):
-        call_id, name = call_id_at(claim.order.task_id, claim.order.seq, index), well_formed(requested.name)
+        name, raw = well_formed(requested.name), well_formed(requested.arguments)
         args, mistake = _arguments(requested)
+        call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if mistake else args)
         if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
             invalid[call_id] = mistake
         if (effect := engine.toolbox.effect(team, name)) is not None:

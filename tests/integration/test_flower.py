@@ -26,6 +26,7 @@ from tests.stack import Stack, until
 pytestmark = pytest.mark.workers
 
 CANARY = "canary7f3a"
+HANG = {"seconds": 30, "stubborn": True}
 """What nobody but the models may see: short, and in the form of a name."""
 ATTEMPTS = 2
 ENOUGH = threading.Event()
@@ -36,7 +37,7 @@ def answer(request: Request) -> Reply:
     """Beside the journeys: an agent whose tool hangs, and one that speaks for long."""
     role = request.system.split()[0]
     if role == "hanger" and request.count("assistant") == 0:
-        return Reply(tool_calls=[("hang", {"seconds": 30, "stubborn": True})])
+        return Reply(tool_calls=[("hang", HANG)])
     if role == "limited":
         return Reply(status=429, text="slow down", headers={"Retry-After": "600"})
     if role == "speaker":
@@ -97,7 +98,7 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
     for step in steps:
         calls = sorted(f"order-17/{step.seq + 1:04}/tool/{call.id[:SHORT]}/1" for call in step.calls)
         expected += [f"order-17/{step.seq:04}/turn/1"] * step.by_agent + calls
-    handoff = call_id_at("order-17", 3, 0)[:SHORT]
+    handoff = steps[3].calls[0].id[:SHORT]
     expected = [ident for ident in expected if handoff not in ident]
     settled(seen, dict.fromkeys(expected, "SUCCESS"), "order-17/")
     rows = seen.rows("order-17/")
@@ -153,7 +154,7 @@ def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, see
     """A turn whose worker is gone, one that waits for its rate limit, and a call whose worker is gone."""
     tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 30}
     hanging = submitted(stack, "hanging", one_agent("hanger", tools=["hang"]) | {"tools": [tool]})
-    call = f"hanging/0002/tool/{call_id_at('hanging', 1, 0)[:SHORT]}/1"
+    call = f"hanging/0002/tool/{call_id_at('hanging', 1, 0, 'hang', HANG)[:SHORT]}/1"
     settled(seen, {"hanging/0001/turn/1": "SUCCESS", call: "STARTED"}, "hanging/")
     other = {"models": {"other": {"model": "other", "default": True}}}  # whose limit is no other agent's
     waiting = submitted(stack, "waiting", one_agent("limited") | other)
@@ -183,7 +184,7 @@ def test_the_state_of_a_tool_that_was_killed_at_its_limit(stack: Stack, seen: Fl
     tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
     team = one_agent("hanger", tools=["hang"]) | {"tools": [tool]}
     assert submitted(stack, "late", team).result(60).status == "completed"
-    call = f"late/0002/tool/{call_id_at('late', 1, 0)[:SHORT]}/1"
+    call = f"late/0002/tool/{call_id_at('late', 1, 0, 'hang', HANG)[:SHORT]}/1"
     settled(seen, {"late/0001/turn/1": "SUCCESS", call: "FAILURE", "late/0003/turn/1": "SUCCESS"}, "late/")
     assert "TimeLimitExceeded" in seen.rows("late/")[call]["exception"]
 

@@ -13,7 +13,7 @@ CANARY = "canary7f3a"
 
 def test_ids_stand_in_the_order_of_the_history() -> None:
     turns = [shown.turn_id(TurnOrder("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
-    call = shown.call_task_id(CallOrder("order-17", 1, 1, call_id_at("order-17", 1, 0), 1))
+    call = shown.call_task_id(CallOrder("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
     assert turns[0] < call < turns[2]
     assert sorted(turns) == turns
     assert shown.look_id("order-17", 1.5) == "order-17/advance/1500"

@@ -89,7 +89,7 @@ def _history(visits: list[tuple[str, int, int]], closed: bool) -> list[TaskStep]
     lines: list[Line] = [("user", "go")]
     for author, calls, seed in visits:
         pick = Random(seed)
-        ids = [call_id_at(TASK, len(lines), index) for index in range(calls if author != "user" else 0)]
+        ids = [call_id_at(TASK, len(lines), index, "add", {}) for index in range(calls if author != "user" else 0)]
         said = pick.choice(TEXTS)
         parts = [text(said)] if said or not ids else []
         lines.append((author, [*parts, *(call(one, args={"a": said}) for one in ids)], _metadata(pick)))

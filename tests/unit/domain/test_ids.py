@@ -1,6 +1,7 @@
 """Ids: what may name a folder, a key and a channel, and what is derived from a place."""
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -82,12 +83,18 @@ def test_a_long_wrong_id_is_told_in_short() -> None:
 
 def test_derived_ids_are_stable_and_differ_by_place() -> None:
     ids = [step_id_at(task, seq) for task in ("a", "b") for seq in (0, 1, 10)]
-    ids += [call_id_at(task, seq, index) for task in ("a", "b") for seq in (0, 1, 10) for index in (0, 1)]
+    contents: list[tuple[str, object]] = [("add", {}), ("add", {"a": 1}), ("add", "{}"), ("adda", {}), ("send", {})]
+    places = list(product(("a", "b"), (0, 1, 10), (0, 1)))
+    ids += [call_id_at(*place, *content) for place in places for content in contents]
     assert len(set(ids)) == len(ids)
     assert re.fullmatch(r"step_[0-9a-f]{32}", step_id_at("a", 0))
-    assert re.fullmatch(r"tc_[0-9a-f]{32}", call_id_at("a", 0, 0))
+    assert re.fullmatch(r"tc_[0-9a-f]{32}", call_id_at("a", 0, 0, "add", {}))
     assert step_id_at("a", 0) == step_id_at("a", 0)
-    assert check_item_id(call_id_at("a", 0, 0))
+    one = call_id_at("a", 0, 0, "add", {"a": 1, "b": 2})
+    assert one == call_id_at("a", 0, 0, "add", {"b": 2, "a": 1}) == "tc_094363f59314c1d55d4265175edec7d3", (
+        "in each release"
+    )
+    assert check_item_id(one)
 
 
 @given(st.lists(PIECES, max_size=5).map("".join))

@@ -1,0 +1,120 @@
+"""A workspace whose history was restored to an earlier step, while what its later calls came to is still there."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import open_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.answer import answer_id, verdict_id
+from roboco.engine.sweep import REFILL
+from roboco.ports import CallContext, Request
+from tests.memory.agenda import MemoryAgenda
+from tests.memory.journeys import member, own_turns, speaker
+from tests.memory.model import Said, said
+from tests.memory.server import MemoryServer
+from tests.memory.world import TASK, World, given, team_of
+
+SAME, SPACED, OTHER = '{"to": "ann"}', '{ "to":"ann" }', '{"to": "bob"}'
+"""The arguments of a call, the same in another spelling, and those of another call."""
+
+
+class Clerk:
+    """A task whose agent makes one call, with the arguments that a test sets; `runs` are whom its tool wrote to."""
+
+    def __init__(self, tool: str = "send", approval: str = "never") -> None:
+        self.arguments = SAME
+        self.runs: list[Any] = []
+        self._tool = tool
+        self.world = World(given(self._script, {"send": self._send}))
+        team = team_of(
+            agents=[member("clerk", tools=["send"], delegates=["helpers"])],
+            tools=[{"name": "send", "function": "shop.mail:send", "approval": approval}],
+            teams={"helpers": {"name": "helpers", "agents": [member("helper")]}},
+        )
+        self.world.submit(team)
+        self._files = dict(self.world.files.held)
+        self._lines = list(self.world.histories.held[TASK])
+
+    def restore(self, arguments: str) -> None:
+        """Restore the history and `task.json`, and nothing else, to the submission; Redis knows nothing any more."""
+        self.arguments = arguments
+        self.world.histories.held[TASK] = list(self._lines)
+        for path in (summary_path(TASK), open_path(TASK)):
+            self.world.files.held[path] = self._files[path]
+        self.world.server = MemoryServer()
+        self.world.dispatcher.queue.clear()
+        self.world.engine = self.world.process()
+        MemoryAgenda(self.world.server, self.world.clock).begin(REFILL)
+
+    def call_id(self) -> str:
+        """The id of the call that the agent makes."""
+        self.world.settle()
+        return self.world.history()[1].calls[0].id
+
+    def _script(self, request: Request) -> Said:
+        if speaker(request) == "helper":
+            return said(f"helper did: {request.messages[1]['content']}")
+        return said("done") if own_turns(request) else said("", (self._tool, self.arguments))
+
+    def _send(self, args: dict[str, Any], context: CallContext) -> str:
+        self.runs.append(args["to"])
+        return f"sent to {args['to']}"
+
+
+@pytest.mark.parametrize(("arguments", "runs"), [(SAME, ["ann"]), (SPACED, ["ann"]), (OTHER, ["ann", "bob"])])
+def test_only_the_same_call_has_the_outcome_that_was_kept(arguments: str, runs: list[str]) -> None:
+    clerk = Clerk()
+    clerk.call_id()
+    clerk.restore(arguments)
+    clerk.world.settle()
+    assert clerk.runs == runs
+    assert clerk.world.history()[2].results[0].result == f"sent to {runs[-1]}"
+    assert clerk.world.summary().status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_only_the_same_call_has_the_verdict_that_waited(approved: bool) -> None:
+    clerk = Clerk(approval="required")
+    first = clerk.call_id()
+    clerk.world.judge(first, approved)
+    clerk.restore(OTHER)
+    second = clerk.call_id()
+    assert (clerk.world.status(), clerk.runs) == (TaskStatus.APPROVAL, [])
+    assert verdict_id(first) != verdict_id(second)
+    clerk.restore(SAME)
+    assert clerk.call_id() == first
+    assert clerk.world.summary().status is TaskStatus.COMPLETED
+    assert clerk.runs == ["ann"] * approved
+
+
+def test_another_call_is_judged_beside_a_verdict_that_waited() -> None:
+    clerk = Clerk(approval="required")
+    clerk.world.judge(clerk.call_id(), False)
+    clerk.restore(OTHER)
+    clerk.world.judge(clerk.call_id(), True)
+    clerk.world.settle()
+    assert clerk.runs == ["bob"]
+    assert clerk.world.history()[2].results[0].result == "sent to bob"
+    assert clerk.world.summary().status is TaskStatus.COMPLETED
+
+
+def test_only_the_same_call_has_the_sub_task_that_was_kept() -> None:
+    clerk = Clerk("delegate")
+    clerk.arguments = '{"team": "helpers", "prompt": "look it up"}'
+    first = clerk.call_id()
+    clerk.restore('{"team": "helpers", "prompt": "write it"}')
+    second = clerk.call_id()
+    assert answer_id(first) != answer_id(second)
+    assert clerk.world.history()[2].results[0].result["text"] == "helper did: write it"
+    assert clerk.world.summary().status is TaskStatus.COMPLETED
+
+
+def test_calls_whose_arguments_cannot_be_read_differ_by_their_text() -> None:
+    clerk = Clerk()
+    ids: list[str] = []
+    for arguments in ("{no json", "[1]", "{no json", "{}", "[1"):
+        clerk.restore(arguments)
+        ids.append(clerk.call_id())
+    assert ids[0] == ids[2]
+    assert len(set(ids)) == 4
