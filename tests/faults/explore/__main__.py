@@ -1,8 +1,8 @@
 """Explore random schedules, print the smallest case of each violation, and replay one.
 
-    python -m tests.faults.explore --minutes 60
-    python -m tests.faults.explore --seconds 20 --seed 7 --shape manual
-    python -m tests.faults.explore --case "manual 41:hold:1 0:stop:0" --trace
+python -m tests.faults.explore --minutes 60
+python -m tests.faults.explore --seconds 20 --seed 7 --shape manual
+python -m tests.faults.explore --case "manual 41:hold:1 0:stop:0" --trace
 """
 
 import argparse

@@ -66,9 +66,7 @@ _ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "o
 
 SHAPES: dict[str, Shape] = {
     "manual": Shape(team_of(agents=[member("helper")], collaboration_model={"type": "manual"}), _speaks),
-    "sequential": Shape(
-        team_of(agents=[member("one"), member("two")]), _speaks, wishes={"notify": [HOOK]}
-    ),
+    "sequential": Shape(team_of(agents=[member("one"), member("two")]), _speaks, wishes={"notify": [HOOK]}),
     "tools": Shape(
         team_of(
             agents=[member("lead", tools=["add", "pay"], handoffs=["closer"]), member("closer")],
