@@ -90,7 +90,7 @@ class StoredTask:
 
 
 @dataclass
-class _Held:
+class Stored:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
     agenda: dict[str, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class MemoryServer:
     """
 
     def __init__(self) -> None:
-        self.held = _Held()
+        self.held = Stored()
         self.run = 1
         self.published: list[tuple[str, str]] = []
         self.deaf = False
@@ -119,7 +119,7 @@ class MemoryServer:
         self._lock = threading.RLock()
         self._generations = 0
 
-    def __enter__(self) -> _Held:
+    def __enter__(self) -> Stored:
         self._lock.acquire()
         return self.held
 
@@ -128,13 +128,13 @@ class MemoryServer:
 
     def wipe(self) -> None:
         """Lose everything."""
-        self.held = _Held()
+        self.held = Stored()
 
-    def kept(self) -> _Held:
+    def kept(self) -> Stored:
         """A copy of everything as it is now."""
         return copy.deepcopy(self.held)
 
-    def set_back(self, kept: _Held) -> None:
+    def set_back(self, kept: Stored) -> None:
         """Lose what came after the copy was made, as a server does that is started again."""
         self.held = copy.deepcopy(kept)
         self.run += 1

@@ -56,7 +56,7 @@ def _breaks(case: Case, invariant: str) -> bool:
 def _smaller(case: Case) -> Iterator[Case]:
     all_of_it = case.disturbances
     for size in (4, 2, 1):
-        for start in range(0, len(all_of_it) - size + 1):
+        for start in range(len(all_of_it) - size + 1):
             yield replace(case, disturbances=all_of_it[:start] + all_of_it[start + size :])
     for index in range(len(all_of_it) - 1):  # without this one, and the next one where it is now
         first, second, rest = all_of_it[index], all_of_it[index + 1], all_of_it[index + 2 :]

@@ -128,7 +128,8 @@ def _check_waiting(run: Run, task: Checked) -> None:
     board = task.board
     if board is None:
         raise Violation("waits", f"{task.task_id} is open, and Redis does not know it")
-    hold("waits", board.phase is Phase.WAIT and board.status.waiting or _at_children(task, board), _state(task, board))
+    waits = board.phase is Phase.WAIT and board.status.waiting
+    hold("waits", waits or _at_children(task, board), _state(task, board))
     hold("board agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
     ids = {item.item_id for item in task.inbox()}
     noted = task.world.server.held.inboxes.get(task.task_id, set())
@@ -153,7 +154,7 @@ def _state(task: Checked, board: StoredTask) -> str:
 
 
 def _check_closed(run: Run, task: Checked) -> None:
-    world, task_id, summary = task.world, task.task_id, task.summary
+    task_id, summary = task.task_id, task.summary
     hold("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
     hold("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
 
@@ -261,9 +262,10 @@ def _check_deed(world: World, deed: Deed) -> None:
 
 def _check_pauses(run: Run) -> None:
     """After a pause, the turn in flight ends, and no other one begins until a user lets the task go on."""
-    for index, deed in enumerate(run.users.deeds):
-        later = run.users.deeds[index:]
-        if deed.kind != "pause" or deed.answer != "accepted" or any(one.kind in GOES_ON for one in later):
+    if any(deed.kind in GOES_ON for deed in run.users.deeds):
+        return
+    for deed in run.users.deeds:
+        if deed.kind != "pause" or deed.answer != "accepted":
             continue
         turns = [step for step in run.world.history(deed.task_id)[deed.steps :] if step.by_agent]
         hold("pause", len(turns) <= 1, f"{deed}, {len(turns)} turns after it")

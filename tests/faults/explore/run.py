@@ -19,6 +19,7 @@ from roboco.engine.sweep import sweep
 from roboco.engine.tool import tool
 from roboco.engine.turn import turn
 from roboco.errors import TransientError
+from tests.faults.explore.around import DISTURB
 from tests.faults.explore.case import USERS, Case, Disturbance
 from tests.faults.explore.followers import Follower
 from tests.faults.explore.shapes import SHAPES
@@ -30,8 +31,8 @@ from tests.memory.dispatcher import Advance, Message, Notify, Tool, Turn
 from tests.memory.watch import Call
 from tests.memory.world import SWEEP, TASK
 
-PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
-"""Seconds that pass at a disturbance."""
+HOURS = 4000.0
+"""Seconds after which a waiting task was looked at and the agenda filled again."""
 CALM = 250.0
 """Seconds without any due task after which the deployment counts as quiet."""
 ROUNDS = 200
@@ -63,7 +64,7 @@ class Run:
         self._held: list[Held] = []
         self._running: Strand | None = None
         self._idle_engines: list[Engine] = []
-        self._copies = [self.world.server.kept()]
+        self.copies = [self.world.server.kept()]
         self._trace = trace
         self._names: dict[str, int] = {}
 
@@ -84,8 +85,10 @@ class Run:
             if self.calm():
                 return
             agenda = self.world.server.held.agenda.values()
-            self._pass(max(SWEEP, min(agenda, default=self.world.clock.now() + CALM) - self.world.clock.now()))
-            self._sweep()
+            self.world.clock.move(
+                max(SWEEP, min(agenda, default=self.world.clock.now() + CALM) - self.world.clock.now())
+            )
+            self.sweep()
         raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.agenda}")
 
     def calm(self) -> bool:
@@ -96,8 +99,8 @@ class Run:
     def look_again(self, rounds: int) -> None:
         """Let hours pass and sweep: repairs that happen only now and then are made."""
         for _ in range(rounds):
-            self._pass(PASSES[-1])
-            self._sweep()
+            self.world.clock.move(HOURS)
+            self.sweep()
             self.settle()
 
     def user(self, kind: str, choice: int = 0) -> Deed | None:
@@ -117,18 +120,24 @@ class Run:
 
     def end(self) -> None:
         """Kill all processes that are left."""
-        for strand in [*self._stack, *(held.strand for held in self._held)]:
+        for strand in [*self._stack, *self.held]:
             self._running = strand
             strand.kill()
         self._running = None
 
-    def hold(self, strand: Strand, disturbances: int) -> None:
-        """Keep the process waiting for so many disturbances more; with 3 or more, until the deployment is quiet."""
-        self._held.append(Held(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
+    @property
+    def held(self) -> list[Strand]:
+        """The processes that wait."""
+        return [held.strand for held in self._held]
+
+    def release(self, strand: Strand) -> None:
+        """Let a held process go on before all others."""
+        self._held = [held for held in self._held if held.strand is not strand]
+        self._stack.append(strand)
 
     def late(self, call: Call, disturbances: int) -> None:
         """Let the effect of the call of a process happen later, whatever becomes of the process."""
-        self.hold(Strand("late effect", lambda: self._make(call)), disturbances)
+        self._hold(Strand("late effect", lambda: self._make(call)), disturbances)
 
     # ---- scheduling
 
@@ -138,13 +147,13 @@ class Run:
             if self._stack:
                 self._step(self._stack[-1])
             elif self.world.dispatcher.queue:
-                self._deliver(self.world.dispatcher.queue.popleft())
+                self.deliver(self.world.dispatcher.queue.popleft())
             elif ready := next((held for held in self._held if held.disturbances <= 0), None):
-                self._release(ready)
+                self.release(ready.strand)
             elif self._left:
                 self._strike(None)
             elif self._held:  # those that wait until all is quiet
-                self._release(self._held[0])
+                self.release(self._held[0].strand)
             else:
                 return
 
@@ -184,63 +193,27 @@ class Run:
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else NEVER
         if any(later.kind == "back" for later in self._left):
-            self._copies.append(self.world.server.kept())
+            self.copies.append(self.world.server.kept())
         for held in self._held:
             held.disturbances -= held.disturbances < NEVER
         if self._trace is not None:
             self._trace(f"!!  {now}" + (f" at {strand.name} {strand.pending}" if strand else ""))
-        if now.kind == "hold" and strand is not None:
-            self._stack.remove(strand)
-            self.hold(strand, now.choice)
-        elif now.kind in VERDICTS and strand is not None:
-            VERDICTS[now.kind](self, strand, now.choice)
+        self._disturb(now, strand)
+
+    def _disturb(self, now: Disturbance, strand: Strand | None) -> None:
+        if now.kind in DISTURB:
+            DISTURB[now.kind](self, now.choice)
         elif now.kind in USERS:
             self._act(now.kind, now.choice)
-        elif now.kind not in VERDICTS and now.kind != "hold":
-            self._around(now)
+        elif strand is not None and now.kind == "hold":
+            self._stack.remove(strand)
+            self._hold(strand, now.choice)
+        elif strand is not None:
+            VERDICTS[now.kind](self, strand, now.choice)
 
-    def _around(self, now: Disturbance) -> None:
-        """Something happens beside the process: to messages, time, or Redis."""
-        server, dispatcher, choice = self.world.server, self.world.dispatcher, now.choice
-        queue, sent = dispatcher.queue, dispatcher.sent
-        match now.kind:
-            case "release" if self._held:
-                self._release(self._held[choice % len(self._held)])
-            case "deliver" | "lose" | "copy" if queue:
-                message = queue[choice % len(queue)]
-                if now.kind == "copy":
-                    queue.append(message)
-                    return
-                del queue[choice % len(queue)]
-                if now.kind == "deliver":
-                    self._deliver(message)
-            case "again" if sent:
-                self._deliver(sent[-1 - choice % len(sent)])
-            case "pass" | "sweep":
-                self._pass(PASSES[choice])
-                if now.kind == "sweep":
-                    self._sweep()
-            case "beat":
-                self._start("heartbeat", lambda engine: self.world.keeper.beat())
-            case "deaf":
-                server.deaf = not server.deaf
-            case "wipe":
-                self.losses += 1
-                server.wipe()
-            case "restart":
-                server.set_back(server.kept())
-            case "back":
-                self.losses += 1
-                server.set_back(self._copies[-1 - choice % len(self._copies)])
-            case _:
-                pass
-
-    def _pass(self, seconds: float) -> None:
-        self.world.clock.move(seconds)
-
-    def _release(self, held: Held) -> None:
-        self._held.remove(held)
-        self._stack.append(held.strand)
+    def _hold(self, strand: Strand, disturbances: int) -> None:
+        """Keep the process waiting for so many disturbances more; with 3 or more, until the deployment is quiet."""
+        self._held.append(Held(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
 
     # ---- processes
 
@@ -255,10 +228,16 @@ class Run:
 
         self._stack.append(Strand(f"{name} {number}", run))
 
-    def _sweep(self) -> None:
+    def beat(self) -> None:
+        """Start the heartbeats of all processes."""
+        self._start("heartbeat", lambda engine: self.world.keeper.beat())
+
+    def sweep(self) -> None:
+        """Start a sweep."""
         self._start("sweep", lambda engine: sweep(engine, SWEEP / 2))
 
-    def _deliver(self, message: Message) -> None:
+    def deliver(self, message: Message) -> None:
+        """Start a worker that takes the message."""
         match message:
             case Advance():
                 self._start("advance", lambda engine: advance(engine, message.task_id))

@@ -31,7 +31,7 @@ TRIES = 3
 class Deed:
     """An action of a user, with the answer: unknown if the client died, or no server answered.
 
-    `late`: the end of the task was written down before the user began. `steps`: the length of the history at the answer.
+    `late`: the end of the task was written down before the user began. `steps`: how long the history was at the answer.
     """
 
     kind: str

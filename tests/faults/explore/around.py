@@ -1,0 +1,111 @@
+"""Around: disturbances by other workers, the broker, time and Redis. They strike no single process."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.faults.explore.strand import Strand
+from tests.memory.dispatcher import Message
+from tests.memory.server import Stored
+from tests.memory.world import World
+
+PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
+"""Seconds that pass at a disturbance."""
+
+
+class Deployment(Protocol):
+    """The part of a run that these disturbances need; `copies` are earlier states of Redis."""
+
+    world: World
+    copies: list[Stored]
+    losses: int
+
+    @property
+    def held(self) -> list[Strand]:
+        """The processes that wait."""
+
+    def release(self, strand: Strand) -> None:
+        """Let a held process go on."""
+
+    def deliver(self, message: Message) -> None:
+        """Start a worker that takes the message."""
+
+    def sweep(self) -> None:
+        """Start a sweep."""
+
+    def beat(self) -> None:
+        """Start the heartbeats of all processes."""
+
+
+def _release(run: Deployment, choice: int) -> None:
+    if run.held:
+        run.release(run.held[choice % len(run.held)])
+
+
+def _deliver(run: Deployment, choice: int) -> None:
+    if queue := run.world.dispatcher.queue:
+        message = queue[choice % len(queue)]
+        del queue[choice % len(queue)]
+        run.deliver(message)
+
+
+def _again(run: Deployment, choice: int) -> None:
+    if sent := run.world.dispatcher.sent:
+        run.deliver(sent[-1 - choice % len(sent)])
+
+
+def _lose(run: Deployment, choice: int) -> None:
+    if queue := run.world.dispatcher.queue:
+        del queue[choice % len(queue)]
+
+
+def _copy(run: Deployment, choice: int) -> None:
+    if queue := run.world.dispatcher.queue:
+        queue.append(queue[choice % len(queue)])
+
+
+def _sweep(run: Deployment, choice: int) -> None:
+    _pass(run, choice)
+    run.sweep()
+
+
+def _pass(run: Deployment, choice: int) -> None:
+    run.world.clock.move(PASSES[choice])
+
+
+def _beat(run: Deployment, choice: int) -> None:
+    run.beat()
+
+
+def _deaf(run: Deployment, choice: int) -> None:
+    run.world.server.deaf = not run.world.server.deaf
+
+
+def _wipe(run: Deployment, choice: int) -> None:
+    run.losses += 1
+    run.world.server.wipe()
+
+
+def _restart(run: Deployment, choice: int) -> None:
+    run.world.server.set_back(run.world.server.kept())
+
+
+def _back(run: Deployment, choice: int) -> None:
+    run.losses += 1
+    run.world.server.set_back(run.copies[-1 - choice % len(run.copies)])
+
+
+DISTURB: dict[str, Callable[[Deployment, int], None]] = {
+    "release": _release,
+    "deliver": _deliver,
+    "again": _again,
+    "lose": _lose,
+    "copy": _copy,
+    "sweep": _sweep,
+    "pass": _pass,
+    "beat": _beat,
+    "deaf": _deaf,
+    "wipe": _wipe,
+    "restart": _restart,
+    "back": _back,
+}
+"""By the kind of the disturbance; the choice is from 0 to 7."""

@@ -1,0 +1,111 @@
+"""The explorer: it finds nothing in some hundred random schedules, and finds bugs that a test puts in."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from roboco.engine import receive, sweep
+from roboco.engine.engine import Engine
+from roboco.ports import Chunk, Grip, Heard, TurnClaim
+from tests.faults.explore.case import Case, Disturbance
+from tests.faults.explore.explore import shrunk, violations
+from tests.faults.explore.shapes import SHAPES
+from tests.memory.leases import MemoryTurns
+
+KNOWN = {
+    "accepted item",
+    "events.jsonl agrees",
+    "events.jsonl has one end",
+    "forgotten",
+    "late follower has all steps",
+    "late follower has one end",
+    "live follower has all steps",
+    "live follower has one end",
+    "pause",
+    "receipt",
+    "statuses agree",
+    "task.json of a closed task",
+    "task.json of a waiting task",
+}
+"""Invariants that are broken today. Remove each with the change that restores it."""
+SCHEDULES = 600
+
+
+def broken(case: Case) -> set[str]:
+    """The invariants that the case breaks."""
+    return {violation.invariant for violation in violations(case)}
+
+
+def first_with(invariant: str, most: int = 3000) -> Case | None:
+    """The first random case that breaks the invariant."""
+    random = Random(1)
+    cases = (Case.random(random) for _ in range(most))
+    return next((case for case in cases if invariant in broken(case)), None)
+
+
+def test_random_schedules_keep_the_promises() -> None:
+    random = Random(20)
+    cases = [Case.random(random) for _ in range(SCHEDULES)]
+    found = {str(case): unexpected for case in cases if (unexpected := broken(case) - KNOWN)}
+    assert not found, "\n".join(
+        f'python -m tests.faults.explore --trace --case "{case}"  # {found[case]}' for case in found
+    )
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+def test_a_schedule_without_disturbances_keeps_the_promises(shape: str) -> None:
+    assert violations(Case(shape, ())) == []
+
+
+def test_a_line_replays_the_same_port_calls() -> None:
+    case = Case.random(Random(5), ["tools"])
+    lines: list[list[str]] = [[], []]
+    for one in lines:
+        violations(Case.parse(str(case)), lambda line, one=one: one.append(line.split(" board")[0][:30]))  # type: ignore[misc]
+    assert Case.parse(str(case)) == case
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 50
+
+
+def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence)
+    case = Case.parse("limited 17:hold:1 0:send:0 0:pass:3")
+    more = replace(case, disturbances=(*case.disturbances, Disturbance(3, "copy"), Disturbance(0, "deaf", 4)))
+    assert broken(more) == broken(case)
+    assert len(shrunk(more, "live follower").disturbances) <= len(case.disturbances)
+
+
+def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+    with turns._server as held:
+        if (task := held.tasks.get(claim.order.task_id)) is not None:
+            turns._server.emit(claim.order.task_id, task, chunk.message)
+    heard(Grip.OURS)
+
+
+def _refill_only(engine: Engine) -> None:
+    sweep.fill_agenda(engine, all_now=True)
+
+
+BUGS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "a turn emits without a fence": (
+        "live follower",
+        lambda monkeypatch: monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence),
+    ),
+    "a restart of Redis begins no new generation": (
+        "live follower",
+        lambda monkeypatch: monkeypatch.setattr(sweep, "_recover", _refill_only),
+    ),
+    "an item is accepted although the task has ended": (
+        "accepted item",
+        lambda monkeypatch: monkeypatch.setattr(receive, "_give_back", lambda *_: None),
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_the_explorer_finds_a_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    invariant, put_in = BUGS[bug]
+    put_in(monkeypatch)
+    assert first_with(invariant) is not None
