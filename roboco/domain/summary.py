@@ -28,5 +28,9 @@ class TaskSummary(Recorded):
     updated_at: datetime
 
     def follows(self, stored: "TaskSummary") -> bool:
-        """Return True if this summary is newer than the stored one, which is not that of an ended task."""
-        return not stored.status.ended and (self.steps, self.epoch) > (stored.steps, stored.epoch)
+        """Return True if this summary is newer than the stored one, which is not that of an ended task.
+
+        An end is final when it is written: Redis may have lost the decision that the stored summary describes.
+        """
+        newer = self.status.ended or (self.steps, self.epoch) > (stored.steps, stored.epoch)
+        return newer and not stored.status.ended

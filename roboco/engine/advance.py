@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from roboco.domain.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
-from roboco.domain.event import StatusChanged, TaskEnded
+from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item, Stop, is_held, is_urgent
 from roboco.domain.part import brought_by
-from roboco.domain.paths import open_path
+from roboco.domain.paths import CLOSED, open_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
@@ -26,7 +26,7 @@ from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
-from roboco.ports import Choice, Commit, Phase, Snapshot, Work
+from roboco.ports import Choice, Commit, Phase, Snapshot, Used, Work
 from roboco.ports.telemetry import TASKS
 
 MOVES = 100
@@ -65,7 +65,7 @@ def _forget(engine: Engine, task_id: str) -> None:
 def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
     """Make one move; whether the task has to be looked at again."""
     if task.phase is Phase.END:
-        return not _finish(engine, task_id, task)
+        return not _finish(engine, task_id, task, ring)
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
     if exhausted is None and _too_early(engine, task_id, task, waiting):
@@ -81,13 +81,33 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
     return again
 
 
-def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Close the task: whether it is closed. Of a closed task only Redis may still have to forget the state."""
+def _finish(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool:
+    """Close the task: False if it has to be looked at again.
+
+    Of a closed task only Redis may still have to forget the state. An item that waits was seen when the end was
+    decided, or Redis had lost it then.
+    """
     marker = engine.files.get_versioned(open_path(task_id))
-    if marker is not None:
-        return finish(engine, task_id, task, marker)
-    close_again(engine, task_id)
-    return True
+    if marker is None:
+        close_again(engine, task_id)
+        return True
+    if task.item_ids and marker.data != CLOSED:
+        team = engine.teams.get(task_id)
+        if _left_to_a_child(engine, team, Look(task_id, ring, ())) is not None:
+            return True
+        action = Place(engine, task_id, team, task).decided(items.waiting(engine, task_id, task))
+        if not isinstance(action, End):
+            _take_back(engine, task_id, task)
+            return False
+    return finish(engine, task_id, task, marker)
+
+
+def _take_back(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Continue a task whose end was decided while Redis had lost an accepted item. Its logs begin anew without it."""
+    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason="")
+    if engine.board.choose(task_id, task.epoch, Choice(Phase.IDLE, TaskStatus.RUNNING), [event]) is not None:
+        recover.begin_again(engine, task_id)
+        recover.reopen(engine, task_id)
 
 
 def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item, ...]) -> bool:
@@ -207,7 +227,14 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     event = StatusChanged(
         task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason, calls=action.calls
     )
-    choice = Choice(Phase.WAIT, action.status, reason, routing=action.route.record(), seen=frozenset(task.item_ids))
+    choice = Choice(
+        Phase.WAIT,
+        action.status,
+        reason,
+        agent=task.agent if task.used != Used() else "",  # who is charged for attempts that broke
+        routing=action.route.record(),
+        seen=frozenset(task.item_ids),
+    )
     engine.board.choose(task_id, task.epoch, choice, [event])
     return True
 
@@ -226,16 +253,7 @@ def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
-    state = task.state
-    usage = {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "steps": state.steps, "cost": state.cost}
-    event = TaskEnded(
-        task_id=task_id,
-        timestamp=engine.now(),
-        status=action.status,
-        reason=action.reason,
-        usage=usage,
-        agents=state.agents,
-    )
+    event = recover.ended(engine, task_id, task.state, action.status, action.reason)
     choice = Choice(Phase.END, action.status, action.reason, seen=frozenset(task.item_ids))
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         engine.telemetry.note(TASKS, 1, action.status)

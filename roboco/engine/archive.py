@@ -60,7 +60,7 @@ def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> b
     """
     _gather(engine, task_id)
     _write_events(engine, task_id)
-    if marker.data != CLOSED and not _close(engine, task_id, task.epoch, marker):
+    if marker.data != CLOSED and not _close(engine, task_id, task.epoch, set(task.item_ids), marker):
         return False
     summary = _summary(engine, task_id, task)
     _write_summary(engine, summary)
@@ -96,21 +96,24 @@ def _gather(engine: Engine, task_id: str) -> None:
     raise _contended(history_path(task_id))
 
 
-def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
+def _close(engine: Engine, task_id: str, epoch: int, seen: set[str], marker: Versioned) -> bool:
     """Change the marker from open to closing, and to closed if the board still has the end of this epoch.
 
     From closing on, no item is accepted. An item that was accepted before, while Redis had lost the end, is on the
     board, which then has no end. A worker that sets the task up again meanwhile opens the marker, so that the second
-    change fails.
+    change fails. If Redis was restarted or emptied, the sweeper first notes all items and begins new logs: the numbers
+    of lost events may have been used again.
     """
     path, ours = open_path(task_id), closing(epoch)
     if marker.data != ours and not engine.files.replace(path, ours, marker.version):
         return False
+    if not engine.agenda.intact():
+        raise TransientError(f"task {task_id!r} is closed when the sweeper has recovered what Redis lost")
     changed = engine.files.get_versioned(path)
     if changed is None or changed.data != ours:
         return False
     now = engine.board.load(task_id, 1)
-    if now is None or now.phase is not Phase.END or now.epoch != epoch:
+    if now is None or now.phase is not Phase.END or now.epoch != epoch or not set(now.item_ids) <= seen:
         recover.reopen(engine, task_id)
         return False
     return engine.files.replace(path, CLOSED, changed.version)

@@ -139,9 +139,13 @@ def _give_back(engine: Engine, task_id: str, item: Item) -> None:
 
 
 def _has_ended(engine: Engine, task_id: str) -> bool:
-    """Return True if the task is being closed or has been closed; False if there is none."""
-    if engine.files.get(open_path(task_id)) is not None:
-        return True
+    """Return True if the task is being closed or has been closed; False if there is none.
+
+    Its marker may have come since: a submission notes the items that it finds after that.
+    """
+    marker = engine.files.get(open_path(task_id))
+    if marker is not None:
+        return marker != OPENED
     data = engine.files.get(summary_path(task_id))
     return data is not None and TaskSummary.model_validate_json(data).status.ended
 

@@ -8,6 +8,7 @@ from roboco.domain.event import (
     StatusChanged,
     StepEnded,
     StreamReset,
+    TaskEnded,
     ToolCalled,
     ToolReturned,
     TurnRestarted,
@@ -17,7 +18,7 @@ from roboco.domain.event import (
 from roboco.domain.ids import step_id_at
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
-from roboco.domain.state import fold
+from roboco.domain.state import TaskState, fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
 from roboco.domain.summary import TaskSummary
@@ -54,6 +55,24 @@ def set_up(engine: Engine, task_id: str) -> None:
     above = 0 if stored is None else TaskSummary.model_validate_json(stored).epoch
     engine.board.create(task_id, steps, fold(steps), [event], above)
     engine.agenda.put(task_id, engine.policy.ring_pause)
+
+
+def begin_again(engine: Engine, task_id: str) -> None:
+    """Begin a new generation of the task's logs. That of an ended task holds its end, for clients that missed it."""
+    while (task := engine.board.load(task_id, 1)) is not None:
+        events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
+        if task.phase is Phase.END:
+            events.append(ended(engine, task_id, task.state, task.status, task.reason))
+        if engine.board.begin_again(task_id, task.epoch, events):
+            return
+
+
+def ended(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, reason: str) -> TaskEnded:
+    """Return the event of the task's end."""
+    usage = {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "steps": state.steps, "cost": state.cost}
+    return TaskEnded(
+        task_id=task_id, timestamp=engine.now(), status=status, reason=reason, usage=usage, agents=state.agents
+    )
 
 
 def reopen(engine: Engine, task_id: str) -> None:

@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from roboco.domain.event import StreamReset
 from roboco.domain.ids import is_task_id
 from roboco.domain.letter import lost_work
 from roboco.domain.paths import NOTIFY, OPEN, open_path
-from roboco.engine import notify
+from roboco.engine import notify, recover
 from roboco.engine.advance import QUIET, advance
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
@@ -165,10 +164,7 @@ def _begin_again(engine: Engine, task_id: str) -> None:
     """Begin a new generation of the task's logs, and forget sweepers that were lost: Redis may have restored them."""
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
-    while (task := engine.board.load(task_id, 1)) is not None:
-        event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
-        if engine.board.begin_again(task_id, task.epoch, event):
-            return
+    recover.begin_again(engine, task_id)
 
 
 def fill_agenda(engine: Engine, all_now: bool = False) -> None:

@@ -140,11 +140,11 @@ class Board(Protocol):
         None if it was not written down, whatever became of the step.
         """
 
-    def begin_again(self, task_id: str, epoch: int, event: AnyEvent) -> bool:
-        """Begin a new generation of the logs with this event. False, and nothing changed, if the fence had moved.
+    def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+        """Begin a new generation of the logs with these events. False, and nothing changed, if the fence had moved.
 
-        Nothing happens to a task that has ended, whose logs end with `event_task_end`, or that is not known. The fence
-        moves, to the server's time at least, unless a turn or tool calls are pending.
+        Nothing happens if the task is not known. The fence of an idle or waiting task moves, to the server's time in
+        milliseconds at least.
         """
 
     def leave(self, task_id: str, seconds: int) -> bool:

@@ -145,19 +145,21 @@ def test_the_fence_moves_with_logs_that_begin_again_while_nobody_works(task: ATa
     if phase is Phase.WAIT:
         task.choose(Phase.WAIT)
     before = task.now.epoch
-    assert task.board.begin_again(TASK, before, told("again"))
+    assert task.board.begin_again(TASK, before, [told("again")])
     assert task.now.epoch > before
     assert task.board.choose(TASK, before, TURN, [told("void")]) is None
     assert task.told() == [(1, 0, "again")]
 
 
-def test_logs_of_an_ended_task_do_not_begin_again(task: ATask) -> None:
+def test_logs_of_an_ended_task_begin_again_with_its_end(task: ATask) -> None:
     task.create(1, told("a"))
     task.choose(Phase.END, told("end"))
     before = task.now
-    assert task.board.begin_again(TASK, before.epoch, told("again"))
-    assert task.now == before
-    assert task.told() == [(1, 0, "a"), (2, 0, "end")]
+    assert task.board.begin_again(TASK, before.epoch, [told("again"), told("end")])
+    now = task.now
+    assert (now.epoch, now.phase, now.events) == (before.epoch, Phase.END, 2)
+    assert now.generation != before.generation
+    assert task.told() == [(1, 0, "again"), (2, 0, "end")]
 
 
 def test_one_of_many_choices_wins(redis_task: TaskOnRedis) -> None:
@@ -365,15 +367,15 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: ATask) ->
 
 
 def test_logs_begin_again_and_the_work_goes_on(task: ATask) -> None:
-    assert task.board.begin_again(TASK, 1, told("nobody there"))
+    assert task.board.begin_again(TASK, 1, [told("nobody there")])
     assert task.board.load(TASK, 1) is None
     task.create(2, told("a"), told("b"))
     task.choose()
     claim = task.claim()
     emitted(task.turns, claim, 1, said("c1"), USED)
     before, generations = task.now, task.generations()
-    assert not task.board.begin_again(TASK, before.epoch - 1, told("late"))
-    assert task.board.begin_again(TASK, before.epoch, told("again"))
+    assert not task.board.begin_again(TASK, before.epoch - 1, [told("late")])
+    assert task.board.begin_again(TASK, before.epoch, [told("again")])
     assert task.generations().isdisjoint(generations)
     assert (task.told(), task.said()) == ([(1, 0, "again")], [])
     now = task.now
@@ -444,7 +446,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: board.choose(TASK, 1, TURN, []),
         lambda: board.commit(TASK, 1, Commit(step, fold([step]), [])),
         lambda: board.commit_and_choose(TASK, 1, Commit(step, fold([step]), []), TURN, []),
-        lambda: board.begin_again(TASK, 1, told("again")),
+        lambda: board.begin_again(TASK, 1, [told("again")]),
         lambda: board.leave(TASK, 1),
     ]
     for use in uses:

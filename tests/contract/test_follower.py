@@ -302,7 +302,7 @@ def test_logs_that_begin_again_are_heard_from_their_start(follower: Follower, re
             speaker.turn()
             until(lambda: heard == speaker.spoken, 5, "the follower has heard everything")
             speaker.spoken.append(f"again {number}")
-            redis_task.board.begin_again(TASK, redis_task.now.epoch, told(speaker.spoken[-1]))
+            redis_task.board.begin_again(TASK, redis_task.now.epoch, [told(speaker.spoken[-1])])
         speaker.end()
         hearing.result(timeout=10)
     assert heard == speaker.spoken

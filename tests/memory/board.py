@@ -108,12 +108,12 @@ class MemoryBoard:
                 self._server.tell(task_id, task, event)
             return True
 
-    def begin_again(self, task_id: str, epoch: int, event: AnyEvent) -> bool:
-        """Begin a new generation of the logs with this event; False if the fence had moved."""
+    def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+        """Begin a new generation of the logs with these events; False if the fence had moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
-            if task is None or task.phase is Phase.END:
+            if task is None:
                 return True
             if task.epoch != epoch:
                 return False
@@ -121,7 +121,8 @@ class MemoryBoard:
                 task.epoch = max(round(now * 1000), epoch + 1)
             task.generation = self._server.generation()
             task.events, task.chunks = [], []
-            self._server.tell(task_id, task, event)
+            for event in events:
+                self._server.tell(task_id, task, event)
             return True
 
     def leave(self, task_id: str, seconds: int) -> bool:

@@ -90,11 +90,11 @@ class RedisBoard:
         told = list(map(body, commit.events))
         return int(self._scripts.run("commit", names, *written, *kept, len(told), *told, *then))
 
-    def begin_again(self, task_id: str, epoch: int, event: AnyEvent) -> bool:
-        """Begin a new generation of the logs with this event; False if the fence had moved."""
+    def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+        """Begin a new generation of the logs with these events; False if the fence had moved."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
-        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex[:12], body(event)))
+        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex[:12], *map(body, events)))
 
     def leave(self, task_id: str, seconds: int) -> bool:
         """Forget an ended task after so many seconds; False if it has not ended."""

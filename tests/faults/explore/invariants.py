@@ -262,8 +262,8 @@ def _check_deed(world: World, deed: Deed) -> None:
 
 def _check_pauses(run: Run) -> None:
     """After a pause, the turn in flight ends, and no other one begins until a user lets the task go on."""
-    if any(deed.kind in GOES_ON for deed in run.users.deeds):
-        return
+    if run.losses or any(deed.kind in GOES_ON for deed in run.users.deeds):
+        return  # the sweeper finds a pause that Redis has lost
     for deed in run.users.deeds:
         if deed.kind != "pause" or deed.answer != "accepted":
             continue

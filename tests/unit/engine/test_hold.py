@@ -9,7 +9,7 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
 from tests.memory.model import said
-from tests.memory.watch import Call, Fault, make
+from tests.memory.watch import Call, Crash, Fault, make
 from tests.memory.world import World
 from tests.unit.engine.test_receive import die
 
@@ -67,6 +67,30 @@ def test_a_turn_is_begun_again_if_a_resume_comes_before_the_pause_was_looked_at(
     world.resume()
     world.settle()
     assert_same(world, begun(pause=False), "")
+
+
+def test_a_stop_charges_an_attempt_that_broke_before_the_pause() -> None:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "histories.append":
+            raise Crash
+        return call()
+
+    world.deliver(world.dispatcher.queue.popleft())
+    world.watch = watch
+    world.deliver(world.dispatcher.queue.popleft())
+    world.watch = make
+    world.clock.move(world.given.policy.lease)
+    world.sweep()
+    world.pause()
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    world.stop()
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+    assert world.history()[-1].metadata["broken"]["agent"] == "first"
 
 
 def test_no_turn_begins_if_a_pause_comes_while_the_coordinator_decides() -> None:

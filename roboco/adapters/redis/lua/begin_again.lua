@@ -1,11 +1,11 @@
--- begin_again: begin a new generation of a task's logs, because the old one may have lost its end. The logs of a task
--- that has ended stay: nothing follows their last event, so no number of theirs can come twice.
--- The fence moves unless a worker may hold work, so that an epoch that was lost is not used for another choice.
+-- begin_again: begin a new generation of a task's logs, because the old one may have lost its end.
+-- The fence moves unless the task has ended or a worker may hold work, so that an epoch that was lost is not used for
+-- another choice.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] content (stream)
--- ARGV[1] expected epoch  ARGV[2] the new generation  ARGV[3] the event's body
--- Returns 1, also if it was done before, the task has ended or is not known; 0 if the fence had moved. Cost: O(log).
+-- ARGV[1] expected epoch  ARGV[2] the new generation  ARGV[3..] the events' bodies
+-- Returns 1, also if it was done before or the task is not known; 0 if the fence had moved. Cost: O(log + events).
 local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase')
-if not now[1] or now[1] == ARGV[2] or now[3] == 'end' then return 1 end
+if not now[1] or now[1] == ARGV[2] then return 1 end
 if now[2] ~= ARGV[1] then return 0 end
 if now[3] == 'idle' or now[3] == 'wait' then
   local time = redis.call('TIME')
@@ -14,5 +14,5 @@ if now[3] == 'idle' or now[3] == 'wait' then
 end
 redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
-say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[3])
+for i = 3, #ARGV do say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
 return 1
