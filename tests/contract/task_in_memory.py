@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from roboco.domain.model_profile import ModelProfile
 from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
@@ -45,3 +46,7 @@ class TaskInMemory(ATask):
         """The messages of the content log."""
         task = self._server.held.tasks.get(TASK)
         return list(task.chunks) if task else []
+
+    def tickets(self, profile: ModelProfile) -> set[str]:
+        """The tickets of requests that the server remembers for the profile's model."""
+        return set(self._server.held.asked.get(profile.model, {}))
