@@ -19,7 +19,7 @@ class TaskInMemory(ATask):
     def __init__(self) -> None:
         super().__init__()
         self._server = server = MemoryServer()
-        self._clock = clock = ManualClock()
+        self.clock = clock = ManualClock()
         self.board = MemoryBoard(server, clock)
         self.turns = MemoryTurns(server, clock, LONG)
         self.calls = MemoryCalls(server, clock, LONG)
@@ -36,7 +36,7 @@ class TaskInMemory(ATask):
 
     def outlive(self, seconds: float) -> None:
         """Move the clock."""
-        self._clock.move(seconds)
+        self.clock.move(seconds)
 
     def wipe(self) -> None:
         """Empty the server."""

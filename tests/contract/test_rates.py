@@ -122,6 +122,7 @@ def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     assert due_in(task) == 0
     again = task.claim("you")
     assert again.order == claim.order
+    assert task.now.reason == "", "the turn waits no more"
     assert due_in(task) == -1
     assert task.turns.defer(again, 0.1, event, True)
     assert task.now.refusals == 1 + refused

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import BinaryIO
 
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
+
+_NO_FILE = (FileNotFoundError, IsADirectoryError)
+"""No file has the path: nothing, or a folder."""
 
 
 class FolderFiles:
@@ -45,7 +49,7 @@ class FolderFiles:
         with self._usable():
             try:
                 return self.at(path).read_bytes()
-            except (FileNotFoundError, IsADirectoryError):
+            except _NO_FILE:
                 return None
 
     def put_from(self, path: str, source: BinaryIO) -> None:
@@ -61,7 +65,7 @@ class FolderFiles:
             try:
                 with self.at(source).open("rb") as file:
                     self.put_from(path, file)
-            except FileNotFoundError:
+            except _NO_FILE:
                 return
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
@@ -71,16 +75,17 @@ class FolderFiles:
                 with self.at(path).open("rb") as file:
                     file.seek(start)
                     return file.read(length)
-            except (FileNotFoundError, IsADirectoryError):
+            except _NO_FILE:
                 return None
 
     def size(self, path: str) -> int | None:
         """How many bytes the file has; None if there is none."""
         with self._usable():
             try:
-                return self.at(path).stat().st_size
-            except FileNotFoundError:
+                found = self.at(path).stat()
+            except _NO_FILE:
                 return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def link(self, path: str, seconds: int) -> str | None:
         """None: a folder has no URL that others can read."""
@@ -88,8 +93,10 @@ class FolderFiles:
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
+        target = self.at(path)
         with self._usable():
-            self.at(path).unlink(missing_ok=True)
+            if not target.is_dir():
+                target.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """The names directly below a folder, sorted."""

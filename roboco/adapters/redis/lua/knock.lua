@@ -6,6 +6,9 @@
 if #ARGV > 4 then redis.call('SADD', KEYS[2], unpack(ARGV, 5)) end
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'cut', 'emitted')
 if not now[1] then return 0 end
+-- A task that was left goes with all its keys: an inbox that is new has to go with it.
+local left = redis.call('PTTL', KEYS[1])
+if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
 if ARGV[1] ~= '1' or (ARGV[4] ~= '' and ARGV[4] ~= now[1]) then return 1 end
 if now[2] ~= now[1] then
   local time = redis.call('TIME')
