@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from roboco.domain.event import AnyEvent
+from roboco.domain.model_profile import ModelProfile
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -72,6 +73,10 @@ class ATask(ABC):
     @abstractmethod
     def chunks(self) -> Iterable[str]:
         """The messages of the content log."""
+
+    @abstractmethod
+    def tickets(self, profile: ModelProfile) -> set[str]:
+        """The tickets of requests that the server remembers for the profile's model."""
 
     def create(self, count: int = 1, *events: AnyEvent) -> bool:
         """Set the task up with so many steps."""

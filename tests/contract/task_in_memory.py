@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from roboco.domain.model_profile import ModelProfile
 from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
@@ -18,7 +19,7 @@ class TaskInMemory(ATask):
     def __init__(self) -> None:
         super().__init__()
         self._server = server = MemoryServer()
-        self._clock = clock = ManualClock()
+        self.clock = clock = ManualClock()
         self.board = MemoryBoard(server, clock)
         self.turns = MemoryTurns(server, clock, LONG)
         self.calls = MemoryCalls(server, clock, LONG)
@@ -35,7 +36,7 @@ class TaskInMemory(ATask):
 
     def outlive(self, seconds: float) -> None:
         """Move the clock."""
-        self._clock.move(seconds)
+        self.clock.move(seconds)
 
     def wipe(self) -> None:
         """Empty the server."""
@@ -45,3 +46,7 @@ class TaskInMemory(ATask):
         """The messages of the content log."""
         task = self._server.held.tasks.get(TASK)
         return list(task.chunks) if task else []
+
+    def tickets(self, profile: ModelProfile) -> set[str]:
+        """The tickets of requests that the server remembers for the profile's model."""
+        return set(self._server.held.asked.get(profile.model, {}))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import redis
 
@@ -11,8 +12,9 @@ from roboco.adapters.redis.board import RedisBoard
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
-from roboco.adapters.redis.rates import RedisRates
+from roboco.adapters.redis.rates import RedisRates, server_of
 from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.model_profile import ModelProfile
 from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.stack import until
@@ -53,6 +55,13 @@ class TaskOnRedis(ATask):
     def chunks(self) -> Iterable[str]:
         """The messages of the content log."""
         return [message for _, message in self.logs.entries(self.keys.content(TASK), 0)]
+
+    def tickets(self, profile: ModelProfile) -> set[str]:
+        """The tickets of requests that the sorted set or the hash remembers for the profile's model."""
+        server = server_of(profile)
+        client: Any = self.client
+        ordered, counted = client.zrange(self.keys.asked(server), 0, -1), client.hkeys(self.keys.asking(server))
+        return {*ordered, *(field.removesuffix(":made") for field in counted)}
 
     def names(self) -> list[str]:
         """The keys of this test."""

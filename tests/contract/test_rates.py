@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from roboco.domain.model_profile import ModelProfile
-from tests.contract.a_task import LONG, ATask
+from tests.contract.a_task import LONG, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis
 
@@ -71,6 +71,15 @@ def test_what_was_used_counts_in_place_of_what_was_reserved(task: ATask) -> None
     assert rates.reserve(TOKENS, "c", 1) > 0
 
 
+def test_requests_that_no_longer_count_are_forgotten(task: ATask) -> None:
+    many = ModelProfile(model="m", requests_per_minute=1000)
+    for ticket in "abc":
+        assert task.brief_rates.reserve(many, ticket, 1) == 0
+    task.outlive(WINDOW)
+    assert task.brief_rates.reserve(many, "d", 1) == 0
+    assert task.tickets(many) == {"d"}
+
+
 def test_a_pause_holds_for_all_and_the_longest_counts(task: ATask) -> None:
     rates = task.rates
     rates.pause(FREE, 60)
@@ -113,6 +122,7 @@ def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     assert due_in(task) == 0
     again = task.claim("you")
     assert again.order == claim.order
+    assert task.now.reason == "", "the turn waits no more"
     assert due_in(task) == -1
     assert task.turns.defer(again, 0.1, event, True)
     assert task.now.refusals == 1 + refused

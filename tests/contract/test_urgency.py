@@ -123,3 +123,12 @@ def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
     assert task.calls.renew(task.call("tc_1"), "me")
     task.inbox.calm(TASK, task.now.epoch)
     assert task.calls.claim(task.call("tc_2"), "me")
+
+
+def test_calm_for_another_epoch_leaves_the_request_that_a_late_worker_asks_about(turn: ATask) -> None:
+    late = turn.claim()
+    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    assert turn.commit()
+    for epoch in (late.order.epoch, turn.now.epoch):
+        turn.inbox.calm(TASK, epoch)
+        assert turn.turns.cut(late) is not None

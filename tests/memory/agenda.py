@@ -8,6 +8,9 @@ from roboco.domain.letter import DeadLetter
 from roboco.ports import Clock, Phase
 from tests.memory.server import MemoryServer
 
+MOST = 1000
+"""How many dead letters are kept."""
+
 
 class MemoryAgenda:
     """When the sweeper looks at a task again."""
@@ -59,8 +62,8 @@ class MemoryAgenda:
         now = self._clock.now()
         with self._server as held:
             if held.sweeping_until > now:
-                return False
-            held.sweeping_until = now + seconds
+                return held.sweeper == token
+            held.sweeper, held.sweeping_until = token, now + seconds
             return True
 
     def intact(self) -> bool:
@@ -133,9 +136,11 @@ class MemoryDeadLetters:
         self._server = server
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep the letter, in place of one with the same id."""
+        """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()
+            for letter_id in list(held.letters)[:-MOST]:
+                del held.letters[letter_id]
 
     def letter(self, letter_id: str) -> DeadLetter | None:
         """The letter of this id; None if there is none."""

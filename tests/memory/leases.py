@@ -1,5 +1,7 @@
 """Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
 
+from dataclasses import replace
+
 from roboco.domain.event import AnyEvent, StatusChanged
 from roboco.domain.outcome import Outcome
 from roboco.ports import CallOrder, Chunk, Clock, Cut, Grip, Heard, Phase, TurnClaim, TurnOrder
@@ -30,7 +32,10 @@ class MemoryTurns:
             task.reason = "" if task.given_back else task.reason
             task.due = (0, 0.0)
             task.lease_until = now + self._lease
-            return TurnClaim(order, token, snapshot(task, tail, now, ()))
+            shown = replace(
+                snapshot(task, tail, now, ()), cut_age=None, due_in=None, calls={}
+            )  # which only `load` shows
+            return TurnClaim(order, token, shown)
 
     def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
         """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
@@ -61,7 +66,8 @@ class MemoryTurns:
         with self._server as held:
             task = held.tasks.get(claim.order.task_id)
             if task is None or (task.epoch, task.owner) != (claim.order.epoch, claim.token):
-                return task is not None and (task.epoch, task.given_back) == (claim.order.epoch, claim.token)
+                given_back = ("", claim.order.epoch, claim.token)
+                return task is not None and (task.owner, task.epoch, task.given_back) == given_back
             task.given_back = claim.token
             task.owner, task.lease_until, task.reason = "", 0.0, event.reason
             task.due = (task.epoch, now + seconds)
@@ -129,13 +135,14 @@ class MemoryCalls:
             task = held.tasks.get(order.task_id)
             if task is None or task.epoch != order.epoch or task.phase is not Phase.TOOLS:
                 return False
-            call = task.calls.setdefault(order.call_id, StoredCall())
+            call = task.calls.get(order.call_id, StoredCall())
             if call.owner == "" and task.cut[0] == task.epoch:
                 return False
             if call.outcome is not None or call.attempt != order.attempt or call.owner not in ("", token):
                 return False
             call.owner = token
             call.lease_until = now + self._lease
+            task.calls[order.call_id] = call
             return True
 
     def renew(self, order: CallOrder, token: str) -> bool:
@@ -156,6 +163,7 @@ class MemoryCalls:
                 return None
             task = held.tasks[order.task_id]
             if call.outcome is None:
+                task.calls[order.call_id] = call
                 call.outcome = outcome.model_dump_json()
                 call.lease_until = 0.0
                 self._server.tell(order.task_id, task, event)
@@ -188,4 +196,4 @@ class MemoryCalls:
         task = self._server.held.tasks.get(order.task_id)
         if task is None or task.epoch != order.epoch:
             return None
-        return task.calls.setdefault(order.call_id, StoredCall())
+        return task.calls.get(order.call_id, StoredCall())

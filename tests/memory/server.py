@@ -96,6 +96,7 @@ class Stored:
     agenda: dict[str, float] = field(default_factory=dict)
     run: int = 0
     fresh_until: float = 0.0
+    sweeper: str = ""
     sweeping_until: float = 0.0
     begun: dict[str, int] = field(default_factory=dict)
     at_work: dict[str, float] = field(default_factory=dict)

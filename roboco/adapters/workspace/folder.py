@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from roboco.ports import Versioned
 
 _LOCK = ".lock"
 """A hidden file of each folder in which files are replaced; it is empty and stays."""
+
+_NO_FILE = (FileNotFoundError, IsADirectoryError)
+"""No file has the path: nothing, or a folder."""
 
 
 class FolderFiles:
@@ -52,7 +56,7 @@ class FolderFiles:
         with self._usable():
             try:
                 return self.at(path).read_bytes()
-            except (FileNotFoundError, IsADirectoryError):
+            except _NO_FILE:
                 return None
 
     def get_versioned(self, path: str) -> Versioned | None:
@@ -94,7 +98,7 @@ class FolderFiles:
             try:
                 with self.at(source).open("rb") as file:
                     self.put_from(path, file)
-            except FileNotFoundError:
+            except _NO_FILE:
                 return
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
@@ -104,16 +108,17 @@ class FolderFiles:
                 with self.at(path).open("rb") as file:
                     file.seek(start)
                     return file.read(length)
-            except (FileNotFoundError, IsADirectoryError):
+            except _NO_FILE:
                 return None
 
     def size(self, path: str) -> int | None:
         """How many bytes the file has; None if there is none."""
         with self._usable():
             try:
-                return self.at(path).stat().st_size
-            except FileNotFoundError:
+                found = self.at(path).stat()
+            except _NO_FILE:
                 return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def link(self, path: str, seconds: int) -> str | None:
         """None: a folder has no URL that others can read."""
@@ -121,8 +126,10 @@ class FolderFiles:
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
+        target = self.at(path)
         with self._usable():
-            self.at(path).unlink(missing_ok=True)
+            if not target.is_dir():
+                target.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """The names directly below a folder, sorted."""

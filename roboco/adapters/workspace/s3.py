@@ -104,7 +104,12 @@ class S3Objects:
                 raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another object, copied by the store itself; nothing if there is no source."""
+        """Store the bytes of another object, copied by the store itself; nothing if there is no source.
+
+        S3 refuses a copy of an object onto itself, which changes nothing.
+        """
+        if source == path:
+            return
         asked = {"Bucket": self._bucket, "Key": self._key(source)}
         with _answering(self._bucket):
             try:
@@ -115,6 +120,8 @@ class S3Objects:
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
         """At most so many bytes of the object from a place on; None if there is none."""
+        if length < 1:  # HTTP has no range of no bytes, and a store answers with the whole object
+            return None if self.size(path) is None else b""
         return self._part(path, f"bytes={start}-{start + length - 1}")
 
     def end(self, path: str, length: int) -> bytes | None:

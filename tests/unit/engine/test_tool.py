@@ -261,6 +261,28 @@ def test_a_worker_that_stood_still_before_it_ran_an_irreversible_call_does_not_r
     assert results(world).results[0].error == UNKNOWN_OUTCOME
 
 
+@pytest.mark.parametrize("stored_first", [True, False])
+def test_a_call_that_is_voided_during_a_slow_write_of_its_intent_does_not_run(stored_first: bool) -> None:
+    """The write takes more than half a lease, so the worker checks its lease again before it runs the tool."""
+    world, runs = paying("irreversible")
+    message = next_tool(world)
+
+    def create_slowly(name: str, call: Any) -> Any:
+        if name != "files.create":
+            return call()
+        world.watch = make
+        created = call() if stored_first else None
+        world.clock.move(world.given.policy.lease / 2 + 1)
+        overdue(world.engine, message.order, 30.0)
+        return created if stored_first else call()
+
+    world.watch = create_slowly
+    world.deliver(message)
+    world.settle()
+    assert not runs
+    assert results(world).results[0].error == UNKNOWN_OUTCOME
+
+
 def test_a_late_repetition_of_what_a_lost_worker_sent_does_not_let_a_call_run_twice() -> None:
     """Each write to the workspace comes once more at the end of the call of the next attempt, and after it died."""
     world, runs = paying("irreversible")

@@ -15,4 +15,7 @@ end
 redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
 for i = 3, #ARGV do say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
+-- A task that was left goes with all its keys: a new log has to have the time to live of the old one.
+local left = redis.call('PTTL', KEYS[1])
+if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
 return 1

@@ -1,0 +1,317 @@
+"""One implementation of the ports, driven by commands whose arguments and answers are comparable with another's.
+
+Epochs are relative: an argument says how far behind the present epoch it is, an answer how far after the first one.
+All uses of the ports' signatures by the state machines are in this module.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from unittest.mock import ANY
+
+from roboco.domain.event import AnyEvent
+from roboco.domain.letter import DeadLetter
+from roboco.domain.outcome import Outcome
+from roboco.domain.state import fold
+from roboco.ports import CallOrder, CallState, Choice, Commit, Snapshot, TurnClaim, TurnOrder, Used
+from tests.contract.a_task import ATask
+from tests.contract.emitted import emitted
+from tests.contract.samples import TASK, chain, said, told
+
+SLACK = 10.0
+"""Seconds by which two sides may differ, since a test may run slowly; what a machine lets pass is longer."""
+STEPS = chain(64)
+STATES = [fold(STEPS[:count]) for count in range(1, len(STEPS) + 1)]
+TAIL = 100
+CALLS = ("tc_1", "tc_2")
+
+
+@dataclass(frozen=True)
+class About:
+    """Seconds, equal to others that differ by less than SLACK."""
+
+    seconds: float | None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, About) or self.seconds is None or other.seconds is None:
+            return isinstance(other, About) and self.seconds is other.seconds
+        return (self.seconds > 0, True) == (other.seconds > 0, abs(self.seconds - other.seconds) < SLACK)
+
+    __hash__ = None  # type: ignore[assignment]  # equality is not transitive
+
+
+class Side:
+    """A task on one implementation; `reader` reads the same and lets time pass, `now` is the clock of its server."""
+
+    def __init__(self, name: str, task: ATask, reader: ATask, now: Callable[[], float]) -> None:
+        self.name = name
+        self.sent_twice = "twice" in name
+        self.task = task
+        self.reader = reader
+        self.now = now
+        self._first_epoch = 0
+        self._epoch = 0
+        self._seq = 1
+        self._attempt = 1
+        self._call_attempts: dict[str, int] = {}
+        self._generations: list[str] = []
+
+    # what the side holds
+
+    def seen(self) -> dict[str, Any]:
+        """All that the board and the logs say of the task."""
+        snapshot = self.reader.board.load(TASK, TAIL)
+        if snapshot is None:
+            self._first_epoch = 0  # the next life counts anew
+        else:
+            self._note(snapshot)
+        logs = {"events": self.reader.logs.events(TASK, 0), "chunks": self.reader.logs.chunks(TASK, 0)}
+        return {"task": self._comparable(snapshot)} | {name: self._messages(log) for name, log in logs.items()}
+
+    def _note(self, snapshot: Snapshot) -> None:
+        if snapshot.generation not in self._generations:
+            self._generations.append(snapshot.generation)
+        self._first_epoch = self._first_epoch or snapshot.epoch
+        self._epoch, self._seq, self._attempt = snapshot.epoch, snapshot.seq, snapshot.attempt
+        self._call_attempts = {call_id: call.attempt for call_id, call in snapshot.calls.items()}
+
+    def _comparable(self, snapshot: Snapshot | None) -> dict[str, Any] | None:
+        if snapshot is None:
+            return None
+        found = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+        return found | {
+            "epoch": self._relative(snapshot.epoch),
+            "generation": self._generations.index(snapshot.generation),
+            "lease_left": About(snapshot.lease_left),
+            "handed_at": About(SLACK * 2 + self.now() - snapshot.handed_at),
+            "cut_age": None if snapshot.cut_age is None else About(SLACK * 2 + snapshot.cut_age),
+            "due_in": About(snapshot.due_in),
+            "calls": {call_id: _call(call) for call_id, call in snapshot.calls.items()},
+        }
+
+    def _messages(self, log: Iterable[bytes]) -> list[dict[str, Any]]:
+        messages = [json.loads(message) for message in log]
+        return [message | {"generation": self._generations.index(message["generation"])} for message in messages]
+
+    def _relative(self, epoch: int | None) -> int | None:
+        return epoch and epoch - self._first_epoch
+
+    # Board
+
+    def create(self, count: int, events: Sequence[AnyEvent]) -> object:
+        """Set the task up with so many steps; if that is sent twice, the answer is the second one's."""
+        created = self.task.board.create(TASK, STEPS[:count], STATES[count - 1], events)
+        return ANY if self.sent_twice else created
+
+    def choose(self, back: int, choice: Choice, events: Sequence[AnyEvent]) -> object:
+        """Write a choice down."""
+        return self._relative(self.task.board.choose(TASK, self._epoch - back, choice, events))
+
+    def commit(self, back: int, ahead: int, events: Sequence[AnyEvent]) -> object:
+        """Take over the step that is so far ahead of the next position."""
+        return self.task.board.commit(TASK, self._epoch - back, self._commit(ahead, events))
+
+    def commit_and_choose(self, back: int, ahead: int, choice: Choice, events: Sequence[AnyEvent]) -> object:
+        """Take over a step, and write a choice down."""
+        commit = self._commit(ahead, events[:1])
+        return self._relative(self.task.board.commit_and_choose(TASK, self._epoch - back, commit, choice, events[1:]))
+
+    def _commit(self, ahead: int, events: Sequence[AnyEvent]) -> Commit:
+        seq = max(0, self._seq + ahead)
+        return Commit(STEPS[seq], STATES[seq], events)
+
+    def begin_again(self, back: int) -> object:
+        """Begin a new generation of the logs. A fence that moves, to the time, counts as one step."""
+        before = self._epoch
+        begun = self.task.board.begin_again(TASK, self._epoch - back, [told("again"), told("and more")])
+        snapshot = self.reader.board.load(TASK, 1)
+        if snapshot is not None and snapshot.epoch != before:
+            self._first_epoch += snapshot.epoch - before - 1
+        return begun
+
+    def leave(self, seconds: int) -> object:
+        """Forget the task after so many seconds."""
+        return self.task.board.leave(TASK, seconds)
+
+    # Turns
+
+    def claim(self, back: int, ahead: int, attempt: int, token: str, tail: int) -> object:
+        """Claim the turn at a position and attempt relative to the pending one."""
+        order = TurnOrder(TASK, self._seq + ahead, self._epoch - back, self._attempt + attempt)
+        claim = self.task.turns.claim(order, token, tail)
+        assert claim is None or (claim.order, claim.token) == (order, token)
+        return claim and self._comparable(claim.task)
+
+    def emit(self, back: int, token: str, number: int, used: Used) -> object:
+        """Emit a chunk."""
+        return emitted(self.task.turns, self._claim(back, token), number, said(f"{token} {number}"), used)
+
+    def renew(self, back: int, token: str) -> object:
+        """Renew the lease on the turn."""
+        return self.task.turns.renew(self._claim(back, token))
+
+    def cut(self, back: int) -> object:
+        """Ask whether the turn is to end."""
+        cut = self.task.turns.cut(self._claim(back, "me"))
+        return cut and (About(SLACK * 2 + self.now() - cut.at), cut.emitted)
+
+    def defer(self, back: int, token: str, seconds: float, refused: bool) -> object:
+        """Give the turn back."""
+        return self.task.turns.defer(self._claim(back, token), seconds, told(f"{token} waits"), refused)
+
+    def restart(self, back: int, token: str) -> object:
+        """Void the attempt at the turn."""
+        return self._relative(self.task.turns.restart(TASK, self._epoch - back, told("restart"), token))
+
+    def ring(self, back: int, again: bool) -> object:
+        """Count that the pending choice was found untaken."""
+        return self.task.turns.ring(TASK, self._epoch - back, again)
+
+    def _claim(self, back: int, token: str) -> TurnClaim:
+        order = TurnOrder(TASK, self._seq, self._epoch - back, self._attempt)
+        return TurnClaim(order, token, None)  # type: ignore[arg-type]  # nothing of the task is asked for
+
+    # Calls
+
+    def claim_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
+        """Claim a call; `at` says how far behind its epoch is, and how far ahead its attempt."""
+        return self.task.calls.claim(self._call_order(at, call_id), token)
+
+    def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
+        """Renew the lease on a call."""
+        return self.task.calls.renew(self._call_order(at, call_id), token)
+
+    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: Outcome) -> object:
+        """Keep the outcome of a call."""
+        return self.task.calls.record(self._call_order(at, call_id), token, outcome, told(f"{token} did"))
+
+    def give_back(self, at: tuple[int, int], call_id: str, token: str) -> None:
+        """Give a call back."""
+        self.task.calls.give_back(self._call_order(at, call_id), token)
+
+    def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> object:
+        """Void the attempt at a call."""
+        return self.task.calls.restart(self._call_order(at, call_id), lost)
+
+    def _call_order(self, at: tuple[int, int], call_id: str) -> CallOrder:
+        back, attempt = at
+        pending = self._call_attempts.get(call_id, 1)
+        return CallOrder(TASK, self._seq - 1, self._epoch - back, call_id, pending + attempt)
+
+    # Inbox, Logs
+
+    def knock(self, item_ids: Sequence[str], ends: str, back: int | None) -> object:
+        """Note items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
+        epoch = None if back is None else self._epoch - back
+        self.task.inbox.knock(TASK, item_ids, ends == "all", epoch, hold=ends == "unclaimed")
+        return self.task.inbox.count(TASK)
+
+    def calm(self, back: int) -> None:
+        """Let the pending work go on."""
+        self.task.inbox.calm(TASK, self._epoch - back)
+
+    def forget(self, item_id: str) -> None:
+        """Forget an item."""
+        self.task.inbox.forget(TASK, item_id)
+
+    def read_logs(self, after: int) -> object:
+        """Read both logs from a number on."""
+        logs = (self.task.logs.events(TASK, after), self.task.logs.chunks(TASK, after))
+        return [self._messages(log) for log in logs]
+
+    # Agenda
+
+    def put(self, task_id: str, delay: float) -> None:
+        """Look at a task after so many seconds."""
+        self.task.agenda.put(task_id, delay)
+
+    def add(self, task_id: str, delay: float) -> object:
+        """Look at a task after so many seconds, unless a time is set; if sent twice, the answer is the second one's."""
+        added = self.task.agenda.add(task_id, delay)
+        return ANY if self.sent_twice else added
+
+    def hasten(self, task_id: str, delay: float) -> None:
+        """Look at a task after so many seconds at the latest."""
+        self.task.agenda.hasten(task_id, delay)
+
+    def due(self, limit: int) -> list[str]:
+        """The tasks that are due."""
+        return self.reader.agenda.due(limit)
+
+    def known(self) -> list[str]:
+        """The tasks that have a time."""
+        return sorted(self.reader.agenda.known())
+
+    def drop(self, task_id: str) -> None:
+        """Do not look at a task again."""
+        self.task.agenda.drop(task_id)
+
+    def lock(self, token: str, seconds: float) -> object:
+        """Ask to sweep."""
+        return self.task.agenda.lock(token, seconds)
+
+    def begin_sweeps(self, seconds: float) -> None:
+        """Note that the agenda is whole."""
+        self.task.agenda.begin(seconds)
+
+    def swept(self) -> object:
+        """What is known of the last beginning."""
+        agenda = self.task.agenda
+        return (agenda.intact(), agenda.restarted(), agenda.fresh())
+
+    # Attempts, DeadLetters
+
+    def begin_attempt(self, key: str) -> object:
+        """Begin work."""
+        return self.task.attempts.begin(key)
+
+    def renew_attempt(self, key: str) -> object:
+        """Be at work for one more lease."""
+        return self.task.attempts.renew(key)
+
+    def count_attempt(self, key: str) -> object:
+        """Count a beginning of work."""
+        return self.task.attempts.count(key)
+
+    def end_attempt(self, key: str) -> None:
+        """End work."""
+        self.task.attempts.end(key)
+
+    def bury(self, letter: DeadLetter) -> object:
+        """Keep a letter; answer all."""
+        self.task.dead.bury(letter)
+        return self.reader.dead.letters()
+
+    def remove_letter(self, letter_id: str) -> object:
+        """Forget a letter; answer what was there and is there."""
+        found = self.reader.dead.letter(letter_id)
+        self.task.dead.remove(letter_id)
+        return (found, self.reader.dead.letters())
+
+    def wipe(self) -> None:
+        """Lose everything."""
+        self.reader.wipe()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        self.reader.outlive(seconds)
+
+
+def _call(call: CallState) -> object:
+    return (replace(call, lease_left=0.0), About(call.lease_left))
+
+
+def assert_same(sides: Sequence[Side], command: str, act: Callable[[Side], object]) -> None:
+    """Have every side do the same, and compare what they answer."""
+    answers = [(side.name, act(side)) for side in sides]
+    for (one, mine), (other, yours) in itertools.pairwise(answers):
+        assert mine == yours, f"after {command}: {one} has {_part(mine, yours)}, {other} has {_part(yours, mine)}"
+
+
+def _part(mine: object, yours: object) -> object:
+    """The part that differs."""
+    if isinstance(mine, dict) and isinstance(yours, dict):
+        return {name: _part(mine[name], yours.get(name)) for name in mine if mine[name] != yours.get(name)}
+    return mine

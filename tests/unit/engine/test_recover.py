@@ -1,0 +1,32 @@
+"""recover: the board is set up again from the workspace."""
+
+from typing import Any
+
+from tests.memory.board import MemoryBoard
+from tests.memory.model import said
+from tests.memory.watch import make
+from tests.memory.world import TASK, World, given, team_of
+
+
+def test_set_up_records_the_inbox_before_the_task_is_on_the_board() -> None:
+    """A worker that finds the task at the first possible moment must find its inbox items too."""
+    world = World(given(lambda request: said("done")))
+    world.submit(team_of(agents=[{"name": "a", "prompt": "p"}], collaboration_model={"type": "manual"}))
+    world.settle()
+    world.send("more", "item1")
+    world.server.wipe()
+    found: list[tuple[str, ...]] = []
+
+    def load_after_create(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "board.create":
+            task = MemoryBoard(world.server, world.clock).load(TASK, 1)
+            assert task is not None
+            found.append(task.item_ids)
+        return answer
+
+    world.watch = load_after_create
+    world.drain()
+    world.sweep()
+    world.watch = make
+    assert found == [("item1",)]
