@@ -132,12 +132,13 @@ def pause_after(notice_id: str, tries: int) -> float:
 class NoticeName:
     """The name of a notice. Names of one target sort in the order of the decisions that they report.
 
-    `seq` is the number of steps at that time and `epoch` the fence of the decision, so that a task which waits twice at
-    the same position has two notices. `about` stands for status and reason.
+    `seq` is the number of steps at that time, `generation` that of the logs and `epoch` the fence of the decision, so
+    that a task which waits twice at the same position has two notices. `about` stands for status and reason.
     """
 
     target: int
     seq: int
+    generation: str
     epoch: int
     about: str
 
@@ -147,18 +148,18 @@ class NoticeName:
         return self.target, self.seq
 
     def __str__(self) -> str:
-        return f"{self.target}-{self.seq:08d}-{self.epoch:016d}-{self.about}"
+        return f"{self.target}-{self.seq:08d}-{self.generation}-{self.epoch:012x}-{self.about}"
 
     @classmethod
-    def of(cls, target: int, seq: int, epoch: int, status: TaskStatus, reason: str) -> "NoticeName":
-        """Return the name of the notice of this decision."""
-        return cls(target, seq, epoch, f"{status}-{sha256(reason)[:8]}")
+    def of(cls, target: int, seq: int, fence: tuple[str, int], status: TaskStatus, reason: str) -> "NoticeName":
+        """Return the name of the notice of the decision at this generation and epoch."""
+        return cls(target, seq, *fence, f"{status}-{sha256(reason)[:8]}")
 
     @classmethod
     def parse(cls, name: str) -> "NoticeName":
         """Return the parts of a name."""
-        target, seq, epoch, about = name.split("-", 3)
-        return cls(int(target), int(seq), int(epoch), about)
+        target, seq, generation, epoch, about = name.split("-", 4)
+        return cls(int(target), int(seq), generation, int(epoch, 16), about)
 
 
 def notice_id_of(task_id: str, name: str) -> str:

@@ -6,9 +6,11 @@ from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.part import artifact_name
 from roboco.errors import UsageError
 
-_NOTICE = re.compile(r"\d+-(\d{8,})-\d{16,}-[a-z_]+-[0-9a-f]{8}")
+_NOTICE = re.compile(r"\d+-(\d{8,})-[0-9a-f]{12,}-[0-9a-f]{12,}-[a-z_]+-[0-9a-f]{8}")
 OPEN = "_open/"
 NOTIFY = "_notify/"
+RESTART = "restart/"
+"""Prefix of the schedule's entries for tasks whose logs begin anew after a restart of Redis."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""
@@ -131,7 +133,7 @@ def told_path(task_id: str, name: str) -> str:
     """One notice that was delivered or given up: it stays, so that it is not told again."""
     found = _NOTICE.fullmatch(check_item_id(name))
     if found is None:
-        raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-EPOCH-STATUS-DIGEST")
+        raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
     return f"{told_folder(task_id, int(found[1]))}{name}.json"
 
 

@@ -10,7 +10,7 @@ from roboco.domain.status import TaskStatus
 class TaskSummary(Recorded):
     """A task at a glance; times are UTC. `agents` and `tools` say what each of them has used.
 
-    `epoch` is the fence of the decision that it describes.
+    `epoch` is the fence of the decision that it describes, and `generation` that of the logs at that time.
     """
 
     task_id: str
@@ -19,6 +19,7 @@ class TaskSummary(Recorded):
     reason: str = ""
     steps: int = 0
     epoch: int = 0
+    generation: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
@@ -32,5 +33,9 @@ class TaskSummary(Recorded):
 
         An end is final when it is written: Redis may have lost the decision that the stored summary describes.
         """
-        newer = self.status.ended or (self.steps, self.epoch) > (stored.steps, stored.epoch)
-        return newer and not stored.status.ended
+        return not stored.status.ended and (self.status.ended or self._place > stored._place)
+
+    @property
+    def _place(self) -> tuple[int, str, int]:
+        """The order of decisions. Within a generation Redis loses none; steps are never lost."""
+        return self.steps, self.generation, self.epoch

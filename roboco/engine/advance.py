@@ -65,7 +65,7 @@ def _forget(engine: Engine, task_id: str) -> None:
 def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
     """Make one move; whether the task has to be looked at again."""
     if task.phase is Phase.END:
-        return not _finish(engine, task_id, task, ring)
+        return not _finish(engine, task_id, task)
     team = engine.teams.get(task_id)
     waiting = items.waiting(engine, task_id, task)
     if exhausted is None and _too_early(engine, task_id, task, waiting):
@@ -81,33 +81,28 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
     return again
 
 
-def _finish(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool:
-    """Close the task: False if it has to be looked at again.
-
-    Of a closed task only Redis may still have to forget the state. An item that waits was seen when the end was
-    decided, or Redis had lost it then.
-    """
+def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Close the task: whether it is closed. Of a closed task only Redis may still have to forget the state."""
     marker = engine.files.get_versioned(open_path(task_id))
-    if marker is None:
-        close_again(engine, task_id)
-        return True
-    if task.item_ids and marker.data != CLOSED:
-        team = engine.teams.get(task_id)
-        if _left_to_a_child(engine, team, Look(task_id, ring, ())) is not None:
-            return True
-        action = Place(engine, task_id, team, task).decided(items.waiting(engine, task_id, task))
-        if not isinstance(action, End):
-            _take_back(engine, task_id, task)
-            return False
-    return finish(engine, task_id, task, marker)
+    if marker is not None:
+        return finish(engine, task_id, task, marker)
+    close_again(engine, task_id)
+    return True
 
 
-def _take_back(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Continue a task whose end was decided while Redis had lost an accepted item. Its logs begin anew without it."""
+def misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Return True if the task would not end now: its end was decided while Redis had lost an accepted item."""
+    if not task.item_ids or engine.files.get(open_path(task_id)) in (None, CLOSED):
+        return False
+    place = Place(engine, task_id, engine.teams.get(task_id), task)
+    return not isinstance(place.decided(items.waiting(engine, task_id, task)), End)
+
+
+def take_back(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Continue a task that has ended and is not closed. Its logs begin anew after this."""
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason="")
-    if engine.board.choose(task_id, task.epoch, Choice(Phase.IDLE, TaskStatus.RUNNING), [event]) is not None:
-        recover.begin_again(engine, task_id)
-        recover.reopen(engine, task_id)
+    engine.board.choose(task_id, task.epoch, Choice(Phase.IDLE, TaskStatus.RUNNING), [event])
+    recover.reopen(engine, task_id)
 
 
 def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item, ...]) -> bool:

@@ -60,7 +60,7 @@ def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> b
     """
     _gather(engine, task_id)
     _write_events(engine, task_id)
-    if marker.data != CLOSED and not _close(engine, task_id, task.epoch, set(task.item_ids), marker):
+    if marker.data != CLOSED and not _close(engine, task_id, task.epoch, marker):
         return False
     summary = _summary(engine, task_id, task)
     _write_summary(engine, summary)
@@ -96,7 +96,7 @@ def _gather(engine: Engine, task_id: str) -> None:
     raise _contended(history_path(task_id))
 
 
-def _close(engine: Engine, task_id: str, epoch: int, seen: set[str], marker: Versioned) -> bool:
+def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
     """Change the marker from open to closing, and to closed if the board still has the end of this epoch.
 
     From closing on, no item is accepted. An item that was accepted before, while Redis had lost the end, is on the
@@ -107,13 +107,13 @@ def _close(engine: Engine, task_id: str, epoch: int, seen: set[str], marker: Ver
     path, ours = open_path(task_id), closing(epoch)
     if marker.data != ours and not engine.files.replace(path, ours, marker.version):
         return False
-    if not engine.agenda.intact():
+    if not engine.agenda.recovered(task_id):
         raise TransientError(f"task {task_id!r} is closed when the sweeper has recovered what Redis lost")
     changed = engine.files.get_versioned(path)
     if changed is None or changed.data != ours:
         return False
     now = engine.board.load(task_id, 1)
-    if now is None or now.phase is not Phase.END or now.epoch != epoch or not set(now.item_ids) <= seen:
+    if now is None or now.phase is not Phase.END or now.epoch != epoch:
         recover.reopen(engine, task_id)
         return False
     return engine.files.replace(path, CLOSED, changed.version)
@@ -163,6 +163,7 @@ def _summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummary:
         reason=task.reason,
         steps=task.state.steps,
         epoch=task.epoch,
+        generation=task.generation,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
         cost=task.state.cost,

@@ -104,7 +104,7 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
     again, or reports a later decision.
     """
     pending, settled = known
-    name = NoticeName.of(target, task.seq, task.epoch, task.status, task.reason)
+    name = NoticeName.of(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
     here = [other for other in map(NoticeName.parse, pending | settled) if (other.target, other.seq) == name.place]
     newest = max(here, default=None)
     if newest is not None and (newest.about == name.about or newest > name):

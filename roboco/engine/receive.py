@@ -15,7 +15,7 @@ import logging
 
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Answer, Hold, Item, Message, Stop, Verdict, is_urgent, read_item
-from roboco.domain.paths import OPENED, item_path, open_path, summary_path, taken_path
+from roboco.domain.paths import CLOSED, OPENED, item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
@@ -63,9 +63,10 @@ def _announce(engine: Engine, task_id: str, item: Item) -> None:
         pauses = isinstance(item, Hold) and item.until == 0
         engine.inbox.knock(task_id, [item.item_id], is_urgent(item), hold=pauses)
         task = engine.board.load(task_id, 1)
-        if (task is not None and task.phase is Phase.END) or not _is_open(engine, task_id):
+        ended = task is not None and task.phase is Phase.END
+        if ended or not _is_open(engine, task_id):
             engine.inbox.forget(task_id, item.item_id)
-            _give_back(engine, task_id, item)
+            _give_back(engine, task_id, item, ended)
             return
         engine.agenda.put(task_id)
     except TransientError as error:
@@ -82,8 +83,11 @@ def _was_taken(engine: Engine, task_id: str, item: Item) -> bool:
 
 
 def stored(engine: Engine, task_id: str, item_id: str) -> Item | None:
-    """The item of this id, taken over or not; None if there is none."""
-    data = engine.files.get(item_path(task_id, item_id)) or engine.files.get(taken_path(task_id, item_id))
+    """The item of this id, taken over or not; None if there is none.
+
+    A repetition that the store carries out late may leave the item in the inbox again: what was taken over counts.
+    """
+    data = engine.files.get(taken_path(task_id, item_id)) or engine.files.get(item_path(task_id, item_id))
     return None if data is None else read_item(data)
 
 
@@ -126,26 +130,30 @@ def _check_room(engine: Engine, task_id: str, item: Item) -> None:
 
 
 def _is_open(engine: Engine, task_id: str) -> bool:
-    return engine.files.get(open_path(task_id)) == OPENED
+    """Return True if the task takes items. TransientError while it is being closed, which may be taken back."""
+    marker = engine.files.get(open_path(task_id))
+    if marker in (None, OPENED, CLOSED):
+        return marker == OPENED
+    raise TransientError(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
 
 
-def _give_back(engine: Engine, task_id: str, item: Item) -> None:
+def _give_back(engine: Engine, task_id: str, item: Item, ended: bool = False) -> None:
     """The task ended, or is not there: it is refused, but a stop stays for a task that is yet to come."""
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         _refuse(engine, task_id, item)
-    elif _has_ended(engine, task_id):
+    elif ended or _has_ended(engine, task_id):
         engine.files.delete(item_path(task_id, item.item_id))
 
 
 def _has_ended(engine: Engine, task_id: str) -> bool:
-    """Return True if the task is being closed or has been closed; False if there is none.
+    """Return True if the task has been closed; False if there is none.
 
     Its marker may have come since: a submission notes the items that it finds after that.
     """
     marker = engine.files.get(open_path(task_id))
     if marker is not None:
-        return marker != OPENED
+        return marker == CLOSED
     data = engine.files.get(summary_path(task_id))
     return data is not None and TaskSummary.model_validate_json(data).status.ended
 

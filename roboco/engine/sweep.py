@@ -10,12 +10,13 @@ from functools import partial
 
 from roboco.domain.ids import is_task_id
 from roboco.domain.letter import lost_work
-from roboco.domain.paths import NOTIFY, OPEN, open_path
+from roboco.domain.paths import NOTIFY, OPEN, RESTART, open_path
 from roboco.engine import notify, recover
-from roboco.engine.advance import QUIET, advance
+from roboco.engine.advance import QUIET, advance, misses_an_item, take_back
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory, TransientError
+from roboco.ports import Phase
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +29,6 @@ RETRY = 5.0
 """Seconds after which a task is looked at again whose look failed."""
 UNREACHABLE = 30.0
 """Seconds after which an entry is tried again whose keys or files did not answer: each try may take a time-out."""
-RESTART = "restart/"
-"""Prefix of the schedule's entries for tasks whose logs begin anew after a restart of Redis."""
 ENTER = "enter/"
 """Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
 MOST_FAILURES = 10
@@ -164,6 +163,9 @@ def _begin_again(engine: Engine, task_id: str) -> None:
     """Begin a new generation of the task's logs, and forget sweepers that were lost: Redis may have restored them."""
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
+    task = engine.board.load(task_id, recover.COORDINATOR_TAIL)
+    if task is not None and task.phase is Phase.END and misses_an_item(engine, task_id, task):
+        take_back(engine, task_id, task)
     recover.begin_again(engine, task_id)
 
 

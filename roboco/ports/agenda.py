@@ -37,6 +37,9 @@ class Agenda(Protocol):
     def intact(self) -> bool:
         """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
 
+    def recovered(self, task_id: str) -> bool:
+        """Return True if Redis is intact, and the task's logs do not wait to begin anew after a restart."""
+
     def restarted(self) -> bool:
         """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
 

@@ -120,7 +120,8 @@ class Board(Protocol):
     ) -> bool:
         """Set the task up, idle, with these newest steps; False and nothing changed if it is known already.
 
-        The fence starts at the server's time in milliseconds, and in any case above the epoch `above`.
+        The fence starts at the server's time in milliseconds, and in any case above the epoch `above`. The generation
+        of the logs sorts behind all earlier ones of the task that began below that number.
         """
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
@@ -143,8 +144,8 @@ class Board(Protocol):
     def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Begin a new generation of the logs with these events. False, and nothing changed, if the fence had moved.
 
-        Nothing happens if the task is not known. The fence of an idle or waiting task moves, to the server's time in
-        milliseconds at least.
+        Nothing happens if the task is not known. The new generation sorts behind the present one. The fence of an idle
+        or waiting task moves, to the server's time in milliseconds at least.
         """
 
     def leave(self, task_id: str, seconds: int) -> bool:

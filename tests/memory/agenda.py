@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
 from roboco.domain.letter import DeadLetter
+from roboco.domain.paths import RESTART
 from roboco.ports import Clock, Phase
 from tests.memory.server import MemoryServer
 
@@ -70,6 +71,11 @@ class MemoryAgenda:
         """Whether the server holds all that it held at the last `begin`."""
         with self._server as held:
             return held.run == self._server.run
+
+    def recovered(self, task_id: str) -> bool:
+        """Return True if the server is intact, and the task's logs do not wait to begin anew after a restart."""
+        with self._server as held:
+            return self.intact() and f"{RESTART}{task_id}" not in held.agenda
 
     def restarted(self) -> bool:
         """Whether the server was set back since the last `begin`; not if it was emptied."""

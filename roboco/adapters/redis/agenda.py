@@ -10,6 +10,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
+from roboco.domain.paths import RESTART
 
 PAGE = 500
 KEPT = 86_400
@@ -82,6 +83,11 @@ class RedisAgenda:
         """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
         with answering():
             return same_run(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
+
+    def recovered(self, task_id: str) -> bool:
+        """Return True if Redis is intact, and the task's logs do not wait to begin anew after a restart."""
+        with answering():
+            return self.intact() and self._client.zscore(self._keys.telling, f"{RESTART}{task_id}") is None
 
     def restarted(self) -> bool:
         """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""

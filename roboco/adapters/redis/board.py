@@ -55,7 +55,7 @@ class RedisBoard:
         names += [keys.inbox(task_id)]
         newest = [step.line() for step in steps[-KEPT_STEPS:]]
         status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
-        fixed = [uuid.uuid4().hex[:12], above, state.steps, _folded(state)]
+        fixed = [above, state.steps, _folded(state)]
         answer = self._scripts.run(
             "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(body, events)
         )
@@ -94,7 +94,7 @@ class RedisBoard:
         """Begin a new generation of the logs with these events; False if the fence had moved."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
-        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex[:12], *map(body, events)))
+        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex, *map(body, events)))
 
     def leave(self, task_id: str, seconds: int) -> bool:
         """Forget an ended task after so many seconds; False if it has not ended."""

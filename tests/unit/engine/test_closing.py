@@ -171,7 +171,7 @@ def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
         world.server.wipe() if loss == "wiped" else world.server.set_back(kept[-1])
         try:
             world.send("late")
-        except UsageError:
+        except (UsageError, AssertionError):  # it has ended, or is being closed whenever it is sent again
             refused.append(True)
 
     def watch(name: str, call: Call) -> Any:
@@ -206,7 +206,7 @@ def test_a_message_that_comes_while_redis_loses_the_end_is_taken_or_refused(loss
         taken += "late" in texts
         assert world.summary().status is TaskStatus.COMPLETED, at
         assert refused or "late" in texts, at
-        assert [path for path in world.files.held if path.startswith(inbox_path(TASK))] == [], at
+        assert refused or not [path for path in world.files.held if path.startswith(inbox_path(TASK))], at
         assert read(items_of(world.published(), partial(world.histories.read, TASK))).ended, at
     assert at > 10
     assert taken > 3
@@ -218,8 +218,8 @@ def test_a_task_that_was_about_to_close_takes_items_again() -> None:
     world.submit(MANUAL.team)
     world.settle()
     world.files.held[open_path(TASK)] = closing(1)
-    with pytest.raises(UsageError, match="has ended"):
-        world.send("refused")
+    with pytest.raises(AssertionError, match="three times without an answer"):
+        world.send("not now", "item2")
     world.clock.move(4000)
     world.sweep()
     world.send("taken", "item2")

@@ -2,17 +2,19 @@
 -- The fence moves unless the task has ended or a worker may hold work, so that an epoch that was lost is not used for
 -- another choice.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] content (stream)
--- ARGV[1] expected epoch  ARGV[2] the new generation  ARGV[3..] the events' bodies
+-- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
+-- ARGV[3..] the events' bodies
 -- Returns 1, also if it was done before or the task is not known; 0 if the fence had moved. Cost: O(log + events).
-local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase')
-if not now[1] or now[1] == ARGV[2] then return 1 end
+local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase', 'begun')
+if not now[1] or now[4] == ARGV[2] then return 1 end
 if now[2] ~= ARGV[1] then return 0 end
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if now[3] == 'idle' or now[3] == 'wait' then
-  local time = redis.call('TIME')
-  local epoch = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(now[2]) + 1)
-  redis.call('HSET', KEYS[1], 'epoch', epoch)
+  redis.call('HSET', KEYS[1], 'epoch', math.max(ms, tonumber(now[2]) + 1))
 end
-redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'chunks', 0, 'events', 0)
+local generation = string.format('%012x', math.max(ms, tonumber(now[1], 16) + 1))
+redis.call('HSET', KEYS[1], 'generation', generation, 'begun', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
 for i = 3, #ARGV do say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
 -- A task that was left goes with all its keys: a new log has to have the time to live of the old one.
