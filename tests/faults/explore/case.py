@@ -52,24 +52,58 @@ _LOSSES = ("wipe", "restart", "back")
 THEMES = (
     tuple(KINDS),
     ("hold", *USERS),
+    ("pause", "resume", "step", "send", "interrupt", "stop"),
     (*PROCESS, *_SCHEDULING, "lose", "copy", "send", "stop"),
     (*_SCHEDULING, *_LOSSES, "die", "send", "stop", "pause"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
+WRITES = (
+    *(f"board.{method}" for method in ("create", "choose", "commit", "begin_again", "leave")),
+    *(f"files.{method}" for method in ("put", "create", "delete", "copy")),
+    *("histories.append", "histories.begin", "turns.", "calls.", "inbox.", "dispatcher."),
+)
+"""Calls that change the state of tasks."""
 LARGEST = 7
-_SPREADS = (1, 4, 12, 40)
+_LATER = (1, 4, 12, 40)
+_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10)
+IDLE = 200
+"""A gap that lasts until no process has anything left to do: nothing waits for a disturbance then."""
+_FIRST = (20, 50, 120)
+FOLLOWS = {
+    "pause": ("resume", "step"),
+    "resume": ("send", "interrupt"),
+    "restart": ("sweep",),
+    "back": ("sweep",),
+    "hold": ("stop", "send", "sweep", "deliver"),
+}
+"""Kinds that often matter shortly after another one."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """After `gap` more port calls this happens; `choice` selects among its variants."""
+    """After `gap` more port calls, or `writes` only, this happens; `choice` selects among its variants."""
 
     gap: int
     kind: str
     choice: int = 0
+    writes: bool = False
 
     def __str__(self) -> str:
-        return f"{self.gap}:{self.kind}:{self.choice}"
+        return f"{'w' * self.writes}{self.gap}:{self.kind}:{self.choice}"
+
+    @classmethod
+    def parse(cls, word: str) -> "Disturbance":
+        """Return the disturbance of such a word."""
+        gap, kind, choice = word.split(":")
+        return cls(int(gap.removeprefix("w")), kind, int(choice), gap.startswith("w"))
+
+    def is_due(self, gap: int, name: str) -> bool:
+        """Whether it happens at a call of this port, which counts down the rest of the gap otherwise."""
+        return gap <= 0 and self.counts(name)
+
+    def counts(self, name: str) -> bool:
+        """Whether calls of this port count."""
+        return not self.writes or name.startswith(WRITES)
 
 
 @dataclass(frozen=True)
@@ -86,19 +120,32 @@ class Case:
     def parse(cls, line: str) -> "Case":
         """Return the case of such a line."""
         shape, *words = line.split()
-        parts = (word.split(":") for word in words)
-        return cls(shape, tuple(Disturbance(int(gap), kind, int(choice)) for gap, kind, choice in parts))
+        return cls(shape, tuple(map(Disturbance.parse, words)))
 
     @classmethod
     def random(cls, random: Random, shapes: Sequence[str] = tuple(SHAPES), without: Sequence[str] = ()) -> "Case":
         """Draw a case of one theme: a few disturbances, near each other or far apart."""
-        count = random.randint(1, 10)
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
-        evenly = random.random() < 0.5
-        kinds = random.choices(theme, [1 if evenly else KINDS[kind] for kind in theme], k=count)
-        gaps = [random.randrange(120), *(random.randrange(random.choice(_SPREADS)) for _ in range(count - 1))]
-        pairs = zip(gaps, kinds, strict=True)
-        return cls(
-            random.choice(shapes),
-            tuple(Disturbance(gap, kind, random.randint(0, LARGEST)) for gap, kind in pairs),
-        )
+        kinds = _kinds(random, theme, random.choice(_COUNTS))
+        first, *later = kinds
+        disturbances = [_disturbance(random, first, _FIRST), *(_disturbance(random, kind, _LATER) for kind in later)]
+        return cls(random.choice(shapes), tuple(disturbances))
+
+
+def _disturbance(random: Random, kind: str, gaps: Sequence[int]) -> Disturbance:
+    """Draw the gap among all port calls, or among writes, which are a third of them; users often wait."""
+    if kind in USERS and gaps is _LATER and random.random() < 0.3:
+        return Disturbance(IDLE, kind, random.randint(0, LARGEST))
+    writes, gap = random.random() < 0.5, random.randrange(random.choice(gaps))
+    return Disturbance(gap // 3 if writes else gap, kind, random.randint(0, LARGEST), writes)
+
+
+def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
+    """Draw kinds by their weights or evenly; often one that makes sense after the kind before it."""
+    weights = [1 if random.random() < 0.5 else KINDS[kind] for kind in theme]
+    kinds: list[str] = []
+    while len(kinds) < count:
+        follows = [kind for kind in FOLLOWS.get(kinds[-1], ()) if kind in theme] if kinds else []
+        often = bool(follows) and random.random() < 0.6
+        kinds += [random.choice(follows)] if often else random.choices(theme, weights)
+    return kinds

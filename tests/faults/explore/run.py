@@ -59,7 +59,7 @@ class Run:
         self.errors: list[Exception] = []
         self.losses = 0
         self._left = list(case.disturbances)
-        self._gap = self._left[0].gap if self._left else NEVER
+        self._gap = self._left[0].gap if self._left else 0
         self._stack: list[Strand] = []
         self._held: list[Held] = []
         self._running: Strand | None = None
@@ -76,7 +76,7 @@ class Run:
 
     def settle(self) -> None:
         """Without any further disturbance, run until nothing is left to do for some time."""
-        self._left, self._gap = [], NEVER
+        self._left = []
         self.world.server.deaf = False
         for held in self._held:
             held.disturbances = 0
@@ -175,8 +175,8 @@ class Run:
         if self._trace is not None:
             self._trace(f"    {strand.name:<14} {_described(name, call)}")
         made = partial(self._make, call)
-        if self._gap > 0:
-            self._gap -= self._gap < NEVER
+        if not self._left or not self._left[0].is_due(self._gap, name):
+            self._gap -= bool(self._left) and self._left[0].counts(name)
             return made()
         return strand.pause(name, made)
 
@@ -187,11 +187,8 @@ class Run:
 
     def _strike(self, strand: Strand | None) -> None:
         """Make the next disturbance happen, at a port call of this process."""
-        if not self._left:
-            self._gap = NEVER
-            return
         now = self._left.pop(0)
-        self._gap = self._left[0].gap if self._left else NEVER
+        self._gap = self._left[0].gap if self._left else 0
         if any(later.kind == "back" for later in self._left):
             self.copies.append(self.world.server.kept())
         for held in self._held:

@@ -10,6 +10,8 @@ from tests.memory.watch import Call, Crash
 Verdict = Callable[[Call], Any]
 """Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""
 
+HANGS = 60.0
+"""Seconds after which a process that reaches no port call counts as blocked for ever."""
 _THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="strand")
 
 
@@ -41,7 +43,8 @@ class Strand:
         else:
             self._started = True
             _THREADS.submit(self._run)
-        self._schedulers.acquire()
+        if not self._schedulers.acquire(timeout=HANGS):
+            raise RuntimeError(f"process {self.name!r} hangs outside of its port calls, after {self.pending!r}")
 
     def pause(self, name: str, call: Call) -> Any:
         """Wait at a port call for the scheduler, then obey its verdict. Only the strand's own thread calls this."""
