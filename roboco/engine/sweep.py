@@ -13,6 +13,7 @@ from roboco.domain.letter import lost_work
 from roboco.domain.paths import NOTIFY, OPEN, RESTART, open_path
 from roboco.engine import notify, recover
 from roboco.engine.advance import QUIET, advance, misses_an_item, take_back
+from roboco.engine.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory, TransientError
@@ -164,9 +165,12 @@ def _begin_again(engine: Engine, task_id: str) -> None:
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
     task = engine.board.load(task_id, recover.COORDINATOR_TAIL)
-    if task is not None and task.phase is Phase.END and misses_an_item(engine, task_id, task):
+    ended = task is not None and task.phase is Phase.END
+    if task is not None and ended and misses_an_item(engine, task_id, task):
         take_back(engine, task_id, task)
     recover.begin_again(engine, task_id)
+    if ended and engine.files.get(open_path(task_id)) is None:
+        close_again(engine, task_id)
 
 
 def fill_agenda(engine: Engine, all_now: bool = False) -> None:

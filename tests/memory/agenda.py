@@ -185,6 +185,10 @@ class MemoryInbox:
             if item_ids:
                 held.inboxes.setdefault(task_id, set()).update(item_ids)
             task = held.tasks.get(task_id)
+            if task is None:
+                held.inbox_until[task_id] = now + 86_400
+            else:
+                held.inbox_until.pop(task_id, None)
             if task is None or not (urgent or hold) or epoch not in (None, task.epoch) or task.phase is Phase.END:
                 return
             if hold and not urgent and (task.phase is not Phase.TURN or task.owner):

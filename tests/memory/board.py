@@ -45,6 +45,7 @@ class MemoryBoard:
         with self._server as held:
             if task_id in held.tasks:
                 return False
+            held.inbox_until.pop(task_id, None)
             task = held.tasks[task_id] = StoredTask(
                 generation=self._server.generation(),
                 epoch=max(round(now * 1000), above + 1),

@@ -93,6 +93,7 @@ class StoredTask:
 class Stored:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
+    inbox_until: dict[str, float] = field(default_factory=dict)
     agenda: dict[str, float] = field(default_factory=dict)
     run: int = 0
     fresh_until: float = 0.0

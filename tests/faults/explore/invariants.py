@@ -99,12 +99,12 @@ TaskCheck = Callable[[Run, "Checked"], None]
 
 def _checks(run: Run, task: Checked) -> list[TaskCheck]:
     if task.open:
-        return [_check_history, _check_waiting, _check_summary, _check_live, _check_late]
+        return [_check_history, _check_waiting, _check_summary, _check_numbers, _check_live, _check_late]
     accepted = any(deed.answer == "accepted" for deed in run.users.deeds if _creates(deed, task.task_id))
     if not accepted and task.board is None and not task.summary.status.ended:
         return []  # nothing acts on it until it is submitted again
     closed = [_check_closed, _check_events, _check_log, _check_forgotten, _check_notices]
-    return [_check_history, *closed, _check_live, _check_late]
+    return [_check_history, *closed, _check_numbers, _check_live, _check_late]
 
 
 def _creates(deed: Deed, task_id: str) -> bool:
@@ -175,6 +175,18 @@ def _check_log(run: Run, task: Checked) -> None:
     hold("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
 
 
+def _check_numbers(run: Run, task: Checked) -> None:
+    """Within the generation that followers are left with, no number was published twice."""
+    if (board := task.board) is None:
+        return
+    published: dict[tuple[bool, int], str] = {}
+    for task_id, message in task.world.server.published:
+        record = json.loads(message)
+        if task_id == task.task_id and record["generation"] == board.generation:
+            before = published.setdefault(("chunks" in record, record["seq"]), message)
+            hold("a number comes once", before == message, f"{task.task_id}: {before} {message}")
+
+
 def _check_forgotten(run: Run, task: Checked) -> None:
     board, agenda = task.board, task.world.server.held.agenda
     hold("agenda", task.task_id not in agenda, task.task_id)
@@ -213,8 +225,8 @@ def _check_follower(run: Run, task: Checked, follower: Follower, name: str) -> N
             follower.violation = Violation("follower", str(error))
     if follower.violation is not None:
         raise Violation(f"{name} follower", f"{task.task_id} {follower.violation.facts}")
-    if follower.ends and run.losses and name == "live":
-        return  # Redis lost the end that this client received, and the task went on
+    if follower.ends and (run.losses or run.world.server.run > 1) and name == "live":
+        return  # Redis lost the end that this client received, or items before it, and the task went on
     steps = len(follower.reader.steps)
     hold(f"{name} follower has all steps", follower.reader.steps == task.history, f"{steps} of {len(task.history)}")
     hold(f"{name} follower has one end", follower.ends == (not task.open), f"{task.task_id} {follower.ends} ends")
@@ -284,6 +296,7 @@ def _orphans(world: World) -> dict[str, object]:
     """The keys in Redis that nothing removes."""
     held = world.server.held
     closed = {task_id for task_id in held.inboxes if open_path(task_id) not in world.files.held}
-    inboxes = {task_id: held.inboxes[task_id] for task_id in closed if task_id not in held.tasks}
+    lost = closed - held.tasks.keys() - held.inbox_until.keys()
+    inboxes = {task_id: held.inboxes[task_id] for task_id in lost if held.inboxes[task_id]}
     strangers = {task_id: task for task_id, task in held.tasks.items() if task_id not in world.histories.held}
     return {name: keys for name, keys in {"inboxes": inboxes, "tasks": strangers}.items() if keys}
