@@ -1,107 +1,56 @@
-"""Prompts as Jinja templates in a sandbox: they compute text, for a moment, and reach nothing else."""
+"""Prompts: templates in a part of Jinja's language, rendered within an allowance of work and memory.
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache
-from types import FrameType
+A tree walker runs them, not Jinja's compiled code: no limit that is checked between lines of code can end a filter or
+a method of a text that works for days, or takes gigabytes.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, meta
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+from roboco.adapters.template_rules import VARIABLES, RefusedTemplate, code_size, is_plain, parsed, plain_text
+from roboco.adapters.template_run import Run
+from roboco.adapters.template_values import Allowance, TemplateFailure
 from roboco.errors import UsageError
 
-VARIABLES = ("task", "team", "agent", "context")
-"""What a template may name."""
-MOST_LINES = 100_000
-"""How many lines of its code a template may run: about a tenth of a second."""
-LONGEST = 1024 * 1024
-"""Characters of a rendered prompt at most."""
-_LARGEST = 10_000
-"""The largest factor, and the largest exponent."""
-_CODE = "<template>"
-"""The file that Jinja says a template's code stands in."""
+__all__ = ["VARIABLES", "JinjaPrompts", "check_template", "code_size"]
 
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Refuses what makes much out of little, such as 'x' * 10**9."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """The result, if it stays small."""
-        for operand in (left, right):
-            if isinstance(operand, int) and abs(operand) > _LARGEST:
-                raise ValueError(f"a template may calculate with numbers up to {_LARGEST} alone")
-            if not isinstance(operand, int | float) and len(operand) > _LARGEST:
-                raise ValueError(f"a template may repeat up to {_LARGEST} characters or items alone")
-        return super().call_binop(context, operator, left, right)
-
-
-# Without the optimizer nothing is computed before a template is rendered.
-_environment = _Sandbox(undefined=StrictUndefined, autoescape=False, optimized=False)
-del _environment.globals["lipsum"]  # which makes text without a limit
+_SHARED = 4
+"""How many times the allowance of one template all templates of a team have together."""
 
 
 class JinjaPrompts:
     """Renders prompts. A template that names what is not there is refused, never rendered as nothing."""
 
+    def __init__(self, shared: Allowance | None = None) -> None:
+        self._shared = shared
+
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """The rendered prompt; UsageError if it names what is not there, runs for long or becomes too long."""
+        """Return the rendered prompt; UsageError if it fails, takes too much work or becomes too long."""
+        if is_plain(template):
+            return plain_text(template)
         try:
-            compiled = _compiled(template)
-            with _lines_counted():
-                return "".join(_limited(compiled.generate(variables)))
-        except Exception as error:  # a template computes, so it may fail in any way that Python has
-            raise UsageError(f"the template fails: {type(error).__name__}: {error}") from error
+            tree = parsed(template)
+        except RefusedTemplate as error:
+            raise UsageError(f"the template fails: {error.mistakes[0]}") from error
+        run = Run(Allowance(self._shared))
+        try:
+            return run.text(tree, variables)
+        except TemplateFailure as error:
+            raise UsageError(f"the template fails: line {run.line}: {error}") from error
+        except Exception as error:  # operators fail in the ways that Python has
+            raise UsageError(f"the template fails: line {run.line}: {type(error).__name__}: {error}") from error
+
+    def sharing(self) -> "JinjaPrompts":
+        """Return prompts that share one allowance, so that a team of many agents renders in bounded time."""
+        return JinjaPrompts(Allowance(times=_SHARED))
 
 
 def check_template(template: str) -> list[str]:
-    """What is wrong with the template as far as it can be seen without a task."""
+    """Return what is wrong with the template as far as it can be seen without a task."""
+    if is_plain(template):
+        return []
     try:
-        tree = _environment.parse(template)
-        unknown = sorted(meta.find_undeclared_variables(tree) - set(VARIABLES))
-    except TemplateError as error:
-        return [f"is not a Jinja template: {error}"]
-    except RecursionError:
-        return ["is not a Jinja template: it is nested too deep"]
-    return [f"unknown variable {name!r}, possible are {', '.join(VARIABLES)}" for name in unknown]
-
-
-def _limited(pieces: Iterator[str]) -> Iterator[str]:
-    size = 0
-    for piece in pieces:
-        size += len(piece)
-        if size > LONGEST:
-            raise ValueError(f"it becomes longer than {LONGEST} characters")
-        yield piece
-
-
-@contextmanager
-def _lines_counted() -> Iterator[None]:
-    """Until the block ends, this thread may run so many lines of templates: nothing else ends a loop in a thread."""
-    left = MOST_LINES
-
-    def count(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal left
-        left -= event == "line"
-        if left < 0:
-            raise ValueError(f"it runs more than {MOST_LINES} lines")
-        return count
-
-    def enter(frame: FrameType, event: str, argument: Any) -> Any:
-        return count if frame.f_code.co_filename == _CODE else None
-
-    before = sys.gettrace()
-    sys.settrace(enter)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
-@lru_cache(maxsize=256)
-def _compiled(template: str) -> Template:
-    return _environment.from_string(template)
+        parsed(template)
+    except RefusedTemplate as error:
+        return list(error.mistakes)
+    return []

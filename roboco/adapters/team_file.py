@@ -7,13 +7,15 @@ from typing import Any
 
 import yaml
 
-from roboco.adapters.prompts import check_template
+from roboco.adapters.prompts import check_template, code_size
 from roboco.adapters.yaml_text import read_yaml
 from roboco.domain.team import Team
 from roboco.domain.team_check import read_team
 from roboco.errors import TeamError, UsageError
 
 SUFFIXES = (".yaml", ".yml", ".json")
+MOST_CODE = 20_000
+"""How many words and signs of code the templates of a team may have together: about 0.2 s to parse."""
 MOST_NESTED = 5
 """How deep teams may stand in teams."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -34,13 +36,31 @@ def team_from(data: Any, source: str = "team", folder: Path | None = None) -> Te
     """The team that data declares; prompt files are read below `folder`, or refused without one."""
     if not isinstance(data, dict):
         raise TeamError(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
-    whole, mistakes = _whole(data, folder, MOST_NESTED)
+    whole, mistakes = _whole(data, folder, MOST_NESTED, _Templates())
     return read_team(whole, source, tuple(mistakes))
 
 
-def _whole(data: dict[str, Any], folder: Path | None, deep: int) -> tuple[dict[str, Any], list[str]]:
+class _Templates:
+    """Checks the templates of a team and of the teams in it, until their code is too much."""
+
+    def __init__(self) -> None:
+        self._left = MOST_CODE
+
+    def mistakes(self, template: str) -> list[str]:
+        """Return what is wrong with the template; it is parsed only if the code so far is not too much."""
+        if self._left < 0:
+            return []
+        self._left -= code_size(template)
+        if self._left < 0:
+            return [f"the templates up to here have more than {MOST_CODE} words and signs of code, make them simpler"]
+        return check_template(template)
+
+
+def _whole(
+    data: dict[str, Any], folder: Path | None, deep: int, templates: _Templates
+) -> tuple[dict[str, Any], list[str]]:
     """The team's data with the prompts and teams of other files in it, and the mistakes in those."""
-    agents, mistakes = _with_prompts(data.get("agents"), folder)
+    agents, mistakes = _with_prompts(data.get("agents"), folder, templates)
     whole = data | {"agents": agents} if "agents" in data else data
     teams = data.get("teams")
     if not isinstance(teams, dict):
@@ -55,7 +75,7 @@ def _whole(data: dict[str, Any], folder: Path | None, deep: int) -> tuple[dict[s
         if deep == 0:
             mistakes.append(f"teams.{name}: teams stand in teams more than {MOST_NESTED} deep; does one name itself?")
             continue
-        read[name], nested = _whole(found, beside, deep - 1) if isinstance(found, dict) else (found, [])
+        read[name], nested = _whole(found, beside, deep - 1, templates) if isinstance(found, dict) else (found, [])
         mistakes += [f"teams.{name}.{mistake}" for mistake in nested]
     return whole | {"teams": read}, mistakes
 
@@ -91,19 +111,24 @@ def _parse(path: Path, text: str) -> Any:
         raise TeamError(str(path), (f"the file: is not {path.suffix[1:].upper()}: {told}",)) from error
 
 
-def _with_prompts(agents: Any, folder: Path | None) -> tuple[Any, list[str]]:
+def _with_prompts(agents: Any, folder: Path | None, templates: _Templates) -> tuple[Any, list[str]]:
     if not isinstance(agents, list):
         return agents, []
     mistakes: list[str] = []
     whole: list[Any] = []
     for index, agent in enumerate(agents):
-        whole.append(_with_prompt(agent, f"agents[{index}]", folder, mistakes) if isinstance(agent, dict) else agent)
+        if not isinstance(agent, dict):
+            whole.append(agent)
+            continue
+        field = "prompt_file" if "prompt_file" in agent and "prompt" not in agent else "prompt"
+        whole.append(agent := _with_prompt(agent, f"agents[{index}]", folder, mistakes))
+        if isinstance(prompt := agent.get("prompt"), str):
+            mistakes.extend(f"agents[{index}].{field}: {mistake}" for mistake in templates.mistakes(prompt))
     return whole, mistakes
 
 
 def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: list[str]) -> dict[str, Any]:
     agent = dict(agent)
-    field = "prompt_file" if "prompt_file" in agent and "prompt" not in agent else "prompt"
     named = agent.pop("prompt_file", None)
     if named is not None and "prompt" in agent:
         mistakes.append(f"{at}: has both 'prompt' and 'prompt_file', keep one of them")
@@ -113,8 +138,6 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
             agent["prompt"] = _read_prompt(named, folder)
         except (OSError, ValueError) as error:
             mistakes.append(f"{at}.prompt_file: {named!r} cannot be read: {_reason(error)}")
-    if isinstance(prompt := agent.get("prompt"), str):
-        mistakes.extend(f"{at}.{field}: {mistake}" for mistake in check_template(prompt))
     return agent
 
 

@@ -4,7 +4,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from roboco.domain.pattern import check_pattern, matches
+from roboco.domain.pattern import check_pattern, matches, reach
+
+MOST_TESTS = 50
+"""How many tests one may hold, itself included: each may search a whole argument."""
 
 
 class ArgumentTest(BaseModel):
@@ -37,7 +40,14 @@ class ArgumentTest(BaseModel):
             raise ValueError(f"{', '.join(judged)} needs 'argument', the name of what is tested")
         if not judged and not self.any and not self.all:
             raise ValueError("tests nothing: give 'argument' with equals, above, below or matches; or any, or all")
+        if self.tests > MOST_TESTS:
+            raise ValueError(f"holds {self.tests} tests, at most {MOST_TESTS} are possible")
         return self
+
+    @property
+    def tests(self) -> int:
+        """How many tests there are in this one, itself included."""
+        return 1 + sum(test.tests for test in (*self.any, *self.all))
 
     def holds(self, args: dict[str, Any]) -> bool:
         """Whether a call with these arguments passes the test."""
@@ -50,8 +60,13 @@ class ArgumentTest(BaseModel):
     def _judged(self, value: Any) -> bool:
         if self.equals is not None and type(value) is type(self.equals) and value != self.equals:
             return False
-        if self.matches is not None and isinstance(value, str) and not matches(self.matches, value):
+        if self.matches is not None and isinstance(value, str) and _surely_not(self.matches, value):
             return False
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
+
+
+def _surely_not(pattern: str, text: str) -> bool:
+    """Return True if the whole text was searched without a match: a call must not evade approval by padding."""
+    return len(text) <= reach(pattern) and not matches(pattern, text)

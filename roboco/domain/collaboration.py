@@ -7,6 +7,8 @@ from pydantic import Field, field_validator
 from roboco.domain.condition import Condition
 from roboco.domain.declared import FUNCTION, Declared
 
+MOST_TESTS = 50
+"""How many conditions the edges of one node may have, those in conditions included: each may search a whole text."""
 END = "END"
 TO_USER = "USER"
 
@@ -46,6 +48,17 @@ class Graph(Declared):
         if not isinstance(value, dict):
             return value
         return {node: [_edge(edge) for edge in _edges(edges)] for node, edges in value.items()}
+
+    @field_validator("routing_graph")
+    @classmethod
+    def _few_tests(cls, graph: dict[str, tuple[Edge, ...]]) -> dict[str, tuple[Edge, ...]]:
+        for node, edges in graph.items():
+            tests = sum(edge.when.tests for edge in edges if edge.when is not None)
+            if tests > MOST_TESTS:
+                raise ValueError(
+                    f"the edges of {node!r:.80} have {tests} conditions, at most {MOST_TESTS} are possible"
+                )
+        return graph
 
 
 class Custom(Declared):

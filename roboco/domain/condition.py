@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from roboco.domain.pattern import check_pattern, matches
 from roboco.domain.step import TaskStep
 
+LONGEST_GLOB = 200
+
 
 class Condition(BaseModel):
     """One or more tests that must all hold.
 
-    `contains` (text), `matches` (regular expression of Rust's syntax, which no text can make slow),
+    `contains` (text), `matches` (regular expression of Rust's syntax; of a text that is too long for it, the end),
     `tool_called`, `tool_failed` (tool names), `artifact` (glob on names), `metadata` (dotted keys and the
     values they must have), `not`, `any`, `all`.
     """
@@ -28,7 +30,7 @@ class Condition(BaseModel):
     matches: str | None = None
     tool_called: str | None = None
     tool_failed: str | None = None
-    artifact: str | None = None
+    artifact: Annotated[str, Field(max_length=LONGEST_GLOB)] | None = None
     metadata: dict[str, Any] | None = None
     not_: Annotated["Condition | None", Field(alias="not")] = None
     any_: Annotated[tuple["Condition", ...] | None, Field(alias="any", min_length=1)] = None
@@ -45,6 +47,12 @@ class Condition(BaseModel):
             possible = ", ".join(field.alias or name for name, field in type(self).model_fields.items())
             raise ValueError(f"an empty condition: use one of {possible}, or leave out 'when' for always")
         return self
+
+    @property
+    def tests(self) -> int:
+        """How many conditions there are in this one, itself included."""
+        inner = (*(self.any_ or ()), *(self.all_ or ()), *filter(None, (self.not_,)))
+        return 1 + sum(condition.tests for condition in inner)
 
     def holds(self, visit: tuple[TaskStep, ...]) -> bool:
         """Whether every test holds for the agent's visit, oldest step first and never empty."""

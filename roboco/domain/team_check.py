@@ -9,12 +9,16 @@ from pydantic_core import ErrorDetails
 from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
 from roboco.domain.canonical import canonical, checked_json
 from roboco.domain.collaboration import END, TO_USER
+from roboco.domain.pattern import LONGEST, weight
 from roboco.domain.team import ALL_OF, Team
 from roboco.errors import TeamError
 
 MAX_TEAM = 1024 * 1024
 """The largest team, with its prompts and the teams in it, in characters of its JSON."""
 _MOST = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
+MOST_PATTERNS = 20_000
+"""How much the patterns of a team may weigh together: up to half a second to compile."""
+_LIGHTEST = 20
 _TOLD = 100
 """How many mistakes are told."""
 _LONGEST_NAME = 64
@@ -54,7 +58,22 @@ def _too_large(data: Any) -> str:
         listed = data.get(name)
         if isinstance(listed, list | dict) and len(listed) > most:
             return f"{name}: {len(listed)} are too many, at most {most} are possible"
+    if (heavy := _patterns_weigh(data)) > MOST_PATTERNS:
+        return f"matches: the regular expressions weigh {heavy} together, at most {MOST_PATTERNS} is possible"
     return ""
+
+
+def _patterns_weigh(value: Any) -> int:
+    """Return the weight of all patterns in the data, which bounds the time of compiling them."""
+    match value:
+        case dict():
+            pattern = value.get("matches")
+            own = max(_LIGHTEST, weight(pattern[:LONGEST])) if isinstance(pattern, str) else 0
+            return own + sum(map(_patterns_weigh, value.values()))
+        case list():
+            return sum(map(_patterns_weigh, value))
+        case _:
+            return 0
 
 
 def _follows(detail: ErrorDetails) -> bool:

@@ -109,9 +109,10 @@ def _check(engine: Engine, submission: Submission, team: Team) -> tuple[Artifact
     team.check_agent(submission.agent)
     artifacts = check_brought(engine, submission.task_id, submission)
     first = _first_step(engine, submission, None)
+    prompts = engine.prompts.sharing()
     for agent in team.agents:
         try:
-            render_prompt(engine.prompts, team, agent, submission.task_id, first)
+            render_prompt(prompts, team, agent, submission.task_id, first)
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
     return artifacts

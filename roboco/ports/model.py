@@ -85,4 +85,7 @@ class Prompts(Protocol):
     """Templates of prompts."""
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """The rendered prompt; UsageError if it names what is not there."""
+        """The rendered prompt; UsageError if it names what is not there, takes too much work or becomes too long."""
+
+    def sharing(self) -> "Prompts":
+        """Return prompts whose renderings share one allowance of work, for the prompts of a whole team."""

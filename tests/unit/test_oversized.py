@@ -30,6 +30,17 @@ def nested(depth: int) -> Any:
     return value
 
 
+def coded(count: int) -> list[dict[str, Any]]:
+    """Agents whose templates have much code."""
+    return [{"name": f"a{n}", "prompt": "{{ task.id }}" * 790} for n in range(count)]
+
+
+def routed(patterns: list[str]) -> dict[str, Any]:
+    """A graph with an edge for each pattern."""
+    edges = [{"to": "END", "when": {"matches": pattern}} for pattern in patterns]
+    return {"collaboration_model": {"type": "graph", "initial_agent": "e", "routing_graph": {"e": edges}}}
+
+
 @pytest.mark.parametrize(
     ("send", "make", "told"),
     [
@@ -45,6 +56,11 @@ def nested(depth: int) -> Any:
         (declared, lambda: {"limits": nested(10**5)}, "nested deeper than 64 levels"),
         (declared, lambda: {"agents": [{"name": f"a{n}", "prompt": "p"} for n in range(10**4)]}, "at most 200"),
         (declared, lambda: {"tools": [{"name": f"t{n}", "function": "a:b"} for n in range(10**4)]}, "at most 500"),
+        (declared, lambda: {"agents": coded(100)}, "more than 20000 words and signs of code"),
+        (declared, lambda: {"teams": {f"t{n}": {"agents": coded(5)} for n in range(20)}}, "more than 20000 words"),
+        (declared, lambda: routed([f"\\w{{49}}{n}" for n in range(5000)]), "the regular expressions weigh"),
+        (declared, lambda: routed([f"{n}" for n in range(10**4)]), "the regular expressions weigh"),
+        (declared, lambda: routed([f"{n}" for n in range(51)]), "have 51 conditions, at most 50"),
         (declared, lambda: {f"k{number}": 1 for number in range(10**4)}, "and 9900 mistakes more"),
     ],
 )

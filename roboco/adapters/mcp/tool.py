@@ -4,17 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roboco.adapters.json_schema import schema_mistake
-from roboco.domain.canonical import canonical, checked_json, well_formed
+from roboco.domain.canonical import checked_json, well_formed
 from roboco.domain.mcp_server import Effect, McpServer
 
 MAX_DESCRIPTION = 4000
 """How many characters of a description are kept."""
-MAX_SCHEMA = 64 * 1024
-"""The largest schema that is passed on, in characters of canonical JSON."""
-
-
-MOST_NODES = 2000
-"""How many objects and lists a schema may hold: a check of one costs up to 0.3 ms."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ def described(description: str, schema: Any, hints: Hints, in_time: bool = True)
     text = well_formed(description).replace("\0", "")
     if len(text) > MAX_DESCRIPTION:
         text = f"{text[: MAX_DESCRIPTION - 4]} ..."
-    if wrong := _schema_mistake(schema) if in_time else "came too late":
+    if wrong := schema_mistake(schema) if in_time else "came too late":
         note = f"(The server's schema of the arguments is left out: it {wrong}.)"[:500]
         return McpTool(f"{text[: MAX_DESCRIPTION - len(note) - 1]} {note}".strip(), _open(), hints.effect)
     return McpTool(text, checked_json(schema), hints.effect)
@@ -67,22 +61,3 @@ def as_team_says(server: McpServer, name: str, tool: McpTool) -> McpTool:
 
 def _open() -> dict[str, Any]:
     return {"type": "object"}
-
-
-def _schema_mistake(schema: Any) -> str:
-    if not isinstance(schema, dict):
-        return "is no object"
-    try:
-        size = len(canonical(checked_json(schema)))
-    except (ValueError, RecursionError) as error:
-        return f"is no JSON: {str(error)[:100]}"
-    if size > MAX_SCHEMA or _nodes(schema) > MOST_NODES:
-        return f"has {size} characters and {_nodes(schema)} parts, at most {MAX_SCHEMA} and {MOST_NODES} are taken"
-    return schema_mistake(schema)
-
-
-def _nodes(value: Any) -> int:
-    """How many objects and lists the value holds, itself included."""
-    if not isinstance(value, dict | list):
-        return 0
-    return 1 + sum(_nodes(item) for item in (value.values() if isinstance(value, dict) else value))

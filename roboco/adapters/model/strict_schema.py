@@ -11,6 +11,9 @@ Schema = dict[str, Any]
 DEEPEST = 8
 MOST = 300
 """How many schemas a tool may have in its own; what goes beyond, or deeper, may be anything."""
+MOST_ITEMS = 5000
+"""How many names and values the narrowed schema may list: references can repeat a long list hundreds of times."""
+_LONG = 50
 ANYTHING: Schema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
 _SCALAR = str | int | float | bool | None
 _PLAIN = ("string", "number", "integer", "boolean", "null")
@@ -46,6 +49,7 @@ class _Narrowing:
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._left = MOST
+        self._items = MOST_ITEMS
 
     def of(self, schema: Any, depth: int) -> Schema:
         """The schema, narrowed, or anything at all."""
@@ -63,7 +67,7 @@ class _Narrowing:
 
     def _one(self, schema: Schema, depth: int) -> Schema:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and values and all(isinstance(value, _SCALAR) for value in values):
+        if isinstance(values, list) and values and self._listed(values) and all(map(_is_scalar, values)):
             texts = all(isinstance(value, str) for value in values)
             return {"type": "string", "enum": values} if texts else {"enum": values}
         match schema.get("type") or _implied(schema):
@@ -79,13 +83,13 @@ class _Narrowing:
     def _object(self, schema: Schema, depth: int) -> Schema:
         properties = schema.get("properties")
         free = not properties and schema.get("additionalProperties") is not False
-        if free or not isinstance(properties, dict) or len(properties) > MOST:
+        if free or not isinstance(properties, dict) or len(properties) > MOST or not self._listed(properties):
             return {"type": "object"}
-        required = schema.get("required")
+        required = _names(schema.get("required"))
         return {
             "type": "object",
             "properties": {name: self.of(one, depth + 1) for name, one in properties.items()},
-            "required": [name for name in properties if isinstance(required, list) and name in required],
+            "required": [name for name in properties if name in required],
             "additionalProperties": False,
         }
 
@@ -95,8 +99,24 @@ class _Narrowing:
         for part in schema["allOf"][:MOST]:
             found = led_to(part["$ref"], self._root) if isinstance(part, dict) and "$ref" in part else part
             for name, value in (found if isinstance(found, dict) else {}).items():
-                merged[name] = _joined(merged.get(name), value)
+                merged[name] = _joined(merged.get(name), value) if self._listed(merged.get(name)) else value
         return merged
+
+    def _listed(self, values: Any) -> bool:
+        """Count the items of a list or object, long texts more; return False if they are more than may be listed."""
+        if isinstance(values, list | dict) and self._items >= len(values):
+            self._items -= len(values) + sum(len(value) // _LONG for value in values if isinstance(value, str))
+        elif isinstance(values, list | dict):
+            self._items = -1
+        return self._items >= 0
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, _SCALAR)
+
+
+def _names(required: Any) -> frozenset[str]:
+    return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
 
 
 def _alternatives(schema: Schema) -> list[Any]:
@@ -104,7 +124,11 @@ def _alternatives(schema: Schema) -> list[Any]:
         if isinstance(schema.get(keyword), list):
             return list(schema[keyword])
     kinds = schema.get("type")
-    return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) and "enum" not in schema else []
+    return (
+        [{**schema, "type": kind} for kind in kinds[: len(_PLAIN) + 2]]
+        if isinstance(kinds, list) and "enum" not in schema
+        else []
+    )
 
 
 def _implied(schema: Schema) -> str:

@@ -8,7 +8,7 @@ from roboco.adapters.model.strict_schema import Schema, led_to
 LONGEST = 800
 """Characters of a tool's description at most."""
 LONGEST_OF_ONE = 200
-"""Characters of an argument's description at most."""
+"""Characters of an argument's name, description or value at most."""
 DEEPEST = 5
 MOST = 100
 """How many schemas of a tool are sketched; what goes beyond, or deeper, is "any"."""
@@ -51,7 +51,7 @@ class _Sketch:
     def _choices(self, schema: Schema, depth: int) -> list[str]:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list):
-            return [_json(value) for value in values[:MOST]]
+            return [_json(value)[:LONGEST_OF_ONE] for value in values[:MOST]]
         for keyword in ("anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list):
                 return [self.of(one, depth + 1) for one in schema[keyword][:MOST]]
@@ -61,7 +61,7 @@ class _Sketch:
     def _fields(self, schema: Schema, depth: int) -> str:
         required = schema.get("required") or ()
         fields = (
-            f"{_json(name)}: {self.of(one, depth + 1)}{_notes(one, name in required)}"
+            f"{_json(name)[:LONGEST_OF_ONE]}: {self.of(one, depth + 1)}{_notes(one, name in required)}"
             for name, one in list(schema["properties"].items())[:MOST]
         )
         return "{" + ", ".join(fields) + "}"

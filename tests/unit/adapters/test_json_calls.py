@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -261,3 +262,32 @@ def test_as_many_calls_as_are_offered_can_be_made() -> None:
     calls = [{"tool": "go", "args": {"n": n}} for n in range(MOST_CALLS)]
     answer = read_answer(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
     assert len(answer.calls) == MOST_CALLS
+
+
+LONG = [f"n{n}" for n in range(5000)]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "$defs": {
+                "a": {"required": LONG, "properties": {"n1": {}}},
+                "b": {"allOf": [{"$ref": "#/$defs/a"}] * 300},
+            },
+            "anyOf": [{"$ref": "#/$defs/b"}] * 290,
+        },
+        {"$defs": {"a": {"enum": LONG}}, "anyOf": [{"$ref": "#/$defs/a"}] * 290},
+        {"$defs": {"a": {"enum": ["n" * 30_000]}}, "properties": {f"k{n}": {"$ref": "#/$defs/a"} for n in range(290)}},
+        {"type": ["null"] * 5000} | {f"x-{n}": 1 for n in range(5000)},
+    ],
+)
+def test_references_do_not_multiply_a_schema(schema: dict[str, Any]) -> None:
+    tracemalloc.start()
+    try:
+        narrowed = json.dumps(strict_schema(schema))
+        assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert len(narrowed) < 1024 * 1024
+    assert len(tool_sheet((tool(schema),))) < 64 * 1024

@@ -165,7 +165,7 @@ def test_an_empty_prompt_file_is_a_mistake(tmp_path: Path) -> None:
 def test_a_mistake_in_a_prompt_file_names_it(tmp_path: Path) -> None:
     stored(tmp_path, "x.md", "{{ tusk }}")
     [mistake] = mistakes(of_agent(tmp_path, prompt_file="x.md"))
-    assert mistake == "agents[0].prompt_file: unknown variable 'tusk', possible are task, team, agent, context"
+    assert mistake == "agents[0].prompt_file: line 1: unknown variable 'tusk', possible are task, team, agent, context"
 
 
 def test_a_team_that_is_sent_has_no_prompt_files() -> None:

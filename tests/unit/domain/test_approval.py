@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from roboco.domain.approval import ArgumentTest
+from roboco.domain.pattern import MOST_WEIGHT, reach
 
 
 def holds(test: dict[str, Any], **args: Any) -> bool:
@@ -47,6 +48,12 @@ def test_text_that_is_none_cannot_be_matched() -> None:
     assert holds({"argument": "to", "matches": "x"}, to=5)
 
 
+def test_a_text_that_is_too_long_to_search_is_asked_about() -> None:
+    heavy = {"argument": "to", "matches": "a" * MOST_WEIGHT}
+    assert not holds(heavy, to="b" * reach("a" * MOST_WEIGHT))
+    assert holds(heavy, to="a" * MOST_WEIGHT + "b" * reach("a" * MOST_WEIGHT)), "padding evades no approval"
+
+
 @pytest.mark.parametrize(
     ("test", "told"),
     [
@@ -55,6 +62,7 @@ def test_text_that_is_none_cannot_be_matched() -> None:
         ({"above": 1}, "above needs 'argument'"),
         ({"argument": "n", "matches": "("}, "not a regular expression"),
         ({"argument": "n", "over": 1}, "Extra inputs"),
+        ({"any": [{"argument": "n", "above": n} for n in range(50)]}, "holds 51 tests, at most 50"),
     ],
 )
 def test_a_wrong_test_is_refused(test: dict[str, Any], told: str) -> None:

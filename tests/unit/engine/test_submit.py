@@ -252,3 +252,13 @@ def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
     submit(world.engine, asked(team, context={"n": 7}), team)
     world.settle()
     assert world.given.model.requests[0].messages[0] == {"role": "system", "content": "task_1 go desk one one 7"}
+
+
+def test_the_prompts_of_a_team_share_an_allowance() -> None:
+    greedy = "{% for i in range(200) %}{% for j in range(40) %}{% endfor %}{% endfor %}"
+    world = SEQUENTIAL.world()
+    few = team_of(agents=[{"name": f"a{n}", "prompt": greedy} for n in range(4)])
+    many = team_of(agents=[{"name": f"a{n}", "prompt": greedy} for n in range(9)])
+    submit(world.engine, asked(few, task_id="few"), few)
+    with pytest.raises(UsageError, match=r"prompt of agent 'a\d': .*more than 200000 steps"):
+        submit(world.engine, asked(many, task_id="many"), many)

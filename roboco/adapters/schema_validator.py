@@ -1,0 +1,378 @@
+"""Validation: one value against one JSON Schema of draft 2020-12, in a bounded number of steps.
+
+Every schema applied, name compared, item hashed and character searched costs steps, so that no nesting of alternatives
+and references can work for long. Annotations, formats and unknown keywords decide nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+from roboco.adapters.schema_rules import referenced
+from roboco.domain.pattern import check_pattern, reach, searcher, weight
+
+MOST_STEPS = 50_000
+"""Steps of one validation: up to 30 ms, and 50 ms more for the heaviest patterns."""
+DEEPEST = 200
+"""How many schemas may be open one in the other."""
+_SHOWN = 60
+_MOST_BITS = 200
+_PER_MISTAKE = 8
+"""The steps of wording a mistake."""
+_PER_WEIGHT = 5
+"""The steps of compiling a pattern, for each unit of its weight."""
+_PER_STEP = 100
+"""How many characters, or characters times weight of a pattern, cost one step."""
+
+Path = tuple[str | int, ...]
+Check = Callable[["Validation", Any, Any, dict[str, Any], Path], str]
+
+
+class Unusable(Exception):
+    """The validation ended without a result, because it takes too many steps or leads too deep."""
+
+
+class Validation:
+    """One run over one value; it counts its steps."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = MOST_STEPS
+        self._depth = 0
+        self._searchers: dict[str, Callable[[str], bool]] = {}
+
+    def mistake(self, value: Any) -> str:
+        """Return the first mistake with its path, or ""; raise Unusable if there is no result in time."""
+        return self.of(self._root, value, ())
+
+    def of(self, schema: Any, value: Any, path: Path) -> str:
+        """Return the first mistake of this value, or ""."""
+        if not isinstance(schema, dict):
+            return f"{_at(path)}: {shown(value)} is not allowed here" if schema is False else ""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise Unusable(f"more than {DEEPEST} schemas lead into each other")
+        self.spend(1)
+        for keyword, wanted in schema.items():
+            if (check := _CHECKS.get(keyword)) is not None:
+                self.spend(1)
+                if wrong := check(self, value, wanted, schema, path):
+                    self.spend(_PER_MISTAKE)
+                    self._depth -= 1
+                    return wrong
+        self._depth -= 1
+        return ""
+
+    def fits(self, schema: Any, value: Any) -> bool:
+        """Return True if the value has no mistake."""
+        return not self.of(schema, value, ())
+
+    def follow(self, ref: str) -> Any:
+        """Return the schema that a reference leads to."""
+        found = referenced(ref, self._root)
+        if not isinstance(found, dict | bool):
+            raise Unusable(f"the reference {ref!r:.80} leads to no schema in it")
+        return found
+
+    def spend(self, steps: int) -> None:
+        """Count steps; raise Unusable if they are more than one validation may take."""
+        self._left -= steps
+        if self._left < 0:
+            raise Unusable(f"a validation takes more than {MOST_STEPS} steps; make the schema or the value simpler")
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Return True if the JSON values are equal: 1 is 1.0, and neither is true."""
+        self.spend(1)
+        match one, other:
+            case (bool(), _) | (_, bool()):
+                return one is other
+            case (str(), str()):
+                self.spend(len(one) // _PER_STEP if len(one) == len(other) else 0)
+                return one == other
+            case (list(), list()):
+                return len(one) == len(other) and all(map(self.same, one, other))
+            case (dict(), dict()):
+                return one.keys() == other.keys() and all(self.same(one[name], other[name]) for name in one)
+            case (list() | dict(), _) | (_, list() | dict()):
+                return False
+            case _:
+                return bool(one == other)
+
+    def spelled(self, value: Any) -> str:
+        """Return a text that equal values share, and no others."""
+        self.spend(2)
+        match value:
+            case bool() | None:
+                return repr(value)
+            case int():
+                self.spend(value.bit_length() // _PER_STEP)
+                return hex(value)
+            case float():
+                return hex(int(value)) if value.is_integer() else repr(value)
+            case str():
+                self.spend(len(value) // _PER_STEP)
+                return json.dumps(value)
+            case list():
+                return f"[{','.join(map(self.spelled, value))}]"
+            case _:
+                pairs = (f"{json.dumps(name)}:{self.spelled(value[name])}" for name in sorted(value))
+                return f"{{{','.join(pairs)}}}"
+
+    def finds(self, pattern: str, text: str) -> bool:
+        """Return True if the pattern is found in the text; raise Unusable if the text is too long for it."""
+        search = self._searchers.get(pattern)
+        if search is None:
+            self.spend(weight(pattern) * _PER_WEIGHT)
+            search = self._searchers[pattern] = searcher(pattern)
+        self.spend(weight(pattern) * len(text) // _PER_STEP)
+        if len(text) > reach(pattern):
+            raise Unusable(f"a text of {len(text)} characters is too long for the pattern {pattern!r:.80}")
+        return search(text)
+
+
+def shown(value: Any, depth: int = 2) -> str:
+    """Return a few words of the value, however large it is."""
+    match value:
+        case str():
+            return repr(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
+        case int() if value.bit_length() > _MOST_BITS:
+            return f"a number of {value.bit_length()} bits"
+        case list() | dict() if depth == 0:
+            return "..."
+        case list():
+            items = [shown(item, depth - 1) for item in value[:3]] + ["..."] * (len(value) > 3)
+            return f"[{', '.join(items)}]"
+        case dict():
+            pairs = [f"{shown(name)}: {shown(item, depth - 1)}" for name, item in islice(value.items(), 3)]
+            return f"{{{', '.join(pairs + ['...'] * (len(value) > 3))}}}"
+        case _:
+            return repr(value)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the text without its middle if it is long."""
+    return text if len(text) <= most else f"{text[: most // 2 - 3]} ... {text[len(text) - most // 2 + 2 :]}"
+
+
+def _at(path: Path) -> str:
+    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_SHOWN]}" for part in path)
+    return shortened(f"${words}", 150)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool) or value is None:
+        return kind == ("null" if value is None else "boolean")
+    match value:
+        case int():
+            return kind in ("integer", "number")
+        case float():
+            return kind == "number" or (kind == "integer" and value.is_integer())
+        case str():
+            return kind == "string"
+        case list():
+            return kind == "array"
+        case _:
+            return kind == "object" and isinstance(value, dict)
+
+
+def _type(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    kinds = wanted if isinstance(wanted, list) else [wanted]
+    if any(_is(value, kind) for kind in kinds):
+        return ""
+    return f"{_at(path)}: {shown(value)} is not of type {', '.join(map(repr, kinds))}"
+
+
+def _enum(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if any(run.same(value, one) for one in wanted):
+        return ""
+    return f"{_at(path)}: {shown(value)} is not one of {_some(wanted)}"
+
+
+def _const(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    return "" if run.same(value, wanted) else f"{_at(path)}: {shown(wanted)} was expected (found {shown(value)})"
+
+
+def _compared(holds: Callable[[Any, Any], bool], words: str, measure: Callable[[Any], Any], kind: Any) -> Check:
+    """Return the check of a limit on a measure of values of one kind."""
+
+    def check(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+        if not isinstance(value, kind) or isinstance(value, bool) or holds(measure(value), wanted):
+            return ""
+        return f"{_at(path)}: {shown(value)} {words} {shown(wanted)}"
+
+    return check
+
+
+def _multiple(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    run.spend(50)
+    whole = (_exact(value) / _exact(wanted)).denominator == 1
+    return "" if whole else f"{_at(path)}: {shown(value)} is not a multiple of {shown(wanted)}"
+
+
+def _exact(number: float) -> Fraction:
+    """Return the number as it is written: 0.1 is a tenth."""
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+
+
+def _pattern(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if not isinstance(value, str):
+        return ""
+    try:
+        check_pattern(wanted)
+    except ValueError:  # only a tool function of the operator has one, and it validates its arguments itself
+        return ""
+    return "" if run.finds(wanted, value) else f"{_at(path)}: {shown(value)} does not match {wanted!r:.80}"
+
+
+def _required(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if not isinstance(value, dict):
+        return ""
+    run.spend(len(wanted) // 8)
+    missing = next((name for name in wanted if name not in value), None)
+    return "" if missing is None else f"{_at(path)}: {shown(missing)} is a required property"
+
+
+def _properties(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if not isinstance(value, dict):
+        return ""
+    run.spend(len(wanted) // 8)
+    wrong = (run.of(one, value[name], (*path, name)) for name, one in wanted.items() if name in value)
+    return _first(wrong)
+
+
+def _additional(run: Validation, value: Any, wanted: Any, schema: dict[str, Any], path: Path) -> str:
+    if not isinstance(value, dict):
+        return ""
+    run.spend(len(value) // 8)
+    extra = [name for name in value if name not in schema.get("properties", {})]
+    if wanted is False and extra:
+        return f"{_at(path)}: additional properties are not allowed ({_some(extra)}: unexpected)"
+    return _first(run.of(wanted, value[name], (*path, name)) for name in extra)
+
+
+def _property_names(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    return _first(run.of(wanted, name, (*path, name)) for name in value) if isinstance(value, dict) else ""
+
+
+def _dependent_required(run: Validation, value: Any, wanted: Any, schema: dict[str, Any], path: Path) -> str:
+    if not isinstance(value, dict):
+        return ""
+    run.spend(len(wanted) // 8)
+    return _first(_required(run, value, names, schema, path) for name, names in wanted.items() if name in value)
+
+
+def _dependent_schemas(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if not isinstance(value, dict):
+        return ""
+    run.spend(len(wanted) // 8)
+    return _first(run.of(one, value, path) for name, one in wanted.items() if name in value)
+
+
+def _items(run: Validation, value: Any, wanted: Any, schema: dict[str, Any], path: Path) -> str:
+    if not isinstance(value, list):
+        return ""
+    begin = len(schema.get("prefixItems", ()))
+    return _first(run.of(wanted, value[index], (*path, index)) for index in range(begin, len(value)))
+
+
+def _prefix(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if not isinstance(value, list):
+        return ""
+    pairs = enumerate(zip(wanted, value, strict=False))
+    return _first(run.of(one, item, (*path, index)) for index, (one, item) in pairs)
+
+
+def _contains(run: Validation, value: Any, wanted: Any, schema: dict[str, Any], path: Path) -> str:
+    if not isinstance(value, list):
+        return ""
+    found = sum(run.fits(wanted, item) for item in value)
+    least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
+    return "" if least <= found <= most else f"{_at(path)}: {found} items fit 'contains', not {least} to {most}"
+
+
+def _unique(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    if not isinstance(value, list) or not wanted:
+        return ""
+    # Texts, not numbers: attackers can choose numbers whose hashes are all the same.
+    spelled = set(map(run.spelled, value))
+    return "" if len(spelled) == len(value) else f"{_at(path)}: {shown(value)} has equal items"
+
+
+def _all(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    return _first(run.of(one, value, path) for one in wanted)
+
+
+def _any(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    reasons: list[str] = []
+    for one in wanted:
+        if not (wrong := run.of(one, value, path)):
+            return ""
+        reasons.append(wrong)
+    return f"{_at(path)}: {shown(value)} fits no alternative: {'; '.join(shortened(one, 100) for one in reasons[:3])}"
+
+
+def _one(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    fitting = sum(run.fits(one, value) for one in wanted)
+    if fitting == 0:
+        return _any(run, value, wanted, _, path)
+    return "" if fitting == 1 else f"{_at(path)}: {shown(value)} fits {fitting} alternatives, but must fit one"
+
+
+def _not(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    return f"{_at(path)}: {shown(value)} is of a kind that is excluded" if run.fits(wanted, value) else ""
+
+
+def _if(run: Validation, value: Any, wanted: Any, schema: dict[str, Any], path: Path) -> str:
+    return run.of(schema.get("then" if run.fits(wanted, value) else "else", True), value, path)
+
+
+def _ref(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
+    return run.of(run.follow(wanted), value, path)
+
+
+def _first(mistakes: Iterator[str]) -> str:
+    return next(filter(None, mistakes), "")
+
+
+def _some(values: list[Any]) -> str:
+    return ", ".join(shown(value) for value in values[:5]) + (", ..." if len(values) > 5 else "")
+
+
+_NUMBER = int | float
+_CHECKS: dict[str, Check] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "minimum": _compared(lambda one, limit: one >= limit, "is less than the minimum of", lambda it: it, _NUMBER),
+    "maximum": _compared(lambda one, limit: one <= limit, "is more than the maximum of", lambda it: it, _NUMBER),
+    "exclusiveMinimum": _compared(lambda one, limit: one > limit, "is not more than", lambda it: it, _NUMBER),
+    "exclusiveMaximum": _compared(lambda one, limit: one < limit, "is not less than", lambda it: it, _NUMBER),
+    "minLength": _compared(lambda one, limit: one >= limit, "is shorter than", len, str),
+    "maxLength": _compared(lambda one, limit: one <= limit, "is longer than", len, str),
+    "minItems": _compared(lambda one, limit: one >= limit, "has fewer items than", len, list),
+    "maxItems": _compared(lambda one, limit: one <= limit, "has more items than", len, list),
+    "minProperties": _compared(lambda one, limit: one >= limit, "has fewer properties than", len, dict),
+    "maxProperties": _compared(lambda one, limit: one <= limit, "has more properties than", len, dict),
+    "multipleOf": _multiple,
+    "pattern": _pattern,
+    "required": _required,
+    "properties": _properties,
+    "additionalProperties": _additional,
+    "propertyNames": _property_names,
+    "dependentRequired": _dependent_required,
+    "dependentSchemas": _dependent_schemas,
+    "prefixItems": _prefix,
+    "items": _items,
+    "contains": _contains,
+    "uniqueItems": _unique,
+    "allOf": _all,
+    "anyOf": _any,
+    "oneOf": _one,
+    "not": _not,
+    "if": _if,
+    "$ref": _ref,
+}

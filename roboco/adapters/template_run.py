@@ -1,0 +1,301 @@
+"""Runs templates: walks the tree of a template over JSON, paying for each node from an allowance."""
+
+import operator
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jinja2 import nodes
+
+from roboco.adapters.template_filters import FILTERS, TESTS
+from roboco.adapters.template_values import (
+    LONGEST,
+    Allowance,
+    Missing,
+    TemplateFailure,
+    attribute,
+    items_of,
+    needed,
+    number,
+    same,
+    short,
+    text_of,
+)
+
+MOST_RANGE = 1000
+"""How many numbers `range` gives at most."""
+Scope = ChainMap[str, Any]
+
+
+class Run:
+    """One rendering; `line` is the line of the template where it is."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self.line = 1
+        self._allowance = allowance
+        self._pieces: list[str] = []
+        self._length = 0
+
+    def text(self, template: nodes.Template, variables: Mapping[str, Any]) -> str:
+        """Return the rendered template; raise TemplateFailure, or another error that Python's operators have."""
+        self._block(template.body, ChainMap({}, dict(variables)))
+        return "".join(self._pieces)
+
+    def _block(self, block: Sequence[nodes.Node], scope: Scope) -> None:
+        for node in block:
+            self._allowance.step()
+            self.line = node.lineno
+            match node:
+                case nodes.Output():
+                    self._output(node, scope)
+                case nodes.If():
+                    self._if(node, scope)
+                case nodes.For():
+                    self._for(node, scope)
+                case nodes.Assign():
+                    self._assign(node.target, self._value(node.node, scope), scope)
+                case _:
+                    raise TemplateFailure(f"{type(node).__name__} is not possible")
+
+    def _output(self, node: nodes.Output, scope: Scope) -> None:
+        for part in node.nodes:
+            if isinstance(part, nodes.TemplateData):
+                self._allowance.step()
+                piece = part.data
+            else:
+                self.line = part.lineno
+                piece = text_of(self._value(part, scope), self._allowance)
+            self._length += len(piece)
+            if self._length > LONGEST:
+                raise TemplateFailure(f"it becomes longer than {LONGEST} characters")
+            self._pieces.append(piece)
+
+    def _if(self, node: nodes.If, scope: Scope) -> None:
+        for one in (node, *node.elif_):
+            if self._true(one.test, scope):
+                self._block(one.body, scope)
+                return
+        self._block(node.else_, scope)
+
+    def _for(self, node: nodes.For, scope: Scope) -> None:
+        items = items_of(self._value(node.iter, scope), self._allowance)
+        if (test := node.test) is not None:
+            items = [item for item in items if self._true(test, self._inner(node, item, scope))]
+        for index, item in enumerate(items):
+            inner = self._inner(node, item, scope)
+            inner["loop"] = _loop(index, len(items))
+            self._block(node.body, inner)
+        if not items:
+            self._block(node.else_, scope.new_child())
+
+    def _inner(self, node: nodes.For, item: Any, scope: Scope) -> Scope:
+        self._allowance.step(2)
+        inner = scope.new_child()
+        self._assign(node.target, item, inner)
+        return inner
+
+    def _assign(self, target: nodes.Node, value: Any, scope: Scope) -> None:
+        if isinstance(target, nodes.Name):
+            scope[target.name] = needed(value)
+            return
+        names = target.items if isinstance(target, nodes.Tuple) else []
+        values = items_of(value, self._allowance)
+        if len(values) != len(names):
+            raise TemplateFailure(f"{len(values)} values do not fit {len(names)} names")
+        for name, one in zip(names, values, strict=True):
+            self._assign(name, one, scope)
+
+    def _true(self, node: nodes.Node, scope: Scope) -> bool:
+        return bool(needed(self._value(node, scope)))
+
+    def _value(self, node: nodes.Node, scope: Scope) -> Any:
+        """Return what an expression comes to, or Missing."""
+        self._allowance.step()
+        evaluate = _EXPRESSIONS.get(type(node))
+        if evaluate is None:
+            raise TemplateFailure(f"{type(node).__name__} is not possible")
+        return evaluate(self, node, scope)
+
+    def _some(self, found: Sequence[nodes.Node], scope: Scope) -> list[Any]:
+        return [needed(self._value(node, scope)) for node in found]
+
+    def _name(self, node: nodes.Name, scope: Scope) -> Any:
+        return scope[node.name] if node.name in scope else Missing(f"{node.name[:80]!r} is undefined")
+
+    def _dict(self, node: nodes.Dict, scope: Scope) -> Any:
+        return {_key(self._value(pair.key, scope)): needed(self._value(pair.value, scope)) for pair in node.items}
+
+    def _getitem(self, node: nodes.Getitem, scope: Scope) -> Any:
+        value = needed(self._value(node.node, scope))
+        if not isinstance(node.arg, nodes.Slice):
+            return attribute(value, self._value(node.arg, scope))
+        if not isinstance(value, str | list | tuple):
+            raise TemplateFailure(f"{short(value)} has no slices")
+        ends = (node.arg.start, node.arg.stop, node.arg.step)
+        begin, end, step = (None if one is None else number(self._value(one, scope)) for one in ends)
+        self._allowance.text(len(value))
+        return value[begin:end:step]
+
+    def _compare(self, node: nodes.Compare, scope: Scope) -> bool:
+        left = needed(self._value(node.expr, scope))
+        for operand in node.ops:
+            right = needed(self._value(operand.expr, scope))
+            if not self._compared(operand.op, left, right):
+                return False
+            left = right
+        return True
+
+    def _compared(self, how: str, left: Any, right: Any) -> bool:
+        match how:
+            case "eq" | "ne":
+                return same(left, right, self._allowance) == (how == "eq")
+            case "in" | "notin":
+                return self._contains(right, left) == (how == "in")
+            case _:
+                if not (isinstance(left, str) and isinstance(right, str)):
+                    number(left), number(right)
+                return bool(_ORDERS[how](left, right))
+
+    def _contains(self, whole: Any, part: Any) -> bool:
+        match needed(whole), needed(part):
+            case str(), str():
+                self._allowance.text(len(whole) + len(part))
+                return part in whole
+            case dict(), _:
+                return _key(part) in whole
+            case ((list() | tuple()), _):
+                return any(same(item, part, self._allowance) for item in whole)
+            case _:
+                raise TemplateFailure(f"{short(whole)} holds nothing, so not {short(part)}")
+
+    def _and(self, node: nodes.And, scope: Scope) -> Any:
+        left = needed(self._value(node.left, scope))
+        return self._value(node.right, scope) if left else left
+
+    def _or(self, node: nodes.Or, scope: Scope) -> Any:
+        left = needed(self._value(node.left, scope))
+        return left or self._value(node.right, scope)
+
+    def _condition(self, node: nodes.CondExpr, scope: Scope) -> Any:
+        if self._true(node.test, scope):
+            return self._value(node.expr1, scope)
+        return Missing("an 'if' without 'else' is undefined") if node.expr2 is None else self._value(node.expr2, scope)
+
+    def _concat(self, node: nodes.Concat, scope: Scope) -> str:
+        pieces = [text_of(self._value(one, scope), self._allowance) for one in node.nodes]
+        self._allowance.text(sum(map(len, pieces)))
+        return "".join(pieces)
+
+    def _add(self, node: nodes.Add, scope: Scope) -> Any:
+        left, right = self._some((node.left, node.right), scope)
+        if isinstance(left, str) and isinstance(right, str):
+            self._allowance.text(len(left) + len(right))
+            return left + right
+        if isinstance(left, list) and isinstance(right, list):
+            self._allowance.step(len(left) + len(right))
+            return left + right
+        return number(number(left) + number(right))
+
+    def _calculated(self, node: nodes.BinExpr, scope: Scope) -> Any:
+        left, right = self._some((node.left, node.right), scope)
+        return number(_NUMBERS[type(node)](number(left), number(right)))
+
+    def _filter(self, node: nodes.Filter, scope: Scope) -> Any:
+        value = None if node.node is None else self._value(node.node, scope)
+        args = self._some(node.args, scope)
+        named = {str(one.key): needed(self._value(one.value, scope)) for one in node.kwargs}
+        try:
+            return FILTERS[node.name](self._allowance, value, *args, **named)
+        except TypeError as error:
+            raise TemplateFailure(f"the filter {node.name!r} does not take this value or these arguments") from error
+
+    def _test(self, node: nodes.Test, scope: Scope) -> bool:
+        value = self._value(node.node, scope)
+        args = self._some(node.args, scope)
+        if node.name in ("defined", "undefined"):
+            return isinstance(value, Missing) == (node.name == "undefined")
+        if node.name in TESTS:
+            return TESTS[node.name](needed(value))
+        if len(args) != 1:
+            raise TemplateFailure(f"the test {node.name!r} takes one argument")
+        match node.name:
+            case "in":
+                return self._contains(args[0], needed(value))
+            case "divisibleby":
+                return bool(number(value) % number(args[0]) == 0)
+            case _:
+                return same(needed(value), args[0], self._allowance) == (node.name not in ("ne", "!="))
+
+    def _call(self, node: nodes.Call, scope: Scope) -> Any:
+        args = self._some(node.args, scope)
+        if node.kwargs:
+            raise TemplateFailure("a call takes no named arguments")
+        if not isinstance(node.node, nodes.Getattr):
+            return self._range(args)
+        value = needed(self._value(node.node.node, scope))
+        if not isinstance(value, dict):
+            raise TemplateFailure(f"{short(value)} is no object and has no {node.node.attr}()")
+        if node.node.attr == "get" and 1 <= len(args) <= 2:
+            return value.get(_key(args[0]), args[1] if len(args) == 2 else None)
+        if node.node.attr == "get" or args:
+            raise TemplateFailure(f"{node.node.attr}() does not take {len(args)} arguments")
+        self._allowance.step(len(value))
+        return list({"items": value.items(), "keys": value.keys(), "values": value.values()}[node.node.attr])
+
+    def _range(self, args: list[Any]) -> list[int]:
+        if not 1 <= len(args) <= 3 or not all(isinstance(number(one), int) for one in args):
+            raise TemplateFailure("range takes one to three whole numbers")
+        found = range(*args)
+        if len(found) > MOST_RANGE:
+            raise TemplateFailure(f"range gives up to {MOST_RANGE} numbers")
+        self._allowance.step(len(found))
+        return list(found)
+
+
+def _key(value: Any) -> Any:
+    if isinstance(needed(value), list | tuple | dict):
+        raise TemplateFailure(f"{short(value)} names nothing in an object")
+    return value
+
+
+def _loop(index: int, length: int) -> dict[str, Any]:
+    places = {"index": index + 1, "index0": index, "revindex": length - index, "revindex0": length - index - 1}
+    return {**places, "first": index == 0, "last": index == length - 1, "length": length}
+
+
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": operator.lt,
+    "lteq": operator.le,
+    "gt": operator.gt,
+    "gteq": operator.ge,
+}
+_NUMBERS: dict[type[nodes.BinExpr], Callable[[Any, Any], Any]] = {
+    nodes.Sub: operator.sub,
+    nodes.Mul: operator.mul,
+    nodes.Div: operator.truediv,
+    nodes.FloorDiv: operator.floordiv,
+    nodes.Mod: operator.mod,
+}
+_EXPRESSIONS: dict[type[nodes.Node], Callable[[Run, Any, Scope], Any]] = {
+    nodes.Const: lambda run, node, scope: node.value,
+    nodes.TemplateData: lambda run, node, scope: node.data,
+    nodes.Name: Run._name,
+    nodes.List: lambda run, node, scope: run._some(node.items, scope),
+    nodes.Tuple: lambda run, node, scope: tuple(run._some(node.items, scope)),
+    nodes.Dict: Run._dict,
+    nodes.Getattr: lambda run, node, scope: attribute(run._value(node.node, scope), node.attr),
+    nodes.Getitem: Run._getitem,
+    nodes.Compare: Run._compare,
+    nodes.And: Run._and,
+    nodes.Or: Run._or,
+    nodes.Not: lambda run, node, scope: not run._true(node.node, scope),
+    nodes.CondExpr: Run._condition,
+    nodes.Concat: Run._concat,
+    nodes.Add: Run._add,
+    **dict.fromkeys(_NUMBERS, Run._calculated),
+    nodes.Neg: lambda run, node, scope: -number(run._value(node.node, scope)),
+    nodes.Pos: lambda run, node, scope: number(run._value(node.node, scope)),
+    nodes.Filter: Run._filter,
+    nodes.Test: Run._test,
+    nodes.Call: Run._call,
+}

@@ -1,0 +1,167 @@
+"""Values of templates (JSON, and nothing else), and the allowance that everything a template does is paid from."""
+
+from typing import Any
+
+LONGEST = 1024 * 1024
+"""Characters of a rendered prompt, and of each text that a template makes on the way, at most."""
+LARGEST = 10**18
+"""The largest number that a template may calculate with."""
+MOST_STEPS = 50_000
+"""Steps of one rendering: each expression, item and kilobyte of text costs some. About 50 ms."""
+MOST_TEXT = 4 * LONGEST
+"""Characters that one rendering may make, intermediate texts included."""
+_PER_STEP = 1000
+_MOST_BITS = 1000
+
+
+class TemplateFailure(ValueError):
+    """A template did what it may not, or what makes no sense; the message says why."""
+
+
+class Allowance:
+    """What a rendering may use before it is ended; `shared` is what it and others may use together."""
+
+    def __init__(self, shared: "Allowance | None" = None, times: int = 1) -> None:
+        self._shared = shared
+        self._most_steps, self._most_text = times * MOST_STEPS, times * MOST_TEXT
+        self._steps, self._text = self._most_steps, self._most_text
+
+    def step(self, steps: int = 1) -> None:
+        """Pay for work; raise TemplateFailure if nothing is left."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise TemplateFailure(f"it takes more than {self._most_steps} steps; loop less")
+        if self._shared is not None:
+            self._shared.step(steps)
+
+    def text(self, characters: int, factor: int = 1) -> None:
+        """Pay for a text before it is made; `factor` is how much more memory than its own making it needs."""
+        if characters > LONGEST:
+            raise TemplateFailure(f"it makes a text longer than {LONGEST} characters")
+        self._text -= characters * factor
+        if self._text < 0:
+            raise TemplateFailure(f"it makes texts of more than {self._most_text} characters together")
+        self.step(characters * factor // _PER_STEP)
+
+
+class Missing:
+    """What a name leads to that is not there: any use of it but `default` and `is defined` is a failure."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def needed(value: Any) -> Any:
+    """Return the value; raise TemplateFailure if it is missing."""
+    if isinstance(value, Missing):
+        raise TemplateFailure(f"{value.reason}; 'is defined' asks, and the filter 'default' replaces it")
+    return value
+
+
+def attribute(value: Any, name: Any) -> Any:
+    """Return what the object or list has under the name or number, or Missing. Methods are out of reach."""
+    match needed(value), needed(name):
+        case dict() as pairs, str() | int() | float() | None:
+            return (
+                pairs[name] if name in pairs else Missing(f"the object has no attribute {short(name)}, it is undefined")
+            )
+        case (list() | tuple() | str()) as items, int() if not isinstance(name, bool):
+            return items[name] if -len(items) <= name < len(items) else Missing(f"there is no element {short(name)}")
+        case _:
+            return Missing(f"{kind(value)} has no attribute {short(name)}, it is undefined")
+
+
+def text_of(value: Any, allowance: Allowance) -> str:
+    """Return the value as a text, as Python writes it."""
+    if isinstance(needed(value), str):
+        return str(value)
+    pieces: list[str] = []
+    _write(value, pieces, allowance)
+    return "".join(pieces)
+
+
+def _write(value: Any, pieces: list[str], allowance: Allowance) -> None:
+    """Append the pieces of the text; each is paid for before it is made."""
+    allowance.step()
+    match value:
+        case str():
+            allowance.text(len(value), 4)
+            pieces.append(repr(value))
+        case list() | tuple():
+            opening, closing = "[]" if isinstance(value, list) else "()"
+            pieces.append(opening)
+            for index, item in enumerate(value):
+                pieces += [", "] * (index > 0)
+                _write(item, pieces, allowance)
+            pieces.append(f",{closing}" if isinstance(value, tuple) and len(value) == 1 else closing)
+        case dict():
+            pieces.append("{")
+            for index, (name, item) in enumerate(value.items()):
+                pieces += [", "] * (index > 0)
+                _write(name, pieces, allowance)
+                pieces.append(": ")
+                _write(item, pieces, allowance)
+            pieces.append("}")
+        case int() if value.bit_length() > _MOST_BITS:
+            raise TemplateFailure(f"a number of {value.bit_length()} bits is not written, at most {_MOST_BITS} are")
+        case _:
+            piece = repr(needed(value))
+            allowance.text(len(piece))
+            pieces.append(piece)
+
+
+def same(one: Any, other: Any, allowance: Allowance) -> bool:
+    """Return True if the values are equal."""
+    allowance.step()
+    match needed(one), needed(other):
+        case (list() | tuple(), list() | tuple()):
+            pairs = zip(one, other, strict=False)
+            return len(one) == len(other) and all(same(first, second, allowance) for first, second in pairs)
+        case (dict(), dict()):
+            return one.keys() == other.keys() and all(same(one[name], other[name], allowance) for name in one)
+        case (list() | tuple() | dict(), _) | (_, list() | tuple() | dict()):
+            return False
+        case (str(), str()):
+            allowance.step(len(one) // _PER_STEP if len(one) == len(other) else 0)
+            return bool(one == other)
+        case _:
+            return bool(one == other)
+
+
+def number(value: Any) -> Any:
+    """Return the value; raise TemplateFailure if it is no number that a template may calculate with."""
+    if not isinstance(needed(value), int | float):
+        raise TemplateFailure(f"{short(value)} is no number")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise TemplateFailure(f"numbers up to {LARGEST} are possible")
+    return value
+
+
+def text(value: Any) -> str:
+    """Return the value; raise TemplateFailure if it is no text."""
+    if not isinstance(needed(value), str):
+        raise TemplateFailure(f"{short(value)} is no text")
+    return str(value)
+
+
+def items_of(value: Any, allowance: Allowance) -> list[Any]:
+    """Return what a loop over the value goes through: items, names or characters."""
+    if not isinstance(needed(value), list | tuple | dict | str):
+        raise TemplateFailure(f"{short(value)} is no list")
+    allowance.step(len(value))
+    return list(value)
+
+
+def kind(value: Any) -> str:
+    """Return the kind of a value in one word."""
+    kinds = {dict: "an object", list: "a list", tuple: "a list", str: "a text", bool: "a boolean"}
+    return kinds.get(type(value), "nothing" if value is None else "a number")
+
+
+def short(value: Any) -> str:
+    """Return a few characters that show the value."""
+    if isinstance(value, list | tuple | dict | Missing):
+        return kind(value) if not isinstance(value, Missing) else "what is missing"
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return "a large number"
+    return repr(value[:60]) if isinstance(value, str) else repr(value)

@@ -1,0 +1,68 @@
+"""Runs a hostile tenant's input in a process that the kernel kills for too much memory or time.
+
+    python -m tests.faults.hostile.bounded [KIND ...]    prints JSON: for each kind its inputs with their answers
+
+Without defences the process dies, so that a test fails in seconds and takes nothing with it.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+
+from roboco.adapters.json_schema import mistake, schema_mistake
+from roboco.adapters.prompts import JinjaPrompts, check_template
+from roboco.domain.pattern import check_pattern
+from roboco.errors import UsageError
+from tests.faults.hostile import tenant
+
+MEMORY = 600 * 1024 * 1024
+"""Bytes of address space: Python with Roboco's packages takes about half of it."""
+SECONDS = 120
+"""Of processor time, for all inputs together; with the defences they take about eight."""
+
+
+def _rendered(template: str) -> str:
+    try:
+        return JinjaPrompts().render(template, tenant.VARIABLES)[:200]
+    except UsageError as error:
+        return str(error)
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        check_pattern(pattern)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+KINDS: dict[str, Callable[[], dict[str, str]]] = {
+    "refused_schemas": lambda: {name: schema_mistake(one) for name, one in tenant.REFUSED_SCHEMAS.items()},
+    "endless_schemas": lambda: {
+        name: schema_mistake(schema) or mistake(schema, value)
+        for name, (schema, value) in tenant.ENDLESS_SCHEMAS.items()
+    },
+    "heavy_patterns": lambda: {pattern: _compiled(pattern) for pattern in tenant.HEAVY_PATTERNS},
+    "refused_templates": lambda: {one: "; ".join(check_template(one)) for one in tenant.REFUSED_TEMPLATES},
+    "greedy_templates": lambda: {
+        one: "; ".join(check_template(one)) or _rendered(one) for one in tenant.GREEDY_TEMPLATES
+    },
+}
+
+
+@cache
+def answers() -> dict[str, dict[str, str]]:
+    """Return for each kind its inputs, with what they were answered; CalledProcessError if the process was killed."""
+    command = [sys.executable, "-m", "tests.faults.hostile.bounded"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    found: dict[str, dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    print(json.dumps({kind: KINDS[kind]() for kind in sys.argv[1:] or KINDS}))

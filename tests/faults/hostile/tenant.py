@@ -1,0 +1,272 @@
+"""A hostile tenant: schemas, patterns and templates that want a worker's time, its memory, or what they may not see."""
+
+from typing import Any
+
+BACKTRACKS = "^(a+)+$"
+"""Python's `re` needs 2^n steps to find that it does not match n letters and a sign."""
+NAME = "a" * 40 + "!"
+_HIDDEN: dict[str, Any] = {"patternProperties": {BACKTRACKS: {}}}
+
+
+def _deep(schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    for _ in range(depth):
+        schema = {"not": schema}
+    return schema
+
+
+def _laughs(keyword: str, levels: int = 30) -> dict[str, Any]:
+    """Each level applies the next one twice."""
+    twice = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": twice | {f"d{levels}": {} if keyword == "allOf" else {"required": ["q"]}}}
+
+
+REFUSED_SCHEMAS: dict[str, dict[str, Any]] = {
+    "reference to an unknown keyword": {"properties": {"x": {"$ref": "#/x-hidden"}}, "x-hidden": _HIDDEN},
+    "reference into an annotation": {"default": _HIDDEN, "properties": {"x": {"$ref": "#/default"}}},
+    "reference into a constant": {"$defs": {"a": {"const": _HIDDEN}}, "$ref": "#/$defs/a/const"},
+    "reference into properties": {"properties": {"y": {}, "x": {"$ref": "#/properties/y"}}},
+    "reference elsewhere": {"properties": {"x": {"$ref": "http://127.0.0.1:1/x.json"}}},
+    "reference to a file": {"properties": {"x": {"$ref": "file:///etc/passwd"}}},
+    "reference to an anchor": {"$defs": {"a": {"$anchor": "b"}}, "$ref": "#b"},
+    "reference to nothing": {"$ref": "#/$defs/none"},
+    "reference to itself": {"$ref": "#"},
+    "references in a circle": {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}},
+    "references in a long chain": {
+        "$ref": "#/$defs/d0",
+        "$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(500)} | {"d500": {}},
+    },
+    "another name for itself": {"properties": {"x": {"$id": "http://127.0.0.1/y", "$ref": "#"}}},
+    **{
+        f"keyword {keyword}": {"properties": {"x": {keyword: value}}}
+        for keyword, value in {
+            "patternProperties": {BACKTRACKS: {}},
+            "unevaluatedProperties": _HIDDEN,
+            "unevaluatedItems": _HIDDEN,
+            "additionalItems": _HIDDEN,
+            "dependencies": {"a": _HIDDEN},
+            "contentSchema": _HIDDEN,
+            "$dynamicRef": "#a",
+            "$dynamicAnchor": "a",
+            "$recursiveRef": "#",
+            "$anchor": "a",
+            "$vocabulary": {"http://127.0.0.1:1/": True},
+            "unknown": _HIDDEN,
+        }.items()
+    },
+    "nested without end": _deep({}, 500),
+    "many parts": {"anyOf": [{}] * 3000},
+    "many characters": {"description": "x" * 100_000},
+    "many types": {"properties": {"x": {"type": ["null"] * 5000}}},
+    "a heavy pattern": {"properties": {"x": {"pattern": "(a{1000}){100}"}}},
+    "many heavy patterns": {"anyOf": [{"pattern": rf"\w{{49}}{'a' * n}"} for n in range(300)]},
+    "a huge pattern": {"properties": {"x": {"pattern": "(" * 3000}}},
+}
+"""Schemas that no message may bring."""
+
+_EITHER = {"oneOf": [{"properties": {"x": {"$ref": "#/$defs/a"}}}, {"properties": {"x": {"$ref": "#/$defs/a"}}}]}
+_COLLIDING = 2**61 - 1
+"""Python hashes all multiples of it alike."""
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"x": value}
+    return value
+
+
+ENDLESS_SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "doubling allOf": (_laughs("allOf"), {}),
+    "doubling anyOf": (_laughs("anyOf"), {}),
+    "doubling oneOf": (_laughs("oneOf"), {}),
+    "two ways at each level of the value": ({"$ref": "#/$defs/a", "$defs": {"a": _EITHER}}, _nested(50)),
+    "alternatives times items": (
+        {"properties": {"x": {"items": {"anyOf": [{"properties": {"y": {"const": n}}} for n in range(600)] + [{}]}}}},
+        {"x": [{"y": "z"}] * 5000},
+    ),
+    "a long enum times items": (
+        {"properties": {"x": {"items": {"enum": [f"v{n}" for n in range(6000)]}}}},
+        {"x": ["v5999"] * 5000},
+    ),
+    "a deep constant times items": (
+        {"properties": {"x": {"items": {"const": [[1] * 20] * 50}}}},
+        {"x": [[[1] * 20] * 50] * 200},
+    ),
+    "unique objects": ({"properties": {"x": {"uniqueItems": True}}}, {"x": [{"a": n} for n in range(50_000)]}),
+    "unique numbers of one hash": (
+        {"properties": {"x": {"uniqueItems": True}}},
+        {"x": [n * _COLLIDING for n in range(50_000)]},
+    ),
+    "unique large numbers": (
+        {"properties": {"x": {"uniqueItems": True}}},
+        {"x": [10**4200 + n for n in range(2500)]},
+    ),
+    "tiny factors": (
+        {"properties": {"x": {"items": {"multipleOf": 1e-307}}}},
+        {"x": [10**4299 + n for n in range(2000)]},
+    ),
+    "a pattern on a long text": ({"properties": {"x": {"pattern": "(a{30}){30}"}}}, {"x": "a" * 300_000}),
+    "a pattern on many texts": (
+        {"properties": {"x": {"items": {"pattern": "(a?){300}"}}}},
+        {"x": ["a" * 900] * 5000},
+    ),
+    "required times items": (
+        {"properties": {"x": {"items": {"required": [f"k{n}" for n in range(6000)]}}}},
+        {"x": [{f"k{n}": 1 for n in range(6000)}] * 500},
+    ),
+    "many names": ({"additionalProperties": {"type": "integer"}}, {f"k{n}": n for n in range(60_000)}),
+}
+"""Schemas that are accepted, each with a value whose validation would take too long."""
+
+_DOUBLED = "{% set a = [1] %}" + "{% set a = [a, a] %}" * 40
+_PAIRS = "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 40
+_TEXT = "{% set a = 'xxxxxxxxxx' %}"
+
+REFUSED_TEMPLATES: tuple[str, ...] = (
+    "{{ 'x'.ljust(10 ** 9) }}",
+    "{{ 'x'.ljust(1000000000) }}",
+    "{{ 'x'.center(1000000000) }}",
+    "{{ 'x'.zfill(1000000000) }}",
+    "{{ 'a'.replace('a', 'b') }}",
+    "{{ '\\t'.expandtabs(1000000000) }}",
+    "{{ 'x'.join(context.lines) }}",
+    "{{ '{:>1000000000}'.format(1) }}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ 'x' | center(1000000000) }}",
+    "{{ 'x' | wordwrap(1) }}",
+    "{{ context.big | urlize }}",
+    "{{ context.big | striptags }}",
+    "{{ context.lines | batch(1000000000) | list }}",
+    "{{ context.lines | slice(1000000000) | list }}",
+    "{{ context.lines | groupby('a') }}",
+    "{{ context.lines | random }}",
+    "{{ context | pprint }}",
+    "{{ context | xmlattr }}",
+    "{{ context | attr('__class__') }}",
+    "{{ 9 ** 9 ** 9 ** 9 }}",
+    "{{ lipsum(n=1000000) }}",
+    "{{ cycler('a').next() }}",
+    "{{ joiner.__init__.__globals__ }}",
+    "{{ namespace(a=1) }}",
+    "{{ dict(a=1) }}",
+    "{{ context.update({'a': 1}) }}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ self.__init__.__globals__ }}",
+    "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
+    "{% call again() %}{% endcall %}",
+    "{% filter upper %}x{% endfilter %}",
+    "{% set x %}{{ context.big }}{% endset %}",
+    "{% with x = 1 %}{% endwith %}",
+    "{% block x %}{% endblock %}",
+    "{% include '/etc/passwd' %}",
+    "{% import 'os' as os %}",
+    "{% extends 'x' %}",
+    "{% for x in context.lines recursive %}{{ loop(context.lines) }}{% endfor %}",
+    "{{ range(*context.lines) }}",
+    "{{ context.big | upper(**context) }}",
+    "{{ " + "1 + " * 3000 + "1 }}",
+    "{{ " + "[" * 300 + "]" * 300 + " }}",
+    "{{ " + "-" * 3000 + "1 }}",
+    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "{{ context" + ".a" * 1900 + " }}",
+    "{{ " + "9" * 5000 + " }}",
+    "{% if 1 %}" * 3000,
+    "{{ task }}" * 5000,
+)
+"""Templates that a check refuses, without running anything."""
+
+GREEDY_TEMPLATES: tuple[str, ...] = (
+    "{% for i in range(999) %}{% for j in range(999) %}{% endfor %}{% endfor %}",
+    "{% for i in range(999) %}{% for j in range(999) %}{% for k in range(999) %}x{% endfor %}{% endfor %}{% endfor %}",
+    "{% for i in range(999) %}{{ context.big }}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.big | upper | lower | title %}{% endfor %}",
+    "{% for i in range(999) %}{% if context.big + 'a' in context.big + 'b' %}{% endif %}{% endfor %}",
+    "{% for i in range(999) %}{% if context.big | reverse == context.big | replace('x', 'y') %}{% endif %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.big | tojson %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.many | tojson %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.many | string %}{% endfor %}",
+    "{{ context.huge }}",
+    "{{ context | tojson }}",
+    "{% for i in range(999) %}{% set x = context.lines | sort %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.lines | unique | list %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.numbers | unique | list %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.lines | join(context.big) %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.lines[1:] + context.lines %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.big[1:] %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.many.items() %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = 'q' in context.lines %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.lines == context.lines %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.big | indent(100) %}{% endfor %}",
+    "{% for i in range(999) %}{% set x = context.numbers | sum %}{% endfor %}",
+    "{% for c in context.big %}{% for d in context.big %}{% endfor %}{% endfor %}",
+    "{% for x in context.lines if context.big | upper == 'x' %}{% endfor %}",
+    "{{ range(1000000000) }}",
+    "{{ range(0, 1000000000, 1000) | list }}",
+    "{{ 'x' * 1000000000 }}",
+    "{{ 1000000000 * 'x' }}",
+    "{{ [1] * 1000000000 }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ context.lines | join(context.big) }}",
+    "{{ context.big | replace('x', context.big) }}",
+    "{{ context.big | replace('', context.big) }}",
+    "{{ context.big | trim(context.big) }}",
+    "{{ context.newlines | indent(100) }}",
+    "{{ context.newlines | indent(1000000000) }}",
+    "{{ context.big | truncate(10, true, context.big * 99) }}",
+    "{{ context.deep | tojson(1000000000) }}",
+    "{{ context.numbers | tojson(8) | tojson | tojson | tojson | tojson | tojson | tojson | tojson | tojson }}",
+    "{{ context.big | list | tojson }}",
+    "{{ context.big | title | title | title | title | title | title | title | title | title | title | title }}",
+    "{{ context.big ~ context.big ~ context.big ~ context.big ~ context.big ~ context.big }}",
+    _TEXT + "{% set a = a ~ a %}" * 40,
+    _TEXT + "{% set a = a + a %}" * 40,
+    _TEXT + "{% set a = a | replace('x', a) %}" * 10,
+    _TEXT + "{% set a = [a, a] | join(a) %}" * 40,
+    _TEXT + "{% set a = a | tojson %}{% set a = [a] | string %}" * 60,
+    "{% set a = [1] %}" + "{% set a = a + a %}" * 40,
+    _DOUBLED + "{{ a }}",
+    _DOUBLED + "{{ a | tojson }}",
+    _DOUBLED + "{{ a | string | length }}",
+    _DOUBLED + "{{ a | join }}",
+    _DOUBLED + "{{ a | upper }}",
+    _PAIRS + "{{ a == b }}",
+    _PAIRS + "{{ a in [b] }}",
+    _PAIRS + "{{ [a, b] | unique | list }}",
+    _PAIRS + "{{ a is eq(b) }}",
+    "{% set a = {'k': 1} %}" + "{% set a = {'k': a, 'l': a} %}" * 40 + "{{ a }}",
+    "{% set a = 9 %}" + "{% set a = a * a %}" * 40 + "{{ a }}",
+    "{{ " + "9" * 4000 + " * " + "9" * 4000 + " }}",
+    "{{ 1e308 * 1e308 % 7 | round(1000000000) }}",
+    "{{ 1.5 | round(-1000000000) }}",
+    "{{ context.huge + context.huge }}",
+    "{{ context.huge | int }}{{ context.huge * context.huge }}",
+    "{{ context.big | int }}{{ context.big | float }}{{ context.numbers | map(attribute=context.big) }}",
+    "{% for i in range(999) %}{% set x = -context.huge %}{% endfor %}",
+)
+"""Templates that a check lets pass, and that end in a mistake when they are rendered, without much work or memory."""
+
+CONTEXT: dict[str, Any] = {
+    "big": "x" * 200_000,
+    "newlines": "\n" * 200_000,
+    "lines": [f"line {n}" for n in range(5000)],
+    "numbers": list(range(5000)),
+    "many": {f"k{n}": n for n in range(5000)},
+    "deep": _nested(60),
+    "huge": 10**4200,
+}
+"""What such a tenant sends along as the task's context."""
+VARIABLES: dict[str, Any] = {"task": {"id": "t", "prompt": "p"}, "team": {}, "agent": {"name": "a"}, "context": CONTEXT}
+
+HEAVY_PATTERNS: tuple[str, ...] = (
+    "(a{1000}){100}",
+    "(a{100}){100}",
+    "(?:(?:a?){30}){34}",
+    r"\w{200}",
+    r"[\w.-]{1,100}",
+    "((((((((((a|b){2}){2}){2}){2}){2}){2}){2}){2}){2}){2}",
+    "(?x)(a{100}) {100}",
+    "a" * 5000,
+    "[[[[" * 100,
+    "(.{0,100}){0,20}!",
+)
+"""Regular expressions whose compiled form, or whose search, takes time though the engine does not backtrack."""

@@ -1,0 +1,64 @@
+"""Patterns: their weight bounds the time to compile them, and to search a text."""
+
+import pytest
+
+from roboco.domain.pattern import LONGEST, MOST_WEIGHT, MOST_WORK, check_pattern, matches, reach, weight
+from tests.faults.hostile import tenant
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", 1),
+        ("abc", 3),
+        ("a+b*c?", 3),
+        ("a{10}", 10),
+        ("a{2,10}", 10),
+        ("a{3,}", 4),
+        ("a{0}", 1),
+        ("(a{10}){10}", 110),
+        ("(a|b){10}", 40),
+        (".{10}", 40),
+        ("[a-z]{10}", 40),
+        (r"\d{10}", 80),
+        (r"\w{10}", 200),
+        (r"\p{Greek}{2}", 40),
+        (r"[\w.]{2}", 40),
+        ("[[:alpha:]]{2}", 40),
+        ("[]a]{2}", 8),
+        ("[^]a]{2}", 8),
+        ("[a[bc]]{2}", 8),
+        (r"\{{5}", 5),
+        ("{", 1),
+        ("(((a", 4),
+        ("a)", 2),
+    ],
+)
+def test_weight(pattern: str, expected: int) -> None:
+    assert weight(pattern) == expected
+
+
+@pytest.mark.parametrize("pattern", tenant.HEAVY_PATTERNS)
+def test_a_heavy_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="regular expression"):
+        check_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\(?x\)?", r"^[a-zA-Z0-9_-]{1,64}$", r"^\d{4}-\d{2}-\d{2}$", "(?i)approved|ok", ""]
+)
+def test_usual_patterns_are_accepted(pattern: str) -> None:
+    assert check_pattern(pattern) == pattern
+
+
+def test_no_pattern_is_no_pattern() -> None:
+    assert check_pattern(None) is None
+
+
+def test_the_end_of_a_long_text_is_searched() -> None:
+    heavy = "a" * MOST_WEIGHT
+    assert reach("a") == MOST_WORK
+    assert reach(heavy) == MOST_WORK // MOST_WEIGHT
+    assert matches(heavy, "b" * 10_000 + heavy)
+    assert not matches(heavy, heavy + "b" * 10_000)
+    assert len(heavy) < LONGEST
