@@ -11,7 +11,7 @@ from celery.signals import celeryd_init
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.failure_log import quote_nobody
-from roboco.adapters.celery.transport import keep_clients
+from roboco.adapters.celery.transport import guard_transports
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
@@ -22,7 +22,7 @@ from workers.tasks import register
 
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
     """An application that consumes these queues, and the engine of its processes."""
-    keep_clients()
+    guard_transports()
     settings = read_settings()
     basis = configuration(
         settings.broker,
