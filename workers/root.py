@@ -1,10 +1,12 @@
 """What the composition roots share: an application with Roboco's settings, Celery tasks and dead letters."""
 
 import gc
+import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+import redis
 from celery import Celery
 from celery.signals import celeryd_init
 
@@ -46,4 +48,8 @@ def _note_node(app: Celery, sender: str, **_: Any) -> None:
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:
-    return RedisDeadLetters(lambda: connect_briefly(settings.redis_url), Keys(settings.prefix))
+    @cache
+    def connected(pid: int) -> redis.Redis:
+        return connect_briefly(settings.redis_url)
+
+    return RedisDeadLetters(lambda: connected(os.getpid()), Keys(settings.prefix))

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from roboco.domain.canonical import sha256
+from roboco.domain.canonical import sha256, well_formed
 from roboco.domain.part import Recorded
 
 Work = Literal["turn", "tool", "advance", "notify"]
@@ -44,7 +44,7 @@ class DeadLetter(Recorded):
 
 def letter_id_of(*facts: str) -> str:
     """The id of a letter: the same facts again are the same letter."""
-    return f"dead_{sha256(chr(10).join(facts))[:16]}"
+    return f"dead_{sha256(well_formed(chr(10).join(facts)))[:16]}"
 
 
 def lost_work(work: Work, task_id: str, detail: str, reason: str, attempts: int, time: datetime) -> DeadLetter:

@@ -49,10 +49,10 @@ def reason_of(data: bytes) -> str | None:
             return reason
         case whole:
             made: AnyMessage = Message(json.loads(json.dumps(whole)), channel=NoBroker())
-            reason = flaw(made, KNOWN, MessageKeys(()))
-            if reason is not None:
-                assert_kept(record_of(made, reason))
-            return reason
+            found = flaw(made, KNOWN, MessageKeys(()))
+            if found is not None:
+                assert_kept(record_of(made, found))
+            return found
 
 
 def assert_kept(record: Mapping[str, Any]) -> None:
