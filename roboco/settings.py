@@ -47,6 +47,7 @@ class Settings(BaseModel):
     ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    coordinator_limit: Annotated[float, Field(ge=1, le=86_400)] = 300.0
     keep: Annotated[int, Field(ge=1)] = 86_400
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     max_queued: Annotated[int | None, Field(ge=1)] = None

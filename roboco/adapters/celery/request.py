@@ -6,7 +6,7 @@ from celery.worker.request import Request
 from celery.worker.state import revoked
 
 from roboco.adapters.celery import shown
-from roboco.adapters.celery.names import OUTSIDE
+from roboco.adapters.celery.names import OUTSIDE, TOOL
 
 
 class ShownRequest(Request):
@@ -22,6 +22,8 @@ class ShownRequest(Request):
         self._error: BaseException | None = None
         self._type: str = own._type
         own.name = self._type
+        if self._type != TOOL:
+            own.time_limits = (None, None)  # those of its Celery task: a sender may not lengthen them
         if self._type in OUTSIDE:
             headers: dict[str, Any] = own._request_dict
             own._argsrepr, own._kwargsrepr = shown.of_outside(headers["kwargs"], headers.get("origin"))
@@ -37,6 +39,15 @@ class ShownRequest(Request):
         if found and self._type not in OUTSIDE:
             revoked.discard(self.id)
         return found
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """Note that its time was up. What came from outside and had to be killed goes back to its queue.
+
+        That counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
+        """
+        if not soft and self._type in OUTSIDE:
+            self.reject(requeue=True)
+        super().on_timeout(soft, timeout)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Tell of a Celery task that failed."""
