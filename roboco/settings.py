@@ -37,6 +37,7 @@ class Settings(BaseModel):
     webhooks: tuple[str, ...] = ()
     webhook_env: tuple[str, ...] = ()
     callback_broker_url: str | None = None
+    allowed_callbacks: tuple[str, ...] = ()
     cache: Path | None = None
     embeddings_model: str | None = None
     embeddings_base_url: str | None = None
@@ -103,7 +104,9 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV"})
+_LISTS = frozenset(
+    {"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV", "ALLOWED_CALLBACKS"}
+)
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 

@@ -1,6 +1,7 @@
 """What takes too long at a coordinator: it ends, is tried a bounded number of times, and then named."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -39,7 +40,7 @@ def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
         until(lambda: wanted in stack.log("slow"), 30, "its log says so")
 
 
-UNFIT = {
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "roboco.turn": ({"task_id": "a", "seq": "x", "epoch": 1, "attempt": 1}, "agents"),
     "roboco.tool": ({"task_id": "a/../b", "seq": 1, "epoch": 1, "attempt": 1, "call_id": "c"}, "tools"),
     "roboco.advance": ({"task_id": ["a"]}, "coordinator"),

@@ -1,6 +1,6 @@
 """workers.coordinator, which takes too long for a message with SLOW in its id, and does not end with DEAF in it.
 
-Its limits are short: a second until it is asked to end, and one more until its process is killed.
+Its limits are short: a second until it is asked to end, and two more until its process is killed.
 """
 
 import time
@@ -10,7 +10,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from workers import tasks
 
-vars(tasks)["GRACE"] = 1.0
+vars(tasks)["GRACE"] = 2.0
 take = vars(tasks)["take"]
 look = vars(tasks)["engine_advance"]
 

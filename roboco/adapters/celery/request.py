@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from billiard.exceptions import TimeLimitExceeded
 from celery.worker.request import Request
 from celery.worker.state import revoked
 
@@ -40,18 +41,15 @@ class ShownRequest(Request):
             revoked.discard(self.id)
         return found
 
-    def on_timeout(self, soft: bool, timeout: float) -> None:
-        """Note that its time was up. What came from outside and had to be killed goes back to its queue.
-
-        That counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
-        """
-        if not soft and self._type in OUTSIDE:
-            self.reject(requeue=True)
-        super().on_timeout(soft, timeout)
-
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Tell of a Celery task that failed."""
-        self._error = getattr(exc_info.exception, "exc", exc_info.exception)
+        """Show that a Celery task failed.
+
+        If its process had to be killed because the time was up, what came from outside goes back to its queue. That
+        counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
+        """
+        error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
+        if isinstance(error, TimeLimitExceeded) and self._type in OUTSIDE:
+            self.reject(requeue=True)
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
     def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002  # named by Celery
