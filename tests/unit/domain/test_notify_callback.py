@@ -66,7 +66,7 @@ def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
         check_callback(Notify(celery=signature(), confirmed=True, kept="{}"), ALLOWED)
     with pytest.raises(UsageError, match="'confirmed' and 'kept' are Roboco's own"):
         check_callback(Notify(celery=signature(), kept="{}"), ALLOWED)
-    with pytest.raises(UsageError, match="only 'roboco.ended' can"):
+    with pytest.raises(UsageError, match=r"only 'roboco\.ended' can"):
         Callbacks("memory://", ALLOWED).deliver(Notify(celery=signature(), confirmed=True), notice())
 
 
