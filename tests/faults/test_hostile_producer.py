@@ -28,7 +28,7 @@ def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
 def settled(stack: Stack, redis: Redis) -> None:
     """Wait until the workers have taken everything, hold nothing, and do a good task."""
     lists = [queue + step for queue in QUEUES for step in ("", "\x06\x163", "\x06\x166")]
-    until(lambda: not redis.exists(*lists), 120, "the queues are empty")
+    until(lambda: not redis.exists(*lists), 60, "the queues are empty")
     assert stack.orchestrator.run(ECHO, "Go.").result(60).status == "completed"
     until(lambda: not redis.exists("roboco.unacked", "roboco.unacked_index"), 60, "nothing is held")
 

@@ -84,12 +84,18 @@ def _inside(value: object) -> Iterator[object]:
         yield from value
 
 
+_TYPED: Final = {"__type__", "__value__"}
+"""The keys of an object that kombu makes another value of, or raises: a date, a UUID, bytes."""
+
+
 def _scalar_flaw(value: object) -> str | None:
     match value:
         case str():
             return _text_flaw(value)
         case float():
             return None if math.isfinite(value) else f"{value}, which is no number of JSON"
+        case dict() if value.keys() == _TYPED:
+            return f"a value of kombu's own kind, {value!r:.80}: write it as a text"
         case None | bool() | int() | dict() | list():
             return None
         case _:

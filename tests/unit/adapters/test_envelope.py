@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.message import Message as AnyMessage
 from kombu.transport.virtual.base import Channel, Message
+from kombu.utils.json import loads
 
 from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held
 from roboco.adapters.celery.flaws import flaw
@@ -48,7 +49,7 @@ def reason_of(data: bytes) -> str | None:
             assert_kept(record_of_raw(data, AGENTS_QUEUE, reason, given))
             return reason
         case whole:
-            made: AnyMessage = Message(json.loads(json.dumps(whole)), channel=NoBroker())
+            made: AnyMessage = Message(loads(json.dumps(whole)), channel=NoBroker())
             found = flaw(made, KNOWN, MessageKeys(()))
             if found is not None:
                 assert_kept(record_of(made, found))
