@@ -67,7 +67,7 @@ def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
     asked = stack.orchestrator._producer.control.ping(timeout=10, limit=3) or []
     assert len(asked) == 3
     for pool in pids:
-        assert "Traceback" not in stack.log(pool).replace("Cannot decode message", ""), pool
+        assert not any(text in stack.log(pool) for text in ("Unrecoverable error", "Connection to broker lost")), pool
 
 
 def test_a_message_is_kept_while_its_dead_letter_cannot_be_stored(stack: Stack) -> None:
