@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from billiard.exceptions import TimeLimitExceeded
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from celery.worker.request import Request
 from celery.worker.state import revoked
 
@@ -44,11 +44,11 @@ class ShownRequest(Request):
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Show that a Celery task failed.
 
-        If its process had to be killed because the time was up, what came from outside goes back to its queue. That
+        If its time was up, what came from outside goes back to its queue, also if its process had to be killed. That
         counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
         """
         error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
-        if isinstance(error, TimeLimitExceeded) and self._type in OUTSIDE:
+        if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:
             self.reject(requeue=True)
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
