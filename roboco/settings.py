@@ -37,6 +37,7 @@ class Settings(BaseModel):
     webhooks: tuple[str, ...] = ()
     webhook_env: tuple[str, ...] = ()
     callback_broker_url: str | None = None
+    allowed_callbacks: tuple[str, ...] = ()
     cache: Path | None = None
     embeddings_model: str | None = None
     embeddings_base_url: str | None = None
@@ -47,6 +48,7 @@ class Settings(BaseModel):
     ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    coordinator_limit: Annotated[float, Field(ge=1, le=86_400)] = 300.0
     keep: Annotated[int, Field(ge=1)] = 86_400
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     max_queued: Annotated[int | None, Field(ge=1)] = None
@@ -102,7 +104,9 @@ class Settings(BaseModel):
         return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset({"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV"})
+_LISTS = frozenset(
+    {"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV", "ALLOWED_CALLBACKS"}
+)
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 
 

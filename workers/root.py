@@ -1,17 +1,19 @@
 """What the composition roots share: an application with Roboco's settings, Celery tasks and dead letters."""
 
 import gc
+import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+import redis
 from celery import Celery
 from celery.signals import celeryd_init
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.failure_log import quote_nobody
-from roboco.adapters.celery.transport import keep_clients
+from roboco.adapters.celery.transport import guard_transports
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
@@ -22,7 +24,7 @@ from workers.tasks import register
 
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
     """An application that consumes these queues, and the engine of its processes."""
-    keep_clients()
+    guard_transports()
     settings = read_settings()
     basis = configuration(
         settings.broker,
@@ -46,4 +48,8 @@ def _note_node(app: Celery, sender: str, **_: Any) -> None:
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:
-    return RedisDeadLetters(lambda: connect_briefly(settings.redis_url), Keys(settings.prefix))
+    @cache
+    def connected(pid: int) -> redis.Redis:
+        return connect_briefly(settings.redis_url)
+
+    return RedisDeadLetters(lambda: connected(os.getpid()), Keys(settings.prefix))

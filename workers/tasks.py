@@ -3,20 +3,36 @@
 `turn` and `tool` acknowledge early: leases guard them, and a long Celery task must never meet the broker's
 visibility timeout. What comes from outside acknowledges late, since nobody else knows of it yet; where a server
 does not answer it goes back to its queue. `advance` may get lost: the sweeper rings again.
+
+Each of them has a time limit. At the soft one (ROBOCO_COORDINATOR_LIMIT) a message from outside goes back to its queue,
+and so it does if its process had to be killed. Each of these tries counts as an attempt, and after ROBOCO_ATTEMPTS the
+message is a dead letter. A look at a task, or a delivery of notices, fails then, and the sweeper announces it again.
 """
 
+import hashlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from kombu.utils import json
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import ADVANCE, COORDINATOR_QUEUE, FORK, NOTIFY, OUTSIDE, SUBMIT, TOOL, TURN
+from roboco.adapters.celery.names import (
+    ADVANCE,
+    FORK,
+    NOTIFY,
+    OUTSIDE,
+    QUEUE_OF,
+    SUBMIT,
+    TOOL,
+    TURN,
+)
+from roboco.adapters.celery.refused import BODY_LIMIT
 from roboco.client.intake import take
-from roboco.domain.canonical import canonical
+from roboco.domain.canonical import well_formed
 from roboco.domain.letter import DeadLetter, letter_id_of
 from roboco.engine.advance import advance as engine_advance
 from roboco.engine.engine import Engine
@@ -27,15 +43,22 @@ from roboco.engine.turn import turn as engine_turn
 from roboco.errors import Conflict, TransientError, UsageError
 from roboco.ports import CallOrder, TurnOrder
 from workers.ended import ended
+from workers.orders import order_of, task_of
 from workers.process import ProcessEngine
 
 PAUSE = 1.0
 """Seconds before something from outside goes back to its queue because a server does not answer."""
-LONGEST = 600
-"""Seconds after which a look at a task is ended: a router of the user's own may hang."""
+GRACE = 30.0
+"""Seconds that a coordinator's Celery task has to end after its soft time limit."""
+LONGEST_CALL = 86_400.0
+"""Seconds of a tool call whose message names no limit: the longest that a team can give one."""
 SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.request:ShownRequest"}
 SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
+
+GIVEN_UP = "{} workers were lost while they took it in, or their time was up (ROBOCO_COORDINATOR_LIMIT)"
+"""Why a message from outside is a dead letter that each try has ended in the same way."""
+Read = TypeVar("Read")
 
 CREATING = (SUBMIT, FORK)
 """What makes a task: without an id of its own it gets one from its message's."""
@@ -50,51 +73,87 @@ class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task gene
         """Close the call if its time was up; a call that failed otherwise is seen to by its lease."""
         if isinstance(exc, TimeLimitExceeded):
             timeout = float(exc.args[0]) - KILL_AFTER if exc.args else 0.0
-            overdue(self.engine(), CallOrder(**kwargs), timeout)
+            overdue(self.engine(), order_of(CallOrder, (), kwargs), timeout)
 
 
 def register(app: Celery, engine: ProcessEngine) -> None:
     """Give the application Roboco's Celery tasks."""
-    _register_outside(app, engine)
+    limit = engine.settings.coordinator_limit
+    for name in OUTSIDE:
+        _add(app, name, _taking(engine, name), **SAFE, **_limits(limit))
+    look = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
 
-    look = SHOWN | {"acks_late": True, "reject_on_worker_lost": False, "time_limit": LONGEST}
+    def advance(self: Any, *given: Any, **named: Any) -> None:
+        task_id = _read(engine(), self.request, lambda: task_of(given, named))
+        _within(limit, f"a look at task {task_id!r}", lambda: engine_advance(engine(), task_id))
 
-    @app.task(name=ADVANCE, throws=(TransientError,), **look)
-    def advance(task_id: str) -> None:
-        engine_advance(engine(), task_id)
+    def notify(self: Any, *given: Any, **named: Any) -> None:
+        task_id = _read(engine(), self.request, lambda: task_of(given, named))
+        _within(limit, f"a delivery of the notices of task {task_id!r}", lambda: deliver(engine(), task_id))
 
-    @app.task(name=NOTIFY, **look, throws=(TransientError,))
-    def notify(task_id: str) -> None:
-        deliver(engine(), task_id)
+    def turn(self: Any, *given: Any, **named: Any) -> str:
+        order = _read(engine(), self.request, lambda: order_of(TurnOrder, given, named))
+        return ended(engine_turn(engine(), order))
 
-    @app.task(name=TURN, **SHOWN, throws=(TransientError, Conflict))
-    def turn(**order: Any) -> str:
-        return ended(engine_turn(engine(), TurnOrder(**order)))
-
-    @app.task(name=TOOL, **SHOWN, base=type("BoundToolTask", (ToolTask,), {"engine": engine}), throws=(TransientError,))
-    def tool(**order: Any) -> None:
-        if not engine_tool(engine(), CallOrder(**order)):
+    def tool(self: Any, *given: Any, **named: Any) -> None:
+        order = _read(engine(), self.request, lambda: order_of(CallOrder, given, named))
+        if not engine_tool(engine(), order):
             raise Ignore
 
+    _add(app, ADVANCE, advance, **SHOWN, **look)
+    _add(app, NOTIFY, notify, **SHOWN, **look)
+    _add(app, TURN, turn, **SHOWN, throws=(TransientError, Conflict, UsageError))
+    of_tool = type("BoundToolTask", (ToolTask,), {"engine": engine})
+    _add(app, TOOL, tool, **SHOWN, throws=(TransientError, UsageError), base=of_tool, **_limits(LONGEST_CALL))
 
-def _register_outside(app: Celery, engine: ProcessEngine) -> None:
-    for name in OUTSIDE:
-        register_as: Any = app.task(name=name, bind=True, **SAFE)
-        register_as(_taking(engine, name))
+
+def _add(app: Celery, name: str, run: Callable[..., object], **options: Any) -> None:
+    register_as: Any = app.task(name=name, bind=True, **options)
+    register_as(run)
+
+
+def _limits(seconds: float) -> dict[str, float]:
+    return {"soft_time_limit": seconds, "time_limit": seconds + GRACE}
+
+
+def _within(limit: float, work: str, do: Callable[[], None]) -> None:
+    """Do it; TransientError if the time is up before."""
+    try:
+        do()
+    except SoftTimeLimitExceeded as error:
+        raise TransientError(
+            f"{work} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper announces it again"
+        ) from error
+
+
+def _read(engine: Engine, request: Any, read: Callable[[], Read]) -> Read:
+    """Return the arguments as `read` does. If it refuses them, keep the message as a dead letter and raise."""
+    try:
+        return read()
+    except UsageError as error:
+        engine.dead.bury(_letter(engine, request, f"its arguments are unfit: {error}", 1))
+        raise
 
 
 def _taking(engine: ProcessEngine, name: str) -> Callable[..., None]:
-    def take_in(self: Any, **arguments: Any) -> None:
+    def take_in(self: Any, *given: Any, **arguments: Any) -> None:
+        if given:
+            _read(engine(), self.request, lambda: _refuse(given))
         named = {"task_id": f"task_{self.request.id}"} | arguments if name in CREATING else arguments
         _or_again(engine(), self.request, lambda: take(engine(), engine.settings, name, named, self.request.id))
 
     return take_in
 
 
-def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:
-    """Accept what came from outside; put it back if a server does not answer.
+def _refuse(given: tuple[Any, ...]) -> None:
+    raise UsageError(f"expected arguments by name (found {list(given)!r:.80})")
 
-    What ends all its workers, or fails in a way that is not its sender's mistake, is kept as a dead letter.
+
+def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:
+    """Accept what came from outside; put it back if a server does not answer, or if the time is up.
+
+    What ends all its workers, takes too long each time, or fails in a way that is not its sender's mistake, is kept as
+    a dead letter.
     """
     key = f"message:{request.id}"
     try:
@@ -102,12 +161,12 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
         if lost is None:
             raise TransientError("another worker is at it, or was lost a moment ago")
         if lost >= engine.policy.attempts:
-            engine.dead.bury(_letter(engine, request, f"{lost} workers were lost while they took it in", lost))
+            engine.dead.bury(_letter(engine, request, GIVEN_UP.format(lost), lost))
         else:
             with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
                 _take_in(engine, request, key, accept)
         engine.attempts.end(key)
-    except TransientError as error:
+    except (TransientError, SoftTimeLimitExceeded) as error:
         time.sleep(PAUSE)
         raise Reject(error, requeue=True) from error
 
@@ -115,6 +174,8 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
 def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object]) -> None:
     try:
         accept()
+    except SoftTimeLimitExceeded:
+        raise  # an attempt that counts, as if the worker had been lost
     except (TransientError, UsageError):
         engine.attempts.end(key)
         raise
@@ -125,12 +186,16 @@ def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object
 
 
 def _letter(engine: Engine, request: Any, reason: str, attempts: int) -> DeadLetter:
+    body = json.dumps([list(request.args or ()), dict(request.kwargs or {}), {}]).encode()
     return DeadLetter(
-        letter_id=letter_id_of(str(request.id)),
-        reason=reason,
+        letter_id=letter_id_of(str(request.id), str(request.get("roboco_requeued", ""))),
+        reason=well_formed(reason)[:2000],
         time=engine.now(),
         attempts=attempts,
-        queue=COORDINATOR_QUEUE,
+        queue=QUEUE_OF[request.task],
         headers={"task": request.task, "id": request.id},
-        body=canonical([list(request.args or ()), dict(request.kwargs or {}), {}]),
+        body=body[:BODY_LIMIT].decode("utf-8", "replace"),
+        cut=len(body) > BODY_LIMIT,
+        size=len(body),
+        digest=hashlib.sha256(body).hexdigest(),
     )

@@ -14,6 +14,7 @@ from roboco.domain.event import ErrorOccurred
 from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, of_tenant
 from roboco.domain.inbox import Message, Stop
 from roboco.domain.limits import RaisedLimits
+from roboco.domain.notify import check_callback
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolResult
 from roboco.domain.submission import read_arguments, read_message, read_result, read_submission
@@ -115,6 +116,8 @@ Take = Callable[[Engine, Settings, dict[str, Any], str], None]
 
 def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     submission = read_submission(arguments)
+    for target in submission.notify:
+        check_callback(target, settings.allowed_callbacks)
     submit(engine, submission, _team(settings, submission.team), begin=begin)
 
 

@@ -17,6 +17,7 @@ from roboco.client.wishes import Wished
 from roboco.domain.ids import is_task_id, of_tenant, tenant_of
 from roboco.domain.letter import DeadLetter
 from roboco.domain.model_offer import ModelOffer, offers
+from roboco.domain.notify import Notify, check_callback
 from roboco.domain.part import Artifact
 from roboco.domain.paths import summary_path
 from roboco.domain.submission import read_submission
@@ -69,6 +70,16 @@ class Orchestrator:
         wished. The same `task_id` with the same content again is the same task. UsageError says what is wrong before
         anything is stored; it is Overloaded if too much waits already (ROBOCO_MAX_QUEUED).
         """
+        return self._accept(team, prompt, wished)
+
+    def run_in_canvas(self, team: Team | str | Path, prompt: str, wished: Wished, goes_on: Notify) -> Task:
+        """Submit a task as `run` does; when it has ended, Roboco's own Celery task goes on in the shop's canvas.
+
+        `goes_on` must be made by the caller itself, and of nothing that a producer or a tenant wrote.
+        """
+        return self._accept(team, prompt, wished, goes_on)
+
+    def _accept(self, team: Team | str | Path, prompt: str, wished: Wished, goes_on: Notify | None = None) -> Task:
         chosen = chosen_team(self.settings, team)
         named = {name: value for name, value in wished.items() if value is not None and name != "files"}
         task_id = named["task_id"] = self.whole_id(named.get("task_id", f"task_{uuid.uuid4().hex}"))
@@ -77,6 +88,10 @@ class Orchestrator:
         stored = [self.upload(task_id, file).name for file in wished.get("files") or ()]
         named |= {"artifacts": [*wished.get("artifacts", ()), *stored]} if stored else {}
         submission = read_submission(named | {"team": chosen.name, "prompt": prompt})
+        for target in submission.notify:
+            check_callback(target, self.settings.allowed_callbacks)
+        if goes_on is not None:
+            submission = submission.model_copy(update={"notify": [goes_on, *submission.notify]})
         submit(self.engine, submission, chosen, begin=begin)
         return self._task(submission.task_id)
 

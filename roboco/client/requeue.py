@@ -1,6 +1,7 @@
 """requeue: have a dead letter delivered once more."""
 
-from typing import Any
+import uuid
+from typing import Any, Final
 
 from celery import Celery
 
@@ -13,6 +14,9 @@ from roboco.engine.engine import Engine
 from roboco.engine.sweep import LOOKS
 from roboco.errors import UsageError
 
+REQUEUED: Final = "roboco_requeued"
+"""The header of a message that an operator has sent again: a new id each time."""
+
 
 def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     """Send the letter again, with its attempts forgotten, and take it off the list.
@@ -24,7 +28,9 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     if letter is None:
         raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead lists them")
     if letter.cut:
-        raise UsageError(f"letter {letter_id} was too long or no text, and is not kept whole: send it from its source")
+        raise UsageError(
+            f"letter {letter_id} was never readable, or was too long, and is not kept whole: send it from its source"
+        )
     if letter.work is None:
         engine.attempts.end(f"message:{letter.headers.get('id')}")
         _publish(app, letter)
@@ -55,7 +61,9 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
 
 def _publish(app: Celery, letter: DeadLetter) -> None:
     keys: MessageKeys = app.conf["roboco_keys"]
-    keys.sign(headers := dict(letter.headers), letter.body.encode())  # whoever sends it again vouches for it
+    # A letter of its own if it comes to nothing again: this one is taken off the list when it may be there already.
+    headers = letter.headers | {REQUEUED: uuid.uuid4().hex}
+    keys.sign(headers, letter.body.encode())  # whoever sends it again vouches for it
     producers: Any = app.amqp.producer_pool
     with sending(letter.name), producers.acquire(block=True) as producer:
         producer.publish(

@@ -15,6 +15,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.ids import is_task_id
+from roboco.domain.notify import Notify
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
@@ -54,10 +55,11 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
     team = named_team(orchestrator.settings.teams, named) if isinstance(named, str) else team_from(named)
     wished = _wished(asked, given)
     prompt = wished.pop("prompt", "")
-    if not order.request.is_eager:
-        wished["notify"] = [_continuation(order, gives, on_wait), *wished.get("notify", ())]
+    whole: Any = wished | {"task_id": task_id}
     try:
-        return orchestrator.run(team, prompt, task_id=task_id, **wished)
+        if order.request.is_eager:
+            return orchestrator.run(team, prompt, **whole)
+        return orchestrator.run_in_canvas(team, prompt, whole, _continuation(order, gives, on_wait))
     except UsageError as error:
         if orchestrator.engine.files.get(summary_path(task_id)) is None:
             raise
@@ -81,16 +83,16 @@ def _wished(asked: dict[str, Any], given: tuple[Any, ...]) -> dict[str, Any]:
     return asked | before | {"context": {**(asked.get("context") or {}), **(before.get("context") or {})}}
 
 
-def _continuation(order: Order, gives: str, on_wait: str) -> dict[str, Any]:
-    """Who is told when the task has ended: the Celery task that goes on."""
+def _continuation(order: Order, gives: str, on_wait: str) -> Notify:
+    """The Celery task that goes on when the task has ended."""
     request = kept(order.request, order.ignore_result)
     statuses = [status for status in TaskStatus if status.ended or (status.waiting and on_wait == "fail")]
-    return {
-        "celery": {"task": ENDED, "args": [], "kwargs": {}, "options": {"queue": order.queue or _queue_of(order)}},
-        "on": [status.value for status in statuses],
-        "confirmed": True,
-        "kept": json.dumps({"request": request, "gives": gives}),
-    }
+    return Notify(
+        celery={"task": ENDED, "args": [], "kwargs": {}, "options": {"queue": order.queue or _queue_of(order)}},
+        on=tuple(statuses),
+        confirmed=True,
+        kept=json.dumps({"request": request, "gives": gives}),
+    )
 
 
 def _queue_of(order: Order) -> str:

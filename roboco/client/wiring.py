@@ -92,7 +92,7 @@ def build_engine(
 
 
 def _deliverer(settings: Settings) -> OutsideDeliverer:
-    callbacks = Callbacks(settings.callback_broker_url or settings.broker)
+    callbacks = Callbacks(settings.callback_broker_url or settings.broker, settings.allowed_callbacks)
     return OutsideDeliverer(callbacks, Webhooks(settings.webhooks, settings.webhook_env))
 
 

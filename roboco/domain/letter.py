@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from roboco.domain.canonical import sha256
+from roboco.domain.canonical import sha256, well_formed
 from roboco.domain.part import Recorded
 
 Work = Literal["turn", "tool", "advance", "notify"]
@@ -14,7 +14,9 @@ class DeadLetter(Recorded):
     """A Celery message as it was taken out of `queue`, or, with `work`, what was tried in vain `attempts` times.
 
     `body` is the message's text, `content_type` and `content_encoding` say what of; it is empty for work, whose
-    `task_id` and `detail` (an agent, a call) say what it was. With `cut` the message was not kept whole.
+    `task_id` and `detail` (an agent, a call) say what it was. With `cut` the message was not kept whole, or never was
+    one. `size` counts the bytes of the body (of all of it, if no worker could find a body in it), and `digest` is their
+    hexadecimal SHA-256.
     """
 
     letter_id: str
@@ -30,6 +32,8 @@ class DeadLetter(Recorded):
     content_type: str = "application/json"
     content_encoding: str = "utf-8"
     cut: bool = False
+    size: int = 0
+    digest: str = ""
 
     @property
     def name(self) -> str:
@@ -40,7 +44,7 @@ class DeadLetter(Recorded):
 
 def letter_id_of(*facts: str) -> str:
     """The id of a letter: the same facts again are the same letter."""
-    return f"dead_{sha256(chr(10).join(facts))[:16]}"
+    return f"dead_{sha256(well_formed(chr(10).join(facts)))[:16]}"
 
 
 def lost_work(work: Work, task_id: str, detail: str, reason: str, attempts: int, time: datetime) -> DeadLetter:

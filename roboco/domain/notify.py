@@ -1,5 +1,6 @@
 """Notify: who is told when a task comes to a status, and what they are told."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -10,6 +11,7 @@ from roboco.domain.canonical import canonical, sha256
 from roboco.domain.declared import Declared, Variable
 from roboco.domain.part import Recorded
 from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
 
 MOST = 8
 """How many are told of one task."""
@@ -66,6 +68,47 @@ class Notify(Declared):
     def named(self) -> str:
         """Who it is, for people: of an address not what stands behind its "?", which may be a secret."""
         return (self.webhook or str((self.celery or {}).get("task"))).partition("?")[0]
+
+
+_SHAPE = {"task", "args", "kwargs", "options", "subtask_type", "immutable", "chord_size"}
+
+
+def check_callback(target: Notify, allowed: Iterable[str]) -> None:
+    """UsageError unless a callback is a plain signature that the operator allows; nothing is checked of a webhook.
+
+    `allowed` names Celery tasks: "TASK" for the broker's default queue, "TASK@QUEUE" for another one.
+    """
+    if target.celery is None:
+        return
+    if target.confirmed or target.kept:
+        raise UsageError(f"callback {target.named!r}: 'confirmed' and 'kept' are Roboco's own, leave them out")
+    queue = check_plain(target)
+    task = str(target.celery["task"])
+    wanted = f"{task}@{queue}" if queue else task
+    if "@" in task or wanted not in allowed:
+        raise UsageError(
+            f"callback {wanted!r} is not allowed: name it in ROBOCO_ALLOWED_CALLBACKS, for coordinators and for what "
+            f"submits; it names {', '.join(allowed) or 'none'}"
+        )
+
+
+def check_plain(target: Notify) -> str:
+    """The queue of a callback, "" for the default one; UsageError if its signature says more than task and queue."""
+    signature = target.celery or {}
+    options = signature.get("options") or {}
+    if other := sorted(signature.keys() - _SHAPE):
+        raise UsageError(f"callback {target.named!r}: {other[0]!r:.80} is not possible")
+    if signature.get("subtask_type") is not None:
+        raise UsageError(f"callback {target.named!r}: only one Celery task is possible, and no canvas")
+    if not isinstance(options, dict) or (other := sorted(options.keys() - {"queue"})):
+        found = f"option {other[0]!r:.80}" if isinstance(options, dict) else f"'options' {options!r:.80}"
+        raise UsageError(f"callback {target.named!r}: {found} is not possible, only 'queue'")
+    if not isinstance(signature.get("args", []), list) or not isinstance(signature.get("kwargs", {}), dict):
+        raise UsageError(f"callback {target.named!r}: 'args' must be a list, and 'kwargs' an object")
+    queue = options.get("queue")
+    if queue is not None and not (isinstance(queue, str) and 0 < len(queue) <= 255 and queue.isprintable()):
+        raise UsageError(f"callback {target.named!r}: option 'queue' is {queue!r:.80}, expected the name of a queue")
+    return queue or ""
 
 
 Outcome = Literal["pending", "delivered", "given_up"]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roboco.adapters.redis import dead as dead_letters
+from roboco.domain.canonical import canonical
 from roboco.domain.letter import DeadLetter, lost_work
 from roboco.ports import Attempts, DeadLetters
 from tests.contract.a_task import SHORT, ATask
@@ -58,3 +59,26 @@ def test_where_there_are_too_many_letters_the_oldest_ones_go(
     for one in letters:
         redis_task.dead.bury(one)
     assert redis_task.dead.letters() == letters[2:]
+
+
+def test_letters_that_are_too_large_together_go_oldest_first(
+    redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(canonical(letter("0", 0).model_dump(mode="json")))
+    monkeypatch.setattr(dead_letters, "MOST_BYTES", 3 * size)
+    letters = [letter(str(number), number) for number in range(6)]
+    for one in [*letters, letters[5]]:
+        redis_task.dead.bury(one)
+    assert redis_task.dead.letters() == letters[3:]
+    redis_task.dead.remove(letters[3].letter_id)
+    redis_task.dead.remove(letters[3].letter_id)
+    redis_task.dead.bury(letters[0])
+    assert redis_task.dead.letters() == [letters[0], *letters[4:]]
+    redis_task.dead.bury(letters[1])
+    assert redis_task.dead.letters() == [letters[0], letters[1], letters[5]]
+
+
+def test_a_letter_with_half_a_character_is_kept(redis_task: TaskOnRedis) -> None:
+    redis_task.dead.bury(letter("half \ud800", 1))
+    [kept] = redis_task.dead.letters()
+    assert kept.task_id == "half \ufffd"

@@ -8,7 +8,7 @@ import pytest
 from kombu import Connection
 from kombu import transport as kombu_transport
 
-from roboco.adapters.celery.transport import Transport, keep_clients
+from roboco.adapters.celery.transport import Transport, guard_transports
 from roboco.adapters.local.valkey import ValkeyServer
 
 pytestmark = pytest.mark.redis
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.redis
 def connection(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     for name in ("TRANSPORT_ALIASES", "_transport_cache"):
         monkeypatch.setattr(kombu_transport, name, dict(vars(kombu_transport)[name]))
-    keep_clients()
+    guard_transports()
     with Connection(valkey.url) as connection:
         yield connection
 

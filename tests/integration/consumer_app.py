@@ -14,7 +14,7 @@ from redis import Redis
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN
-from roboco.adapters.celery.transport import keep_clients
+from roboco.adapters.celery.transport import guard_transports
 
 BROKER = os.environ["CONSUMER_APP_BROKER"]
 FOLDER = Path(os.environ["CONSUMER_APP_FOLDER"])
@@ -44,7 +44,7 @@ class Unforeseen(Request):
 keys = tuple(filter(None, os.environ.get("CONSUMER_APP_KEYS", "").split(",")))
 settings = configuration(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, bury=bury, keys=keys)
 settings |= json.loads(os.environ["CONSUMER_APP_SETTINGS"])
-keep_clients()
+guard_transports()
 app = application(settings, [AGENTS_QUEUE])
 
 

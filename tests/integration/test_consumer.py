@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
 
 from roboco.adapters.celery.config import application, configuration
-from roboco.adapters.celery.consumer import BODY_LIMIT, GuardedConsumer
+from roboco.adapters.celery.consumer import GuardedConsumer
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
+from roboco.adapters.celery.refused import BODY_KEPT, BODY_LIMIT
 from tests.events import watched
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
@@ -168,11 +170,15 @@ MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "an object": (GOOD, {"body": b'{"a": 1}'}, "body is no [args, kwargs, options] but a dict"),
     "a pair": (GOOD, {"body": b'[["x"], {}]'}, "options] but a list"),
     "no body": (GOOD, {"body": b""}, "options] but a bytes"),
-    "pickle": (GOOD, {"content-type": "application/x-python-serialize"}, "Refusing to deserialize"),
-    "compression": (GOOD | {"compression": "none such"}, {}, "body cannot be read"),
+    "pickle": (
+        GOOD,
+        {"content-type": "application/x-python-serialize"},
+        "content-type is 'application/x-python-serialize'",
+    ),
+    "compression": (GOOD | {"compression": "gzip"}, {}, "compressed messages are not read"),
     "time limit": (GOOD | {"timelimit": 5}, {}, "header 'timelimit' is 5"),
     "stamps": (GOOD | {"stamped_headers": 5}, {}, "header 'stamped_headers' is 5"),
-    "eta": (GOOD | {"eta": "soon"}, {}, "invalid ETA value 'soon'"),
+    "eta": (GOOD | {"eta": "soon"}, {}, "header 'eta' is 'soon'"),
     "long header": ({"long": "x" * 10_000}, {}, "header 'task' is None"),
 }
 
@@ -196,15 +202,24 @@ def test_malformed_messages_end_on_the_dead_list(bench: Bench, pool: str) -> Non
 
 def test_a_record_has_its_limits(bench: Bench) -> None:
     bench.start_worker("threads")
-    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (BODY_LIMIT + 10))
+    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (BODY_KEPT + 10))
     until(bench.dead)
 
     [record] = bench.dead()
+    assert (record["size"], record["digest"]) == (BODY_KEPT + 10, sha256(b"y" * (BODY_KEPT + 10)).hexdigest())
     assert record["queue"] == AGENTS_QUEUE
     assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
-    assert record["body"] == "y" * BODY_LIMIT
+    assert record["body"] == "y" * BODY_KEPT
     assert record["cut"]
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
+
+
+def test_of_a_later_release_a_message_is_kept_longer(bench: Bench) -> None:
+    bench.start_worker("threads")
+    bench.push({"task": "roboco.later", "id": "1"}, b"y" * (BODY_LIMIT - 10))
+    until(bench.dead)
+    [record] = bench.dead()
+    assert (len(record["body"]), record["cut"]) == (BODY_LIMIT - 10, False)
 
 
 def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:

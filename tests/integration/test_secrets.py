@@ -132,6 +132,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
             "mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
             "message_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
             "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
+            "allowed_callbacks": ("shop.told",),
             "webhooks": (hooks.url,),
             "webhook_env": ("HOOK_SECRET",),
             "embeddings_model": "m",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.consumer import BODY_MOST, _size_flaw
+from roboco.adapters.celery.flaws import BODY_MOST, size_flaw
 from roboco.adapters.team_file import team_from
 from roboco.domain.submission import read_submission
 from roboco.errors import UsageError
@@ -77,5 +77,5 @@ def test_too_much_is_refused_at_once(
 
 
 def test_a_message_is_not_read_that_is_larger_than_any_can_be() -> None:
-    assert "at most" in (_size_flaw(b"x" * (BODY_MOST + 1)) or "")
-    assert _size_flaw(json.dumps("ü" * 1024 * 1024).encode()) is None
+    assert "at most" in (size_flaw(b"x" * (BODY_MOST + 1)) or "")
+    assert size_flaw(json.dumps("ü" * 1024 * 1024).encode()) is None

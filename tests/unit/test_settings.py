@@ -37,6 +37,8 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
         "ROBOCO_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",
+        "ROBOCO_ALLOWED_CALLBACKS": "shop.heard, shop.paid@money",
+        "ROBOCO_COORDINATOR_LIMIT": "60",
         "ROBOCO_CACHE": "/cache",
         "ROBOCO_HEALTH": "/health",
         "ROBOCO_HEALTH_LIMIT": "30",
@@ -56,6 +58,7 @@ def test_each_setting_is_a_variable() -> None:
     assert settings.tools == ("shop.search", "shop.mail")
     assert settings.models == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
     assert settings.mcp == ("python -m shop.files", "https://mcp.example.com/")
+    assert settings.allowed_callbacks == ("shop.heard", "shop.paid@money")
     assert str(settings.teams) == "/teams"
     assert (settings.turn_lease, settings.attempts, settings.keep) == (2.5, 7, 60)
     assert set(type(settings).model_fields) == {

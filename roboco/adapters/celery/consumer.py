@@ -1,13 +1,10 @@
 """The consumer of every worker: neither a lost broker nor a malformed message ends or blocks a worker."""
 
-import hashlib
 import json
 import logging
 import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
-from datetime import UTC, datetime
-from itertools import islice
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from celery.worker.consumer import Consumer
@@ -15,20 +12,14 @@ from celery.worker.control import Panel
 from kombu.message import Message
 
 from roboco.adapters.celery.config import Bury
+from roboco.adapters.celery.flaws import flaw
 from roboco.adapters.celery.names import QUEUE_OF
+from roboco.adapters.celery.refused import record_of, record_of_raw
 from roboco.adapters.celery.signature import MessageKeys, as_bytes
-from roboco.domain.letter import letter_id_of
 
-BODY_LIMIT: Final = 1024 * 1024  # bytes; a prompt and a team fit
-BODY_MOST: Final = 64 * 1024 * 1024  # bytes that are looked at
-HEADER_LIMIT: Final = 256  # characters of JSON, for one header
-ID_LIMIT: Final = 255  # characters; it stands in keys and in logs
-HEADERS_LIMIT: Final = 40  # Celery itself sends about 20
-REASON_LIMIT: Final = 512  # characters
 UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """What remote control may still do where messages are signed: its own are not."""
 COSTLY: Final = frozenset({"hello", "objgraph", "memdump", "memsample"})  # questions that change or cost something
-SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})  # headers that nothing but a display needs
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +95,12 @@ class GuardedConsumer(Consumer):
         if dispatcher and (waits or not dispatcher.mutex.locked()):
             dispatcher.flush()
 
+    def connect(self) -> Any:
+        """Connect to the broker; what the transport refuses is stored as the consumer's own dead letters are."""
+        connection: Any = super().connect()
+        connection.transport.refuse = self._bury_record
+        return connection
+
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)
         known = own_tasks(self.app.tasks, self.app.amqp.queues.consume_from)
@@ -133,20 +130,32 @@ class GuardedConsumer(Consumer):
 
     def _bury(self, message: Message, reason: str) -> None:
         record = _record(message, reason)
-        bury: Bury | None = self.app.conf.get("roboco_bury")
         try:
-            if bury:
-                bury(record)
+            self._bury_record(record)
         except Exception:
             # To the end of its queue, and later: at once would be a hot loop for as long as the store is away.
-            told = {name: record[name] for name in ("queue", "reason", "letter_id")}
-            logger.exception("cannot bury %s, trying again in %s s", json.dumps(told), self.pause)
+            named = {name: record[name] for name in ("queue", "reason", "letter_id")}
+            logger.exception("cannot bury %s, trying again in %s s", json.dumps(named), self.pause)
             give_back = (logger, self.connection_errors, True)
             self.timer.call_after(self.pause, message.reject_log_error, give_back)
         else:
-            done = "buried" if bury else "dropped, as 'roboco_bury' is not set,"
-            logger.warning("%s a message of queue %r: %s", done, record["queue"], record["reason"])
             message.ack_log_error(logger, self.connection_errors)
+
+    def _bury_record(self, record: dict[str, Any]) -> None:
+        bury: Bury | None = self.app.conf.get("roboco_bury")
+        if bury:
+            bury(record)
+        done = "buried" if bury else "dropped, as 'roboco_bury' is not set,"
+        logger.warning("%s a message of queue %r: %s", done, record["queue"], record["reason"])
+
+
+def _record(message: Message, reason: str) -> dict[str, Any]:
+    """The record of the message; of one that makes even this fail, of its bytes alone."""
+    try:
+        return record_of(message, reason)
+    except Exception:
+        logger.exception("a message can only be kept in part")
+        return record_of_raw(as_bytes(message.body or ""), str(message.delivery_info.get("routing_key")), reason, {})
 
 
 def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str]:
@@ -162,16 +171,6 @@ def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str
     )
 
 
-def flaw(message: Message, known: Container[object], keys: MessageKeys) -> str | None:
-    """Why a worker with the `known` Celery tasks must not run `message`, or None where it can."""
-    return (
-        _header_flaw(message.headers, known)
-        or _size_flaw(message.body or "")
-        or keys.flaw(message.headers, as_bytes(message.body or ""))
-        or _body_flaw(message)
-    )
-
-
 def _only_questions() -> None:
     """Refuse all commands of remote control that do something; this process is a worker."""
     for name, command in Panel.meta.items():
@@ -181,78 +180,3 @@ def _only_questions() -> None:
 
 def _refuse(state: object, **arguments: object) -> dict[str, str]:
     return {"error": "refused: messages are signed here (ROBOCO_MESSAGE_KEYS), and remote control is not"}
-
-
-def _header_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | None:
-    match headers:
-        case {"task": str(task)} if task not in known:
-            return f"this worker has no Celery task {task!r}: deploy workers before what sends to them"
-        case {"task": str(), "id": str(ident)} if ident and len(ident) <= ID_LIMIT and ident.isprintable():
-            return _option_flaw(headers)
-        case {"task": str()}:
-            return f"header 'id' is {headers.get('id')!r:.80}, expected a text of up to {ID_LIMIT} printable characters"
-        case _:
-            return f"header 'task' is {headers.get('task')!r}, expected the name of a Celery task"
-
-
-def _option_flaw(headers: Mapping[str, Any]) -> str | None:
-    # The optional headers which Celery uses unchecked in the worker's main process.
-    match headers.get("timelimit"):
-        case None | [int() | float() | None, int() | float() | None]:
-            pass
-        case limits:
-            return f"header 'timelimit' is {limits!r}, expected two numbers or nulls"
-    stamped = headers.get("stamped_headers") or []
-    if not (isinstance(stamped, list) and all(isinstance(name, str) for name in stamped)):
-        return f"header 'stamped_headers' is {stamped!r}, expected a list of names"
-    return None
-
-
-def _size_flaw(body: bytes | str) -> str | None:
-    return f"body has {len(body)} bytes, at most {BODY_MOST} are possible" if len(body) > BODY_MOST else None
-
-
-def _body_flaw(message: Message) -> str | None:
-    try:
-        body = message.payload
-    except Exception as error:
-        return f"body cannot be read: {error}"
-    match body:
-        case [list(), dict(), dict() | None]:
-            return None
-        case _:
-            return f"body is no [args, kwargs, options] but a {type(body).__name__}"
-
-
-def _record(message: Message, reason: str) -> dict[str, Any]:
-    body: Any = message.body
-    raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
-    text = raw[:BODY_LIMIT].decode("utf-8", "replace")
-    headers = {name[:HEADER_LIMIT]: _shortened(value) for name, value in islice(message.headers.items(), HEADERS_LIMIT)}
-    needed = {name: value for name, value in message.headers.items() if name not in SHOWN_ONLY}
-    queue = str(message.delivery_info.get("routing_key"))
-    return {
-        "letter_id": letter_id_of(queue, *_identity(message, raw)),
-        "reason": reason[:REASON_LIMIT],
-        "queue": queue,
-        "headers": headers,
-        "body": text,
-        "content_type": message.content_type or "application/json",
-        "content_encoding": message.content_encoding or "utf-8",
-        "cut": text.encode() != raw or any(headers.get(name) != value for name, value in needed.items()),
-        "time": datetime.now(UTC).isoformat(),
-    }
-
-
-def _identity(message: Message, raw: bytes) -> tuple[str, ...]:
-    """What is the same when the message comes again. A tag of AMQP is only a number of its connection."""
-    if isinstance(message.delivery_tag, str):
-        return (message.delivery_tag,)
-    told = json.dumps([message.headers, message.properties], default=str, sort_keys=True)
-    return told, hashlib.sha256(raw).hexdigest()
-
-
-def _shortened(value: object) -> object:
-    """The value as JSON has it, or the beginning of its JSON text where that is long."""
-    text = json.dumps(value, default=str)
-    return json.loads(text) if len(text) <= HEADER_LIMIT else text[:HEADER_LIMIT]

@@ -1,6 +1,7 @@
 """The dispatcher on Celery: messages of ids and numbers, sent by name."""
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,6 +151,7 @@ def _dropping(producer: Any) -> Iterator[None]:
 def sent_at(headers: Any) -> float | None:
     """When the message with these headers was sent, in Unix seconds; None for one that is not ours."""
     try:
-        return float(headers[SENT_AT])
-    except (ValueError, KeyError, TypeError):
+        at = float(headers[SENT_AT])
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
+    return at if math.isfinite(at) else None

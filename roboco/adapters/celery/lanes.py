@@ -79,7 +79,7 @@ def headers_of(message: bytes) -> Any:
     """The headers of a message as it lies in Redis; None for one that is not Celery's."""
     try:
         return json.loads(message)["headers"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

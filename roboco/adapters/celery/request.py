@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from celery.worker.request import Request
 from celery.worker.state import revoked
 
 from roboco.adapters.celery import shown
-from roboco.adapters.celery.names import OUTSIDE
+from roboco.adapters.celery.names import OUTSIDE, TOOL
 
 
 class ShownRequest(Request):
@@ -22,6 +23,8 @@ class ShownRequest(Request):
         self._error: BaseException | None = None
         self._type: str = own._type
         own.name = self._type
+        if self._type != TOOL:
+            own.time_limits = (None, None)  # those of its Celery task: a sender may not lengthen them
         if self._type in OUTSIDE:
             headers: dict[str, Any] = own._request_dict
             own._argsrepr, own._kwargsrepr = shown.of_outside(headers["kwargs"], headers.get("origin"))
@@ -39,8 +42,14 @@ class ShownRequest(Request):
         return found
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Tell of a Celery task that failed."""
-        self._error = getattr(exc_info.exception, "exc", exc_info.exception)
+        """Show that a Celery task failed.
+
+        If its time was up, what came from outside goes back to its queue, also if its process had to be killed. That
+        counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
+        """
+        error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
+        if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:
+            self.reject(requeue=True)
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
     def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002  # named by Celery

@@ -1,39 +1,37 @@
-"""Dead letters on Redis: one hash with a letter a field, and their ids in the order of burial."""
+"""Dead letters on Redis: one hash with a letter a field, their ids in the order of burial, and how large they are."""
 
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import answering
-from roboco.domain.canonical import canonical
+from roboco.adapters.redis.scripts import answering, script_of
+from roboco.domain.canonical import canonical, well_formed
 from roboco.domain.letter import DeadLetter
 
-MOST = 1000
+MOST: Final = 1000
 """How many letters are kept: a producer that goes wrong in a loop must not fill Redis."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""How many bytes all letters may have together; the oldest ones go first."""
 
 
 class RedisDeadLetters:
-    """Messages that nobody delivers any more. `connect` is asked for a client each time."""
+    """Messages that no worker takes any more. `connect` is asked for a client each time."""
 
     def __init__(self, connect: Callable[[], redis.Redis], keys: Keys) -> None:
         self._connect = connect
         self._keys = keys
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
+        """Keep the letter, in place of one with the same id; where there are too many, the oldest ones go."""
         self.bury_record(letter.model_dump(mode="json"))
 
     def bury_record(self, record: dict[str, Any]) -> None:
         """Keep a letter that is JSON already; TransientError if it could not be kept."""
-        letter_id = str(record["letter_id"])
-        with answering(), self._connect().pipeline(transaction=True) as pipe:
-            pipe.hset(self._keys.dead, letter_id, canonical(record))
-            pipe.zadd(self._keys.dead_order, {letter_id: time.time()}, nx=True)
-            pipe.execute()
-        self._remove(self._too_many())
+        text = well_formed(canonical(record))
+        self._run("bury", str(record["letter_id"]), text, time.time(), MOST, MOST_BYTES)
 
     def letter(self, letter_id: str) -> DeadLetter | None:
         """The letter of this id; None if there is none."""
@@ -54,15 +52,9 @@ class RedisDeadLetters:
 
     def remove(self, letter_id: str) -> None:
         """Forget the letter, if it is there."""
-        self._remove([letter_id])
+        self._run("forget_letter", letter_id)
 
-    def _too_many(self) -> list[str]:
+    def _run(self, name: str, *arguments: str | float) -> None:
+        keys = [self._keys.dead, self._keys.dead_order, self._keys.dead_sizes]
         with answering():
-            return [str(one) for one in cast(list[str], self._connect().zrange(self._keys.dead_order, 0, -MOST - 1))]
-
-    def _remove(self, letter_ids: list[str]) -> None:
-        if letter_ids:
-            with answering(), self._connect().pipeline(transaction=True) as pipe:
-                pipe.hdel(self._keys.dead, *letter_ids)
-                pipe.zrem(self._keys.dead_order, *letter_ids)
-                pipe.execute()
+            script_of(self._connect(), name)(keys=keys, args=list(arguments))

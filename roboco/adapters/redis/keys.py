@@ -81,6 +81,11 @@ class Keys:
         """Sorted set: the ids of dead letters by the time of their burial."""
         return f"{self.prefix}:{{dead}}:order"
 
+    @property
+    def dead_sizes(self) -> str:
+        """Hash: the bytes of dead letters by id, and of all of them in the field ""."""
+        return f"{self.prefix}:{{dead}}:sizes"
+
     def begun(self, work: str) -> str:
         """Set with a time to live: an entry for each time that the work was begun and not ended."""
         return f"{self.prefix}:{{{work}}}:begun"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from typing import Any, cast
 
@@ -73,6 +74,16 @@ class Scripts:
             return self.run(name, keys, *arguments)
         except (TransientError, redis.RedisError) as error:
             return error
+
+
+def script_of(client: redis.Redis, name: str) -> Script:
+    """One script on this client, for what is seldom asked."""
+    return client.register_script(_source(_text(name)))
+
+
+@cache
+def _text(name: str) -> str:
+    return (_LUA / f"{name}.lua").read_text()
 
 
 def _told(answer: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Parties that mean harm, as data: what each of them sends. Tests of features that read it take it from here.
+"""Attackers as data, one a module, named by the position that deploy/SECURITY.md describes.
 
-`tenant`: schemas, patterns and templates of a tenant who may submit. `bounded`: runs such input in a bounded process.
+Tests import their payloads.
+`tenant`: schemas, patterns and templates of a tenant who may submit. `producer`: messages of a producer on the broker.
+`bounded`: runs such input in a bounded process.
 """

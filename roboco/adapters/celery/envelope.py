@@ -1,0 +1,229 @@
+"""The envelope of a Celery message as it lies in Redis, read strictly before kombu makes a message of it.
+
+kombu believes it: of most envelopes that it cannot read it ends the worker, or it drops them. It also unpacks what is
+compressed while it reads it. So the size comes first, then the JSON, then each field that kombu or Celery reads.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from roboco.adapters.celery.flaws import BODY_MOST, content_flaw, plain_flaw
+
+REST_MOST: Final = 256 * 1024
+"""Bytes of an envelope without its body."""
+RAW_MOST: Final = BODY_MOST // 3 * 4 + REST_MOST
+"""Bytes of an envelope: base64 makes four bytes of three."""
+COMMAND_MOST: Final = 64 * 1024
+"""Bytes of a message of remote control."""
+TEXT_MOST: Final = 255
+"""Characters of a property."""
+CLOCK_MOST: Final = 2**53
+"""The largest logical clock: a larger one would stay in every message that the worker sends."""
+CONTROL: Final = "celery.pidbox"
+"""The exchange of remote control, and of its answers with 'reply.' before it."""
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # also one without an end: each byte is read once
+_COMMAND: Final = frozenset({"method", "arguments", "destination", "pattern", "matcher", "ticket", "reply_to"})
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why no worker may have a message, and the headers that could be read of it."""
+
+    reason: str
+    headers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A message that a worker held, and the queue that it came from."""
+
+    message: dict[str, Any]
+    queue: str
+
+
+class _Unreadable(ValueError):
+    """Says why; a Refused is made of it."""
+
+
+def read_envelope(raw: bytes, queue: str) -> dict[str, Any] | Refused:
+    """The message as kombu may have it, or why not. It says that it came from `queue`, whatever its sender wrote.
+
+    Otherwise a worker would give it back to a queue to which its sender may not write.
+    """
+    try:
+        return _checked(_parsed(raw), queue)
+    except _Unreadable as error:
+        return Refused(str(error), _headers_of(raw))
+
+
+def read_held(raw: bytes) -> Held | Refused:
+    """What the broker keeps of a message that a worker holds: the envelope, its exchange, and its queue."""
+    try:
+        match _parsed(raw):
+            case [dict() as envelope, str(), str(queue)] if _is_short(queue):
+                return Held(_checked(envelope, queue), queue)
+            case found:
+                raise _Unreadable(f"what is held of it is no [envelope, exchange, queue] but {found!r:.80}")
+    except _Unreadable as error:
+        return Refused(str(error))
+
+
+def read_broadcast(raw: bytes, exchange: str) -> dict[str, Any] | Refused:
+    """The message that was published on a channel as kombu may have it, or why not."""
+    read = read_envelope(raw, exchange)
+    if isinstance(read, Refused) or exchange != CONTROL:
+        return read
+    reason = f"has {len(raw)} bytes, at most {COMMAND_MOST} are possible" if len(raw) > COMMAND_MOST else None
+    try:
+        reason = reason or _command_flaw(_parsed(_body_of(read["body"], read["properties"]["body_encoding"])))
+    except _Unreadable as error:
+        reason = str(error)
+    reason = reason or _clock_flaw(read["headers"])
+    return Refused(reason, read["headers"]) if reason else read
+
+
+def _parsed(raw: bytes) -> Any:
+    if len(raw) > RAW_MOST:
+        raise _Unreadable(f"has {len(raw)} bytes, at most {RAW_MOST} are possible")
+    if len(raw) > REST_MOST and (rest := _without_body(raw)) > REST_MOST:
+        raise _Unreadable(f"has {rest} bytes or more beside its body, at most {REST_MOST} are possible")
+    try:
+        return _DECODER.decode(raw.decode())
+    except RecursionError:
+        raise _Unreadable("is nested too deeply") from None
+    except ValueError as error:
+        raise _Unreadable(f"is no JSON in UTF-8: {str(error)[:200]}") from None
+
+
+def _without_body(raw: bytes) -> int:
+    """How many bytes there are beside the longest text, or that there are more than possible."""
+    longest = 0
+    for text in _TEXTS.finditer(raw):
+        longest = max(longest, text.end() - text.start())
+        if text.end() - longest > REST_MOST:
+            return text.end() - longest
+    return len(raw) - longest
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number)
+
+
+def _checked(whole: Any, queue: str) -> dict[str, Any]:
+    if not isinstance(whole, dict):
+        raise _Unreadable(f"is no object but {whole!r:.80}")
+    body, headers, given = whole.get("body"), _object(whole, "headers"), _object(whole, "properties")
+    if not isinstance(body, str):
+        raise _Unreadable(f"'body' is {body!r:.80}, expected a text")
+    if found := content_flaw(whole.get("content-type"), whole.get("content-encoding"), headers):
+        raise _Unreadable(found)
+    properties = _properties(given, queue)
+    _body_of(body, properties["body_encoding"])
+    return {
+        "body": body,
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": headers,
+        "properties": properties,
+    }
+
+
+def _object(whole: dict[str, Any], name: str) -> dict[str, Any]:
+    value = whole.get(name)
+    if not isinstance(value, dict):
+        raise _Unreadable(f"{name!r} is {value!r:.80}, expected an object")
+    if found := plain_flaw(value):
+        raise _Unreadable(f"{name!r} holds {found}")
+    return value
+
+
+def _properties(given: dict[str, Any], queue: str) -> dict[str, Any]:
+    for name in ("delivery_tag", "reply_to", "correlation_id"):
+        value = given.get(name)
+        if not _is_short(value) and (name == "delivery_tag" or value is not None):
+            raise _Unreadable(f"{name!r} is {value!r:.80}, expected a text of up to {TEXT_MOST} printable characters")
+    match given.get("priority"):
+        case bool() as value:
+            raise _Unreadable(f"'priority' is {value!r}, expected a number from 0 to 255")
+        case None | int() as value if value is None or 0 <= value <= 255:
+            pass
+        case value:
+            raise _Unreadable(f"'priority' is {value!r:.80}, expected a number from 0 to 255")
+    encoding, info = given.get("body_encoding"), given.get("delivery_info", {})
+    if encoding not in (None, "base64", "utf-8"):
+        raise _Unreadable(f"'body_encoding' is {encoding!r:.80}, expected 'base64'")
+    if not isinstance(info, dict):
+        raise _Unreadable(f"'delivery_info' is {info!r:.80}, expected an object")
+    own = {"exchange": "", "routing_key": queue}
+    again = {"redelivered": True} if info.get("redelivered") else {}
+    return given | {"body_encoding": encoding, "delivery_info": own | again}
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= TEXT_MOST and value.isprintable()
+
+
+def _body_of(body: str, encoding: str | None) -> bytes:
+    try:
+        return base64.b64decode(body) if encoding == "base64" else body.encode()
+    except (binascii.Error, ValueError) as error:
+        raise _Unreadable(f"'body' cannot be read: {error}") from None
+
+
+def _headers_of(raw: bytes) -> Mapping[str, Any]:
+    """The headers of a message that is refused, to say later which one it was; none if they cannot be read."""
+    try:
+        found = json.loads(raw)["headers"] if len(raw) <= REST_MOST else {}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _command_flaw(command: Any) -> str | None:
+    """Why a worker must not obey. A pattern of a sender could hold its main loop for ever."""
+    match command:
+        case {"method": str()} if command.get("pattern") or command.get("matcher"):
+            return "'pattern' and 'matcher' are not obeyed: name the workers in 'destination'"
+        case {"method": str()} if command.keys() <= _COMMAND:
+            return _addressed_flaw(command)
+        case _:
+            return f"is no command of remote control but {command!r:.80}"
+
+
+def _addressed_flaw(command: dict[str, Any]) -> str | None:
+    arguments, destination, ticket = (command.get(name) for name in ("arguments", "destination", "ticket"))
+    if not isinstance(arguments, dict | None):
+        return f"'arguments' is {arguments!r:.80}, expected an object"
+    if destination is not None and not (isinstance(destination, list) and all(map(_is_short, destination))):
+        return f"'destination' is {destination!r:.80}, expected a list of names"
+    if ticket is not None and not _is_short(ticket):
+        return f"'ticket' is {ticket!r:.80}, expected a text"
+    match command.get("reply_to"):
+        case None:
+            return None
+        case {"exchange": exchange, "routing_key": str(key)} if exchange == f"reply.{CONTROL}" and _is_short(key):
+            return None
+        case other:
+            return f"'reply_to' is {other!r:.80}, expected the exchange 'reply.{CONTROL}' and a key"
+
+
+def _clock_flaw(headers: Mapping[str, Any]) -> str | None:
+    clock = headers.get("clock")
+    if clock is None or (type(clock) is int and 0 <= clock <= CLOCK_MOST):
+        return None
+    return f"header 'clock' is {clock!r:.80}, expected a number up to {CLOCK_MOST}"

@@ -1,0 +1,84 @@
+"""The records that are kept of messages which no worker runs: the JSON of a DeadLetter, bounded, whatever they hold."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from kombu.message import Message
+
+from roboco.adapters.celery.flaws import later_release
+from roboco.domain.canonical import canonical, well_formed, well_formed_json
+from roboco.domain.letter import letter_id_of
+
+BODY_KEPT: Final = 16 * 1024
+"""Bytes that are kept of a body which no worker can read."""
+BODY_LIMIT: Final = 1024 * 1024
+"""Bytes that are kept of a body which a worker of another release may read."""
+HEADER_LIMIT: Final = 256
+"""Characters of JSON that are kept of a header."""
+HEADERS_LIMIT: Final = 40
+"""Headers that are kept: Celery itself sends about 20."""
+REASON_LIMIT: Final = 512
+"""Characters that are kept of a reason."""
+SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})
+"""Headers that nothing but a display needs."""
+
+
+def record_of(message: Message, reason: str) -> dict[str, Any]:
+    """The record of a message that kombu has read."""
+    body: Any = message.body
+    raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
+    queue = str(message.delivery_info.get("routing_key"))
+    headers: dict[str, Any] = message.headers
+    most = BODY_LIMIT if later_release(reason) else BODY_KEPT
+    record = _record(queue, reason, headers, raw, most)
+    needed = {name: value for name, value in headers.items() if name not in SHOWN_ONLY}
+    whole = record["body"].encode() == raw and all(record["headers"].get(name) == needed[name] for name in needed)
+    return record | {
+        "letter_id": letter_id_of(queue, _identity(message), record["digest"]),
+        "content_type": str(message.content_type or "application/json")[:HEADER_LIMIT],
+        "content_encoding": str(message.content_encoding or "utf-8")[:HEADER_LIMIT],
+        "cut": not whole,
+    }
+
+
+def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of what no worker can read: it cannot be sent again."""
+    record = _record(queue, reason, headers, raw, BODY_KEPT)
+    return record | {"letter_id": letter_id_of(queue, record["digest"]), "cut": True}
+
+
+def _record(queue: str, reason: str, headers: Mapping[str, Any], raw: bytes, most: int) -> dict[str, Any]:
+    return {
+        "reason": well_formed(reason[:REASON_LIMIT]),
+        "queue": well_formed(queue[:HEADER_LIMIT]),
+        "headers": {
+            well_formed(str(name)[:HEADER_LIMIT]): _shortened(value)
+            for name, value in islice(headers.items(), HEADERS_LIMIT)
+        },
+        "body": raw[:most].decode("utf-8", "replace"),
+        "size": len(raw),
+        "digest": hashlib.sha256(raw).hexdigest(),
+        "time": datetime.now(UTC).isoformat(),
+    }
+
+
+def _identity(message: Message) -> str:
+    """A text that stays when the message comes again: not its tag, and not whether it came before."""
+    headers = {name: value for name, value in message.headers.items() if name != "redelivered"}
+    known = ("correlation_id", "reply_to", "priority", "message_id", "timestamp")
+    properties = {name: message.properties.get(name) for name in known}
+    return json.dumps([headers, properties], default=str, sort_keys=True)
+
+
+def _shortened(value: object) -> object:
+    """The value as JSON has it; the beginning of its text if that is long or no JSON."""
+    try:
+        clean = well_formed_json(value)
+        text = canonical(clean)
+    except (ValueError, TypeError, RecursionError):
+        return ascii(value)[:HEADER_LIMIT]
+    return clean if clean == value and len(text) <= HEADER_LIMIT else text[:HEADER_LIMIT]

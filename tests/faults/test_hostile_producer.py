@@ -1,0 +1,85 @@
+"""A hostile producer against real workers of all three pools: none ends, and each refused message is a dead letter."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from roboco import team_from
+from roboco.adapters.celery.names import QUEUES
+from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations, unacked
+from tests.servers.model_server import Reply
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+ECHO = team_from({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
+KEY = "a key of the shop with 32 characters and more"
+
+
+@pytest.fixture(params=[(), (KEY,)], ids=["unsigned", "signed"])
+def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
+    with Stack(tmp_path, message_keys=request.param) as running:
+        running.model.script(lambda asked: Reply(text="hello"))
+        yield running
+
+
+def settled(stack: Stack, redis: Redis) -> None:
+    """Wait until the workers have taken everything, hold nothing, and do a good task."""
+    lists = [queue + step for queue in QUEUES for step in ("", "\x06\x163", "\x06\x166")]
+    until(lambda: not redis.exists(*lists), 60, "the queues are empty")
+    assert stack.orchestrator.run(ECHO, "Go.").result(60).status == "completed"
+    until(lambda: not redis.exists("roboco.unacked", "roboco.unacked_index"), 60, "nothing is held")
+
+
+def letters_by_queue(stack: Stack) -> dict[str, int]:
+    """How many dead letters each queue has."""
+    queues = [letter.queue for letter in stack.orchestrator.dead_letters()]
+    return {queue: queues.count(queue) for queue in QUEUES}
+
+
+def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
+    pids = {pool: worker.pid for pool, worker in stack.workers.items()}
+    with Redis.from_url(stack.valkey.url) as redis:
+        for queue in QUEUES:
+            for data in MALFORMED.values():
+                redis.lpush(queue, data)
+        settled(stack, redis)
+        assert letters_by_queue(stack) == dict.fromkeys(QUEUES, len(MALFORMED))
+
+        before = len(stack.orchestrator.dead_letters())
+        for tag, data in unacked().items():
+            redis.hset("roboco.unacked", tag, data)
+            redis.zadd("roboco.unacked_index", {tag: 1})
+        redis.zadd("roboco.unacked_index", {"held by no worker": 1})
+        settled(stack, redis)
+        assert len(stack.orchestrator.dead_letters()) == before + len(unacked())
+
+        for data in BROADCASTS.values():
+            redis.publish("/0.celery.pidbox", data)
+        for number, queue in enumerate(QUEUES):
+            for data in mutations(number, 100):
+                redis.lpush(queue, data)
+        settled(stack, redis)
+    assert all(worker.alive() for worker in stack.workers.values())
+    assert {pool: worker.pid for pool, worker in stack.workers.items()} == pids
+    asked = stack.orchestrator._producer.control.ping(timeout=10, limit=3) or []
+    assert len(asked) == 3
+    for pool in pids:
+        assert not any(text in stack.log(pool) for text in ("Unrecoverable error", "Connection to broker lost")), pool
+
+
+def test_a_message_is_kept_while_its_dead_letter_cannot_be_stored(stack: Stack) -> None:
+    """The list of dead letters is of another type for a while, as if it did not answer."""
+    with Redis.from_url(stack.valkey.url) as redis:
+        redis.set("roboco:{dead}:order", "x")
+        redis.lpush(QUEUES[0], b"unreadable")
+        until(lambda: redis.hlen("roboco.unacked"), 30, "it is noted among the messages that workers hold")
+        redis.delete("roboco:{dead}:order", "roboco:{dead}:letters")
+        until(lambda: stack.orchestrator.dead_letters(), 90, "it is a dead letter")
+        [letter] = stack.orchestrator.dead_letters()
+        assert (letter.body, letter.size, letter.queue) == ("unreadable", 10, QUEUES[0])
+        assert "is no JSON" in letter.reason
+        until(lambda: not redis.exists("roboco.unacked"), 30, "nothing is held")
+    assert all(worker.alive() for worker in stack.workers.values())

@@ -1,0 +1,60 @@
+"""What takes too long at a coordinator: it ends, is tried a bounded number of times, and then named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from tests.faults.test_poison import ECHO, letter_of
+from tests.servers.model_server import Reply
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.mark.parametrize("task_id", ["SLOW", "SLOW-DEAF"], ids=["asked to end", "killed"])
+def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path, task_id: str) -> None:
+    with Stack(tmp_path, pools=("agents",), attempts=2, coordinator_limit=1) as stack:
+        stack.model.script(lambda request: Reply(text="hello"))
+        worker = stack.start("slow", modules="tests.killing")
+        with Celery(broker=stack.valkey.url) as producer:
+            for submitted in (task_id, "good"):
+                arguments = {"task_id": submitted, "team": ECHO, "prompt": "Go."}
+                producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", time_limit=900)
+        until(lambda: list(stack.orchestrator.tasks()), 20, "another task is taken")
+        assert stack.orchestrator.task("good").result(60).status == "completed"
+        letter = letter_of(stack)
+        assert (letter.name, letter.attempts, letter.queue, letter.cut) == ("roboco.submit", 2, "roboco.coordinator", 0)
+        assert "their time was up (ROBOCO_COORDINATOR_LIMIT)" in letter.reason
+        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "nothing of it is held")
+        assert worker.alive()
+
+
+def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
+    with Stack(tmp_path, pools=(), coordinator_limit=1) as stack:
+        stack.start("slow", modules="tests.killing")
+        with Celery(broker=stack.valkey.url) as producer:
+            producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
+        wanted = "a look at task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_LIMIT)"
+        until(lambda: wanted in stack.log("slow"), 30, "its log says so")
+
+
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "roboco.turn": ({"task_id": "a", "seq": "x", "epoch": 1, "attempt": 1}, "agents"),
+    "roboco.tool": ({"task_id": "a/../b", "seq": 1, "epoch": 1, "attempt": 1, "call_id": "c"}, "tools"),
+    "roboco.advance": ({"task_id": ["a"]}, "coordinator"),
+    "roboco.notify": ({"task": "a"}, "coordinator"),
+}
+
+
+def test_unfit_arguments_are_dead_letters(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack, Celery(broker=stack.valkey.url) as producer:
+        for name, (arguments, pool) in UNFIT.items():
+            producer.send_task(name, kwargs=arguments, queue=f"roboco.{pool}")
+        producer.send_task("roboco.submit", args=["order-17"], queue="roboco.coordinator")
+        until(lambda: len(stack.orchestrator.dead_letters()) == len(UNFIT) + 1, 30, "each is a dead letter")
+        letters = stack.orchestrator.dead_letters()
+        assert {letter.name for letter in letters} == {*UNFIT, "roboco.submit"}
+        assert all(letter.reason.startswith("its arguments are unfit: ") for letter in letters)
+        assert all(worker.alive() for worker in stack.workers.values())

@@ -1,0 +1,181 @@
+"""The envelope: whatever a producer writes is a message that kombu can read, or refused, at once."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu.message import Message as AnyMessage
+from kombu.transport.virtual.base import Channel, Message
+from kombu.utils.json import loads
+
+from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held
+from roboco.adapters.celery.flaws import flaw
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
+from roboco.adapters.celery.refused import BODY_KEPT, record_of, record_of_raw
+from roboco.adapters.celery.signature import MessageKeys
+from roboco.domain.canonical import canonical
+from roboco.domain.letter import DeadLetter
+from tests.faults.hostile.producer import (
+    BROADCASTS,
+    MALFORMED,
+    broadcast,
+    headers,
+    message,
+    mutations,
+    nested,
+    properties,
+    raw,
+    unacked,
+)
+
+KNOWN = frozenset({TURN})
+
+
+class NoBroker(Channel):
+    """Kombu's channel, as far as a message asks it."""
+
+    def __init__(self) -> None:
+        """Nothing is connected."""
+
+
+def reason_of(data: bytes) -> str | None:
+    """Why a worker does not run what lies in its queue, as the transport and then the consumer say; its letter fits."""
+    match read_envelope(data, AGENTS_QUEUE):
+        case Refused(reason, given):
+            assert_kept(record_of_raw(data, AGENTS_QUEUE, reason, given))
+            return reason
+        case whole:
+            made: AnyMessage = Message(loads(json.dumps(whole)), channel=NoBroker())
+            found = flaw(made, KNOWN, MessageKeys(()))
+            if found is not None:
+                assert_kept(record_of(made, found))
+            return found
+
+
+def assert_kept(record: Mapping[str, Any]) -> None:
+    stored = canonical(record).encode()
+    assert len(stored) < 6 * BODY_KEPT + 64 * 1024
+    assert DeadLetter.model_validate_json(stored).digest
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_message_is_refused(case: str) -> None:
+    began = time.thread_time()
+    assert reason_of(MALFORMED[case])
+    assert time.thread_time() - began < 5
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MALFORMED) > 90
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"properties": properties(priority=None, body_encoding=None), "body": '[["x"], {}, {}]'},
+        {"properties": {"delivery_tag": "a"}, "body": "[[], {}, {}]"},
+        {"content-encoding": "UTF-8"},
+        {"headers": headers(eta="2026-01-01T00:00:00", expires="2026-01-01T00:00:00+00:00", group="g", note="ü")},
+        {"headers": headers(traceparent="00-1", stamped_headers=["a"], stamps={"a": ["b"]}, compression="")},
+    ],
+    ids=["celery's", "without base64", "of another language", "upper case", "with times", "with stamps"],
+)
+def test_a_good_message_passes(changed: dict[str, Any]) -> None:
+    assert reason_of(raw(message() | changed)) is None
+
+
+def test_a_message_says_from_which_queue_it_came() -> None:
+    """A worker would give it back to where its sender may not write."""
+    lying = properties(delivery_info={"exchange": "x", "routing_key": "shop.pay", "redelivered": True})
+    read = read_envelope(raw(message(properties=lying)), AGENTS_QUEUE)
+    assert isinstance(read, dict)
+    info = read["properties"]["delivery_info"]
+    assert info == {"exchange": "", "routing_key": AGENTS_QUEUE, "redelivered": True}
+
+
+@given(st.one_of(st.binary(max_size=400), st.recursive(st.none() | st.floats() | st.text(), st.lists).map(raw)))
+def test_any_bytes_are_refused(data: bytes) -> None:
+    assert reason_of(data)
+    assert isinstance(read_held(data), Refused)
+    assert isinstance(read_broadcast(data, "celery.pidbox"), Refused)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+_NAMES = ("body", "content-type", "content-encoding", "headers", "properties", "x")
+
+
+@given(
+    st.dictionaries(st.sampled_from(_NAMES), _JSON, max_size=2),
+    st.dictionaries(st.sampled_from(list(headers() | {"compression": 1, "eta": 1, "stamps": 1})), _JSON, max_size=2),
+    st.dictionaries(st.sampled_from(list(properties() | {"reply_to": 1})), _JSON, max_size=2),
+)
+def test_any_part_is_refused_or_runs(
+    whole: dict[str, Any], of_headers: dict[str, Any], of_properties: dict[str, Any]
+) -> None:
+    parts = {"headers": headers() | of_headers, "properties": properties() | of_properties}
+    reason_of(raw(message() | parts | whole))
+
+
+def test_random_changes_are_refused_or_run() -> None:
+    reasons = [reason_of(data) for data in mutations(seed=16, count=3000)]
+    assert None in reasons
+    assert len({reason for reason in reasons if reason}) > 100
+
+
+@pytest.mark.parametrize("case", BROADCASTS)
+def test_a_malformed_broadcast_is_refused_or_unknown(case: str) -> None:
+    read = read_broadcast(BROADCASTS[case], "celery.pidbox")
+    assert isinstance(read, Refused) or case in ("an unknown method", "arguments that are unknown")
+
+
+def test_remote_control_passes() -> None:
+    reply = {"exchange": "reply.celery.pidbox", "routing_key": "oid"}
+    asked = {"method": "ping", "arguments": {}, "destination": ["a@b"], "reply_to": reply, "ticket": "t"}
+    for good in (broadcast(), broadcast(asked)):
+        assert isinstance(read_broadcast(raw(good), "celery.pidbox"), dict)
+    assert isinstance(read_broadcast(raw(message(b'[{"type": "event"}]')), "celeryev"), dict)
+
+
+@pytest.mark.parametrize("case", unacked())
+def test_what_a_worker_holds_is_refused(case: str) -> None:
+    assert isinstance(read_held(unacked()[case]), Refused)
+
+
+def test_what_a_worker_holds_goes_back() -> None:
+    held = read_held(raw([message(), "", AGENTS_QUEUE]))
+    assert isinstance(held, Held)
+    assert held.queue == AGENTS_QUEUE
+
+
+@pytest.mark.parametrize("piece", [b"[],", b'"",', b'"\\"",', b'"\\"', b"1,"], ids=repr)
+def test_a_large_envelope_is_refused_at_once(piece: bytes) -> None:
+    """Parsed, eight megabytes of such pieces would be hundreds."""
+    data = b"[" + piece * (8_000_000 // len(piece))
+    began = time.thread_time()
+    read = read_envelope(data, AGENTS_QUEUE)
+    assert isinstance(read, Refused)
+    assert time.thread_time() - began < 5
+    assert "beside its body" in read.reason or "is no JSON" in read.reason
+
+
+def test_a_large_body_passes() -> None:
+    body = json.dumps([[], {"prompt": "é, " * 3_000_000}, {}]).encode()
+    for whole in (message(body), message(body) | {"body": body.decode(), "properties": properties(body_encoding=None)}):
+        assert reason_of(raw(whole)) is None
+
+
+def test_a_bodys_depth_has_its_limit() -> None:
+    def reason(depth: int) -> str | None:
+        return reason_of(raw(message(json.dumps([[], {"a": nested(depth)}, {}]).encode())))
+
+    assert reason(70) is None
+    assert "nested deeper" in (reason(90) or "")

@@ -1,0 +1,65 @@
+"""What other readers of the broker meet: sweepers that look into a queue, and workers on RabbitMQ."""
+
+import zlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from roboco.adapters.celery.dispatcher import SENT_AT, sent_at
+from roboco.adapters.celery.flaws import flaw
+from roboco.adapters.celery.lanes import headers_of
+from roboco.adapters.celery.names import TURN
+from roboco.adapters.celery.refused import record_of
+from roboco.adapters.celery.signature import MessageKeys
+from roboco.adapters.celery.transport import AmqpMessage
+from roboco.domain.canonical import canonical
+from tests.faults.hostile.producer import BODY, MALFORMED, headers
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_sweeper_looks_at_any_message(case: str) -> None:
+    at = sent_at(headers_of(MALFORMED[case]))
+    assert at is None or isinstance(at, float)
+
+
+@pytest.mark.parametrize("value", [10**400, "NaN", "inf", float("nan"), [], None])
+def test_a_time_that_is_none_is_not_known(value: object) -> None:
+    assert sent_at({SENT_AT: value}) is None
+
+
+def on_rabbitmq(body: bytes = BODY, **changed: Any) -> AmqpMessage:
+    properties = {"content_type": "application/json", "content_encoding": "utf-8", "application_headers": headers()}
+    return AmqpMessage(
+        SimpleNamespace(
+            body=body, delivery_tag=1, delivery_info={"routing_key": "roboco.agents"}, properties=properties | changed
+        )
+    )
+
+
+def test_nothing_is_unpacked_on_rabbitmq() -> None:
+    packed = zlib.compress(b" " * 10_000_000)
+    message: Any = on_rabbitmq(packed, application_headers=headers(compression="application/x-gzip"))
+    assert message.body == packed
+    [(_, error, _)] = message.errors
+    assert "compressed messages are not read" in str(error)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"application_headers": headers(note=float("nan"))},
+        {"application_headers": headers(note="\ud800")},
+        {"application_headers": headers(note=b"bytes")},
+        {"application_headers": headers(retries="x")},
+        {"content_encoding": "zlib_codec"},
+        {"content_type": "application/x-python-serialize"},
+    ],
+)
+def test_a_malformed_message_on_rabbitmq_is_refused_and_kept(changed: dict[str, Any]) -> None:
+    message: Any = on_rabbitmq(**changed)
+    reason = flaw(message, {TURN}, MessageKeys(()))
+    assert reason is not None
+    canonical(record_of(message, reason)).encode()
+    good: Any = on_rabbitmq()
+    assert flaw(good, {TURN}, MessageKeys(())) is None

@@ -1,0 +1,75 @@
+"""Callbacks: a tenant reaches the Celery tasks and queues that the operator names, and with no other option."""
+
+from typing import Any
+
+import pytest
+
+from roboco.adapters.notify.callback import Callbacks
+from roboco.domain.notify import Notify, check_callback
+from roboco.errors import UsageError
+from tests.integration.test_webhooks import notice
+
+ALLOWED = ("shop.heard", "shop.paid@money")
+
+
+def signature(task: str = "shop.heard", options: object = None, **more: Any) -> dict[str, Any]:
+    return {"task": task, "args": [], "kwargs": {}, "options": options or {}} | more
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        signature(),
+        {"task": "shop.heard"},
+        signature("shop.paid", {"queue": "money"}),
+        signature(subtask_type=None, immutable=True, chord_size=None, args=[1], kwargs={"a": 1}),
+    ],
+)
+def test_what_the_operator_names_is_allowed(given: dict[str, Any]) -> None:
+    check_callback(Notify(celery=given), ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (signature("shop.refund"), "'shop.refund' is not allowed: name it in ROBOCO_ALLOWED_CALLBACKS"),
+        (signature("shop.heard", {"queue": "money"}), "'shop.heard@money' is not allowed"),
+        (signature("shop.paid"), "'shop.paid' is not allowed"),
+        (signature("shop.paid@money"), "is not allowed"),
+        (signature("roboco.stop", {"queue": "roboco.coordinator"}), "is not allowed"),
+        (signature("roboco.ended", {"queue": "celery"}), "is not allowed"),
+        (signature("shop.heard", {"exchange": "x"}), "option 'exchange' is not possible"),
+        (signature("shop.heard", {"serializer": "pickle"}), "option 'serializer' is not possible"),
+        (signature("shop.heard", {"routing_key": "x"}), "option 'routing_key' is not possible"),
+        (signature("shop.heard", {"link": [signature("shop.refund")]}), "option 'link' is not possible"),
+        (signature("shop.heard", {"link_error": [signature("shop.refund")]}), "option 'link_error' is not possible"),
+        (signature("shop.heard", {"headers": {"a": 1}}), "option 'headers' is not possible"),
+        (signature("shop.heard", {"task_id": "x"}), "option 'task_id' is not possible"),
+        (signature("shop.heard", ["queue"]), "'options' ['queue'] is not possible"),
+        (signature("shop.heard", {"queue": ["a"]}), "option 'queue' is ['a']"),
+        (signature("shop.heard", subtask_type="chain"), "no canvas"),
+        (signature("shop.heard", subtask_type="group"), "no canvas"),
+        (signature("shop.heard", chain=[]), "'chain' is not possible"),
+        (signature("shop.heard", args={"a": 1}), "'args' must be a list"),
+    ],
+)
+def test_what_the_operator_does_not_name_is_refused(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_callback(Notify(celery=given), ALLOWED)
+    assert reason in str(refused.value)
+    with pytest.raises(UsageError):  # where it would be sent, too: whoever stored it
+        Callbacks("memory://", ALLOWED).deliver(Notify(celery=given), notice())
+
+
+def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
+    with pytest.raises(UsageError, match="'confirmed' and 'kept' are Roboco's own"):
+        check_callback(Notify(celery=signature(), confirmed=True, kept="{}"), ALLOWED)
+    with pytest.raises(UsageError, match="'confirmed' and 'kept' are Roboco's own"):
+        check_callback(Notify(celery=signature(), kept="{}"), ALLOWED)
+    with pytest.raises(UsageError, match=r"only 'roboco\.ended' can"):
+        Callbacks("memory://", ALLOWED).deliver(Notify(celery=signature(), confirmed=True), notice())
+
+
+def test_nothing_is_allowed_by_default() -> None:
+    with pytest.raises(UsageError, match="it names none"):
+        check_callback(Notify(celery=signature()), ())
