@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.inbox import Message
 from roboco.domain.paths import closing, events_path, inbox_path, open_path
 from roboco.domain.status import TaskStatus
+from roboco.engine import message
 from roboco.engine.advance import advance
 from roboco.engine.receive import MAX_ITEMS, MAX_WITH_STOPS
 from roboco.errors import TransientError, UsageError
@@ -155,6 +157,23 @@ def test_a_message_that_comes_with_a_resume_is_not_lost_with_the_end() -> None:
     once(world, "board.choose", lambda: world.send("one thing more"))
     assert_ended(world, TaskStatus.COMPLETED)
     assert "one thing more" in [step.text for step in world.history()]
+
+
+@pytest.mark.parametrize("where", ["histories.fold", "logs.events", "files.delete", "board.leave"])
+def test_a_message_that_comes_after_the_end_was_decided_is_refused(where: str) -> None:
+    world = SEQUENTIAL.world()
+    refused: list[str] = []
+
+    def send() -> None:
+        with pytest.raises((UsageError, TransientError)) as error:
+            message.send(world.engine, TASK, Message(item_id="late", created_at=world.engine.now(), text="late"))
+        refused.append(str(error.value))
+
+    world.submit(SEQUENTIAL.team)
+    once(world, where, send)
+    world.settle()
+    assert len(refused) == 1
+    assert_ended(world, TaskStatus.COMPLETED)
 
 
 def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
