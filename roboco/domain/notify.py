@@ -1,5 +1,6 @@
 """Notify: who is told when a task comes to a status, and what they are told."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -171,6 +172,10 @@ def pause_after(notice_id: str, tries: int) -> float:
     return pause * (0.75 + 0.5 * share)
 
 
+_NAME = re.compile(r"(\d+)-(\d{8,})-(?:([0-9a-f]{12,})-([0-9a-f]{12,})-)?([a-z_]+(?:-[0-9a-f]{8})?)")
+"""Earlier releases wrote neither generation nor epoch."""
+
+
 @dataclass(frozen=True, order=True)
 class NoticeName:
     """The name of a notice. Names of one target sort in the order of the decisions that they report.
@@ -201,8 +206,11 @@ class NoticeName:
     @classmethod
     def parse(cls, name: str) -> "NoticeName":
         """Return the parts of a name."""
-        target, seq, generation, epoch, about = name.split("-", 4)
-        return cls(int(target), int(seq), generation, int(epoch, 16), about)
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
+        target, seq, generation, epoch, about = found.groups()
+        return cls(int(target), int(seq), generation or "", int(epoch or "0", 16), about)
 
 
 def notice_id_of(task_id: str, name: str) -> str:

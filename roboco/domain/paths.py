@@ -1,12 +1,8 @@
 """Where things stand in a workspace. A path is relative: in a folder as under an S3 prefix."""
 
-import re
-
 from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.part import artifact_name
-from roboco.errors import UsageError
 
-_NOTICE = re.compile(r"\d+-(\d{8,})-[0-9a-f]{12,}-[0-9a-f]{12,}-[a-z_]+-[0-9a-f]{8}")
 OPEN = "_open/"
 NOTIFY = "_notify/"
 RESTART = "restart/"
@@ -129,12 +125,9 @@ def told_folder(task_id: str, seq: int) -> str:
     return f"{check_task_id(task_id)}/told/{seq:08d}/"
 
 
-def told_path(task_id: str, name: str) -> str:
-    """One notice that was delivered or given up: it stays, so that it is not told again."""
-    found = _NOTICE.fullmatch(check_item_id(name))
-    if found is None:
-        raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
-    return f"{told_folder(task_id, int(found[1]))}{name}.json"
+def told_path(task_id: str, seq: int, name: str) -> str:
+    """One notice about this position that was delivered or given up: it stays, so that it is not told again."""
+    return f"{told_folder(task_id, seq)}{check_item_id(name)}.json"
 
 
 def continued_path(task_id: str) -> str:

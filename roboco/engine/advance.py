@@ -15,7 +15,7 @@ from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
 from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item, Stop, is_held, is_urgent
+from roboco.domain.inbox import Item, Message, Stop, is_held, is_urgent
 from roboco.domain.part import brought_by
 from roboco.domain.paths import CLOSED, open_path
 from roboco.domain.status import TaskStatus
@@ -94,8 +94,10 @@ def misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Return True if the task would not end now: its end was decided while Redis had lost an accepted item."""
     if not task.item_ids or engine.files.get(open_path(task_id)) in (None, CLOSED):
         return False
-    place = Place(engine, task_id, engine.teams.get(task_id), task)
-    return not isinstance(place.decided(items.waiting(engine, task_id, task)), End)
+    team, waiting = engine.teams.get(task_id), items.waiting(engine, task_id, task)
+    if isinstance(team.collaboration_model, Custom):  # a sweeper does not run a user's code
+        return any(isinstance(item, Message) for item in waiting)
+    return not isinstance(Place(engine, task_id, team, task).decided(waiting), End)
 
 
 def take_back(engine: Engine, task_id: str, task: Snapshot) -> None:

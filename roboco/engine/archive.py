@@ -80,9 +80,11 @@ def close_again(engine: Engine, task_id: str) -> None:
 
 def leave(engine: Engine, task_id: str) -> None:
     """Have Redis forget a closed task. If Redis has lost its end, the sweeper has that decided again first."""
-    if engine.board.leave(task_id, engine.policy.keep):
+    left = engine.board.leave(task_id, engine.policy.keep)
+    if left:
         engine.agenda.drop(task_id)
-    else:
+        left = engine.board.leave(task_id, engine.policy.keep)  # Redis may have been set back before the drop
+    if not left:
         engine.agenda.put(task_id)
 
 

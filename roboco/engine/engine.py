@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from roboco.engine.backoff import Backoff
 from roboco.engine.keeper import Keeper
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.teams import FrozenTeams
@@ -82,6 +83,7 @@ class Engine:
     policy: Policy = field(default_factory=Policy)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
+    backoff: Backoff = field(default_factory=Backoff)
 
     def now(self) -> datetime:
         """The time, UTC."""

@@ -109,7 +109,7 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
     newest = max(here, default=None)
     if newest is not None and (newest.about == name.about or newest > name):
         return str(newest) not in settled
-    said, now = last_said(task.tail), engine.clock.now()
+    said, now = last_said(task.tail), engine.agenda.time()
     notice = Notice(
         notice_id=notice_id_of(task_id, str(name)),
         name=str(name),
@@ -171,8 +171,8 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str) -> None:
 
 def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str) -> bool:
     """Try to deliver the notice, if it is due; whether it is told or given up."""
-    notice, now = _read(engine, notice_path(task_id, name)), engine.clock.now()
-    told = _read(engine, told_path(task_id, name))
+    notice, now = _read(engine, notice_path(task_id, name)), engine.agenda.time()
+    told = _read(engine, _told(task_id, name))
     if notice is None or (told is not None and told.round == notice.round):
         engine.files.delete(notice_path(task_id, name))
         return True
@@ -214,7 +214,7 @@ def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
 
 def _settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
     told = notice.model_copy(update={"outcome": outcome, "tries": notice.tries + (outcome == "delivered")})
-    engine.files.put(told_path(notice.task_id, name), told.model_dump_json().encode())
+    engine.files.put(_told(notice.task_id, name), told.model_dump_json().encode())
     engine.files.delete(notice_path(notice.task_id, name))
 
 
@@ -224,16 +224,16 @@ def confirm(engine: Engine, task_id: str, name: str) -> None:
     if notice is not None:
         _settle(engine, name, notice, "delivered")
         engine.dead.remove(letter_id_of("notify", task_id, name))
-    elif engine.files.get(told_path(task_id, name)) is None:
+    elif engine.files.get(_told(task_id, name)) is None:
         raise UsageError(f"task {task_id!r} has no notice {name!r}")
 
 
 def again(engine: Engine, task_id: str, name: str) -> None:
     """Deliver a notice that was given up, with its tries forgotten; UsageError if it is none of those."""
-    notice = _read(engine, told_path(task_id, name))
+    notice = _read(engine, _told(task_id, name))
     if notice is None or notice.outcome != "given_up":
         raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
-    now = engine.clock.now()
+    now = engine.agenda.time()
     fresh = {
         "outcome": "pending",
         "round": notice.round + 1,
@@ -256,8 +256,8 @@ def _rest(engine: Engine, task_id: str) -> None:
         if not _pending(engine, task_id):
             return
         engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
-        due = engine.clock.now()
-    engine.agenda.put(entry(task_id), due - engine.clock.now())
+        due = engine.agenda.time()
+    engine.agenda.put(entry(task_id), due - engine.agenda.time())
 
 
 def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
@@ -273,6 +273,10 @@ def _read(engine: Engine, path: str) -> Notice | None:
     return None if data is None else Notice.model_validate_json(data)
 
 
+def _told(task_id: str, name: str) -> str:
+    return told_path(task_id, NoticeName.parse(name).seq, name)
+
+
 def _target_of(name: str) -> int:
     return int(name.partition("-")[0])
 
@@ -283,7 +287,7 @@ def _pending(engine: Engine, task_id: str) -> list[str]:
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:
     """Who is told by the notice of this name, and what; UsageError if there is none."""
-    notice = _read(engine, notice_path(task_id, name)) or _read(engine, told_path(task_id, name))
+    notice = _read(engine, notice_path(task_id, name)) or _read(engine, _told(task_id, name))
     if notice is None:
         raise UsageError(f"task {task_id!r} has no notice {name!r}")
     return read_targets(engine.files.get(notify_path(task_id)) or b"[]")[notice.target], notice

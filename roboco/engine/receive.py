@@ -14,8 +14,8 @@ module notes the item before it reads the marker. One of the two sees the other.
 import logging
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Answer, Hold, Item, Message, Stop, Verdict, is_urgent, read_item
-from roboco.domain.paths import CLOSED, OPENED, item_path, open_path, summary_path, taken_path
+from roboco.domain.inbox import Answer, Hold, Item, Message, Resolution, Stop, Verdict, is_urgent, read_item
+from roboco.domain.paths import CLOSED, OPENED, inbox_path, item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
@@ -24,9 +24,11 @@ from roboco.ports import Phase
 _log = logging.getLogger(__name__)
 
 MAX_ITEMS = 1000
-"""How many items an inbox holds. Senders at the same moment may exceed it by their number."""
-MAX_WITH_STOPS = MAX_ITEMS + 100
-"""How many items an inbox holds together with stops, so that a full one does not keep a task from being stopped."""
+"""How many items an inbox holds before it refuses messages. Senders at the same moment may exceed it."""
+MAX_CONTROLS = 100
+"""How many controls an inbox holds beside that, so that a full one does not keep a task from continuing or ending."""
+ABOUT_CALLS = (Answer, Verdict, Resolution)
+"""Items on open calls are as many as the calls at most, and a task may wait for nothing else: they are not limited."""
 
 
 def receive(engine: Engine, task_id: str, item: Item) -> None:
@@ -34,7 +36,7 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
 
     A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
     has ended changes nothing. UsageError if something else was accepted under the item's id: that stands, and is
-    announced once more. UsageError if MAX_ITEMS items wait already.
+    announced once more. UsageError if too many items wait already.
     """
     check_task_id(task_id)
     before = stored(engine, task_id, item.item_id)
@@ -121,7 +123,10 @@ def _may_come(engine: Engine, task_id: str, message: Message) -> bool:
 
 
 def _check_room(engine: Engine, task_id: str, item: Item) -> None:
-    most = MAX_WITH_STOPS if isinstance(item, Stop) else MAX_ITEMS
+    if isinstance(item, ABOUT_CALLS):
+        return
+    queues = isinstance(item, Message) and not item.interrupts
+    most = MAX_ITEMS if queues else MAX_ITEMS + MAX_CONTROLS
     if (waiting := engine.inbox.count(task_id)) >= most:
         raise UsageError(
             f"task {task_id!r} has {waiting} items in its inbox, at most {most} may wait; "
@@ -144,6 +149,9 @@ def _give_back(engine: Engine, task_id: str, item: Item, ended: bool = False) ->
         _refuse(engine, task_id, item)
     elif ended or _has_ended(engine, task_id):
         engine.files.delete(item_path(task_id, item.item_id))
+    elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
+        engine.files.delete(item_path(task_id, item.item_id))
+        raise UsageError(f"task {task_id!r} is not submitted yet, and {MAX_CONTROLS} stops wait for it: one is enough")
 
 
 def _has_ended(engine: Engine, task_id: str) -> bool:

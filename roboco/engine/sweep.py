@@ -17,7 +17,7 @@ from roboco.engine.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports import Phase
+from roboco.ports import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +27,11 @@ BATCH = 200
 REFILL = 1800.0
 """Seconds after which the agenda is filled from the workspace again."""
 RETRY = 5.0
-"""Seconds after which a task is looked at again whose look failed."""
-UNREACHABLE = 30.0
-"""Seconds after which an entry is tried again whose keys or files did not answer: each try may take a time-out."""
+"""Seconds after which a task is looked at again whose look ended its worker, or failed."""
 ENTER = "enter/"
 """Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
 MOST_FAILURES = 10
+"""Failures after which one sweep leaves the rest to the next one."""
 LOOKS = ("look", "failed-look", "router")
 """The kinds of attempts that are counted for a task."""
 
@@ -49,9 +48,11 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
         _recover(engine)
     elif not engine.agenda.fresh():
         fill_agenda(engine)
-    due = engine.agenda.due(BATCH)
+    due, failures = engine.agenda.due(BATCH), 0
     for entry in due:
-        _isolated(engine, entry, partial(_attend, engine, entry, look))
+        failures += not _isolated(engine, entry, partial(_attend, engine, entry, look))
+        if failures >= MOST_FAILURES:
+            break  # each may have taken a time-out; they are tried again later, and the others come first
     return len(due)
 
 
@@ -74,12 +75,15 @@ def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
     try:
         work()
     except TransientError as error:
-        _log.error("%s could not be seen to and is tried again in %g s: %s", _named(entry), UNREACHABLE, error)
+        delay = engine.backoff.fail(entry)
+        _log.error("%s could not be seen to and is tried again in %g s: %s", _named(entry), delay, error)
     except Exception:
-        _log.exception("%s could not be seen to and is tried again in %g s", _named(entry), UNREACHABLE)
+        delay = engine.backoff.fail(entry)
+        _log.exception("%s could not be seen to and is tried again in %g s", _named(entry), delay)
     else:
+        engine.backoff.succeed(entry)
         return True
-    engine.agenda.put(entry, UNREACHABLE)
+    engine.agenda.put(entry, delay)
     return False
 
 
@@ -98,7 +102,11 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     engine.agenda.put(task_id, pause)
     with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
-            _try(engine, task_id, look, pause)
+            try:
+                _try(engine, task_id, look, pause)
+            except TransientError:
+                engine.attempts.end(key)
+                raise
             engine.attempts.end(key)
         else:
             _give_up(engine, task_id, lost)
@@ -110,8 +118,8 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
     try:
         look(engine, task_id, True)
         engine.attempts.end(failures)
-    except TransientError as error:
-        _log.error("task %s could not be looked at and is tried again in %g s: %s", task_id, pause, error)
+    except TransientError:
+        raise
     except CorruptHistory as error:
         _put_aside(engine, task_id, error)
     except Exception as error:  # one task that cannot be looked at must not keep the others from it
@@ -166,11 +174,22 @@ def _begin_again(engine: Engine, task_id: str) -> None:
         engine.attempts.end(f"{kind}:{task_id}")
     task = engine.board.load(task_id, recover.COORDINATOR_TAIL)
     ended = task is not None and task.phase is Phase.END
-    if task is not None and ended and misses_an_item(engine, task_id, task):
+    if task is not None and ended and _misses_an_item(engine, task_id, task):
         take_back(engine, task_id, task)
     recover.begin_again(engine, task_id)
     if ended and engine.files.get(open_path(task_id)) is None:
         close_again(engine, task_id)
+
+
+def _misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Return False if that cannot be known, so that the task can be closed."""
+    try:
+        return misses_an_item(engine, task_id, task)
+    except TransientError:
+        raise
+    except Exception:
+        _log.exception("the items of task %s cannot be read, and its end stands", task_id)
+        return False
 
 
 def fill_agenda(engine: Engine, all_now: bool = False) -> None:

@@ -41,7 +41,7 @@ LONGEST = 60.0
 LONGEST_TOLD = 900.0
 """Seconds for which a turn is given back at most, whatever the server says."""
 ALONE = 5.0
-"""Seconds for which a turn is given back that waits for its place in quarantine."""
+"""Seconds for which a turn is given back that waits for its place in quarantine; they double up to LONGEST."""
 
 
 class TurnEnd(StrEnum):
@@ -73,7 +73,8 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
             doing.tell(agent=claim.task.agent, model=making.model)
             with engine.quarantine.entered(order.attempt, engine.policy.attempts) as entered:
                 if not entered:
-                    return _defer(making, ALONE, _alone(making), refused=False)
+                    pause = min(LONGEST, ALONE * 2.0 ** min(claim.task.rings, 10))
+                    return _defer(making, pause, _alone(making), refused=False)
                 with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
                     return _make(making)
     doing.void()

@@ -31,6 +31,9 @@ class Agenda(Protocol):
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order, read in pages."""
 
+    def time(self) -> float:
+        """Return the server's time in Unix seconds."""
+
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
 

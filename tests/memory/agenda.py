@@ -53,6 +53,10 @@ class MemoryAgenda:
         with self._server as held:
             held.agenda.pop(task_id, None)
 
+    def time(self) -> float:
+        """Return the server's time in Unix seconds."""
+        return self._clock.now()
+
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order."""
         with self._server as held:

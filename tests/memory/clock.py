@@ -19,3 +19,19 @@ class ManualClock:
     def sleep(self, seconds: float) -> None:
         """Let so many seconds pass."""
         self.move(seconds)
+
+
+class SkewedClock:
+    """A clock that is some seconds off."""
+
+    def __init__(self, clock: ManualClock, skew: float) -> None:
+        self._clock = clock
+        self._skew = skew
+
+    def now(self) -> float:
+        """Unix seconds, as this machine has them."""
+        return self._clock.now() + self._skew
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        self._clock.sleep(seconds)

@@ -61,6 +61,13 @@ class RedisAgenda:
         with answering():
             self._client.zrem(self._of(task_id), task_id)
 
+    def time(self) -> float:
+        """Return Redis' time in Unix seconds."""
+        with answering():
+            answer: Any = self._client.time()
+        seconds, micros = answer
+        return int(seconds) + int(micros) / 1e6
+
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order, read in pages."""
         cursor, seen = 0, False

@@ -7,7 +7,7 @@ import redis
 from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.cluster import RedisCluster
+from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from roboco.adapters.redis.cluster import LazyCluster, any_node, first_node, is_cluster, nodes_of
@@ -47,20 +47,38 @@ def connect_subscriber(url: str) -> redis.Redis:
 
 
 def same_run(client: redis.Redis, run: str | None) -> bool:
-    """Whether this is the run of Redis, in a cluster of all its primaries, that `run_of` has named."""
-    if run is None or run == run_of(client):
-        return run is not None
-    return isinstance(client, LazyCluster) and run == run_of(cast(redis.Redis, client.anew()))
+    """Return True if this is the run of Redis that `run_of` has named.
+
+    In a cluster, each primary that answers must be one of those. A primary that does not answer has lost nothing yet:
+    what takes its place is another run.
+    """
+    if run is None:
+        return False
+    known = set(run.split())
+    if set(run_of(client).split()) <= known:
+        return True
+    return isinstance(client, LazyCluster) and set(run_of(cast(redis.Redis, client.anew())).split()) <= known
 
 
 def run_of(client: redis.Redis) -> str:
-    """The name of this run of Redis: another one may have lost the last second of the one before."""
+    """Return the name of this run of Redis: another one may have lost the last second of the one before.
+
+    In a cluster, the names of the primaries that answer. TransientError if none does.
+    """
     if not isinstance(client, LazyCluster):
         server: Any = client.info("server")
         return str(server["run_id"])
-    answers: Any = client.info("server", target_nodes=RedisCluster.PRIMARIES)
-    nodes = [answers] if "run_id" in answers else answers.values()
-    return " ".join(sorted(str(node["run_id"]) for node in nodes))
+    runs, failed = set[str](), None
+    for node in cast(Any, client).get_primaries():
+        try:
+            answer: Any = client.info("server", target_nodes=node)
+        except (redis.ConnectionError, redis.TimeoutError, RedisClusterException) as error:
+            failed = error
+        else:
+            runs.add(str(answer["run_id"]))
+    if not runs:
+        raise redis.ConnectionError(f"no primary of the cluster answers: {failed}")
+    return " ".join(sorted(runs))
 
 
 def connect_channels(url: str) -> Connection:

@@ -16,8 +16,11 @@ from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
 from roboco.ports import Versioned
 
-_LOCK = ".lock"
-"""A hidden file of each folder in which files are replaced; it is empty and stays."""
+_LOCKS = 64
+"""How many locks a folder has in which files are replaced: hidden, empty files that stay.
+
+A process that is stopped while it holds one keeps up the files that share it, not all.
+"""
 
 _NO_FILE = (FileNotFoundError, IsADirectoryError)
 """No file has the path: nothing, or a folder."""
@@ -75,7 +78,7 @@ class FolderFiles:
         with self._usable():
             if not target.parent.is_dir():
                 return False
-            with locked(target.parent / _LOCK):
+            with locked(target.parent / _lock_of(target.name)):
                 stored = self.get_versioned(path)
                 if stored is not None and stored.data == data:
                     _sync_folder(target.parent)  # its writer may have died before it did so
@@ -165,6 +168,10 @@ class FolderFiles:
             yield
         except OSError as error:
             raise TransientError(f"workspace {self._root} cannot be used: {told(error)}") from error
+
+
+def _lock_of(name: str) -> str:
+    return f".lock-{int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _LOCKS:02d}"
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

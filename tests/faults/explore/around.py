@@ -18,6 +18,7 @@ class Deployment(Protocol):
     world: World
     copies: list[Stored]
     losses: int
+    unnoticed: bool
 
     @property
     def held(self) -> list[Strand]:
@@ -87,11 +88,13 @@ def _wipe(run: Deployment, choice: int) -> None:
 
 def _restart(run: Deployment, choice: int) -> None:
     run.world.server.set_back(run.world.server.kept())
+    run.unnoticed |= run.world.server.held.run == 0
 
 
 def _back(run: Deployment, choice: int) -> None:
     run.losses += 1
     run.world.server.set_back(run.copies[-1 - choice % len(run.copies)])
+    run.unnoticed |= run.world.server.held.run == 0
 
 
 DISTURB: dict[str, Callable[[Deployment, int], None]] = {

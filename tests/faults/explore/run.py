@@ -58,6 +58,7 @@ class Run:
         self.follower = Follower(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
+        self.unnoticed = False  # Redis was restarted after it was emptied, before a sweeper had noticed that
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
         self._stack: list[Strand] = []

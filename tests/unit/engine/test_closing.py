@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox import Message
-from roboco.domain.paths import closing, events_path, inbox_path, open_path
+from roboco.domain.inbox import Message, Stop
+from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import message
 from roboco.engine.advance import advance
-from roboco.engine.receive import MAX_ITEMS, MAX_WITH_STOPS
+from roboco.engine.receive import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import TransientError, UsageError
-from tests.memory.journeys import MANUAL, SEQUENTIAL, assert_whole
+from tests.memory.controlled import DELEGATING
+from tests.memory.journeys import CUSTOM, MANUAL, SEQUENTIAL, assert_whole
 from tests.memory.reader import items_of, read
 from tests.memory.watch import Call, Crash, make
 from tests.memory.world import TASK, World
@@ -254,11 +255,148 @@ def test_an_inbox_is_limited_and_a_stop_is_not_kept_out() -> None:
     with pytest.raises(UsageError, match=f"has {MAX_ITEMS} items in its inbox, at most {MAX_ITEMS} may wait"):
         world.send("too much", "item-one-too-many")
     world.send("more", "item0")  # a repetition is no further item
-    world.stop()
-    assert len(world.untaken()) == MAX_ITEMS + 1
-    world.server.held.inboxes[TASK] |= {f"stop-{number}" for number in range(MAX_WITH_STOPS)}
+    for number in range(MAX_CONTROLS):
+        world.stop(f"stop{number}")
+    assert len(world.untaken()) == MAX_ITEMS + MAX_CONTROLS
     with pytest.raises(UsageError, match="in its inbox"):
         world.stop("stop-one-too-many")
+
+
+def test_a_full_inbox_keeps_no_task_from_going_on() -> None:
+    """A paused task takes none of its messages before it is resumed."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    world.pause()
+    world.settle()
+    for number in range(MAX_ITEMS - 1):  # the pause waits, too
+        world.send("more", f"item{number}")
+    world.resume()
+    world.drain()
+    assert world.status() is not TaskStatus.PAUSED
+    assert len(world.untaken()) < MAX_ITEMS
+
+
+def test_a_full_inbox_keeps_no_result_of_a_sub_task_out() -> None:
+    world = DELEGATING.world()
+    world.submit(DELEGATING.team, **DELEGATING.wishes)
+    while world.server.held.tasks[TASK].phase.value != "tools":
+        world.deliver(world.dispatcher.queue.popleft())
+    for number in range(MAX_ITEMS):
+        world.send("more", f"item{number}")
+    while len(world.history()) < 3:
+        world.deliver(world.dispatcher.queue.popleft())
+    assert world.history()[2].agent_name == "tool_executor"
+
+
+def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
+    world = SEQUENTIAL.world()
+    for number in range(MAX_CONTROLS):
+        world.stop(f"stop{number}")
+    with pytest.raises(UsageError, match="one is enough"):
+        world.stop("stop-one-too-many")
+    assert len([path for path in world.files.held if path.startswith(inbox_path(TASK))]) == MAX_CONTROLS
+
+
+def test_a_task_is_not_closed_before_the_sweeper_has_recovered_a_restarted_redis() -> None:
+    """Events may have the numbers of lost ones until its logs begin anew."""
+    world = ending(SEQUENTIAL.world())
+    world.server.set_back(world.server.kept())
+    generation = world.server.held.tasks[TASK].generation
+    with pytest.raises(TransientError, match="when the sweeper has recovered"):
+        advance(world.engine, TASK)
+    assert open_path(TASK) in world.files.held
+    assert_ended(world, TaskStatus.COMPLETED)
+    assert world.server.held.tasks[TASK].generation > generation
+
+
+def test_a_state_that_comes_back_while_the_task_is_closed_is_ended_again() -> None:
+    world = SEQUENTIAL.world()
+    kept: list[Any] = []
+    world.submit(SEQUENTIAL.team)
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "board.choose":
+            kept.append(world.server.kept())
+        if name == "board.leave" and not world.server.run > 1:
+            world.server.set_back(kept[-1])
+        return call()
+
+    world.watch = watch
+    world.settle_for(3)
+    world.watch = make
+    for _ in range(6):
+        world.clock.move(60)
+        world.sweep()
+        world.drain()
+    assert world.events()[-1]["type"] == "event_task_end"
+    assert world.server.held.tasks[TASK].forget_at is not None
+    assert TASK not in world.server.held.agenda
+
+
+def test_a_task_that_is_set_up_again_has_a_later_fence_than_its_summary() -> None:
+    """A server with a slow clock has taken the place of the lost one."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    ahead = world.summary().epoch + 10_000_000
+    path = summary_path(TASK)
+    world.files.held[path] = world.summary().model_copy(update={"epoch": ahead}).model_dump_json().encode()
+    world.server.wipe()
+    world.clock.move(60)
+    world.sweep()
+    assert world.server.held.tasks[TASK].epoch > ahead
+
+
+def test_a_closed_task_that_is_set_up_again_takes_no_item() -> None:
+    """The worker that closed it died before the marker was removed; a stop came then, and Redis was emptied."""
+    world = SEQUENTIAL.world()
+
+    def die() -> None:
+        raise Crash
+
+    world.submit(SEQUENTIAL.team)
+    once(world, "files.delete", die)
+    world.drain()
+    assert world.files.held[open_path(TASK)] == CLOSED
+    stop = Stop(item_id="late", created_at=world.engine.now())
+    world.files.held[item_path(TASK, "late")] = stop.model_dump_json().encode()
+    world.server.wipe()
+    for _ in range(4):
+        world.clock.move(20)
+        world.sweep()
+        world.drain()
+    assert open_path(TASK) not in world.files.held
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.summary().steps == len(world.history())
+
+
+def test_a_sweeper_does_not_run_a_users_router_to_learn_whether_an_end_stands() -> None:
+    world = CUSTOM.world()
+    routed: list[str] = []
+
+    def die() -> None:
+        raise Crash
+
+    world.submit(CUSTOM.team)
+    once(world, "histories.fold", die)
+    world.drain()
+    world.server.held.inboxes[TASK] = {"late"}
+    late = Message(item_id="late", created_at=world.engine.now(), text="late")
+    world.files.held[item_path(TASK, "late")] = late.model_dump_json().encode()
+    world.server.set_back(world.server.kept())
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "toolbox.router":
+            routed.append(name)
+        return call()
+
+    world.watch = watch
+    world.clock.move(30)
+    world.sweep()
+    assert routed == []
+    world.watch = make
+    world.settle()
+    assert "late" in [step.text for step in world.history()]
 
 
 def test_a_history_that_is_not_gathered_keeps_the_task_open() -> None:

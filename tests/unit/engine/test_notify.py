@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.notify import FIRST_PAUSE, LONGEST_PAUSE, Notice, pause_after
+from roboco.domain.notify import FIRST_PAUSE, LONGEST_PAUSE, Notice, NoticeName, pause_after
 from roboco.domain.paths import NOTIFY, notices_path, told_path
+from roboco.domain.status import TaskStatus
 from roboco.engine import notify
 from roboco.engine.sweep import fill_agenda
 from roboco.errors import Later, TransientError, UsageError
+from tests.memory.clock import SkewedClock
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
 from tests.memory.notices import HOOK, SHOP, URL, delivered
 from tests.memory.watch import Call, Crash, Watch, make
@@ -84,6 +86,40 @@ def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
     told = [str(notice.status) for _, notice in world.deliverer.told]
     assert told == ["user_turn", "paused", "user_turn"]
     assert len({notice.notice_id for _, notice in world.deliverer.told}) == 3
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0])
+def test_a_notice_is_delivered_at_once_though_the_clocks_of_workers_differ(skew: float) -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, notify=[SHOP])
+    engine = world.engine
+    world.engine = replace(engine, clock=SkewedClock(world.clock, skew))
+    world.drain()
+    world.engine = engine
+    start = world.clock.now()
+    delivered(world)
+    assert len(world.deliverer.told) == 1
+    assert world.clock.now() - start < 2 * notify.RING
+
+
+def test_a_notice_of_an_earlier_release_is_delivered() -> None:
+    """Its name had neither generation nor epoch."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("user_turn")])
+    world.deliverer.error = TransientError("not now")
+    world.settle()
+    (path,) = [path for path in world.files.held if path.startswith(notices_path(TASK))]
+    notice = Notice.model_validate_json(world.files.held.pop(path))
+    old = "0-00000002-user_turn-abcdef12"
+    world.files.held[f"{notices_path(TASK)}{old}.json"] = (
+        notice.model_copy(update={"name": old}).model_dump_json().encode()
+    )
+    world.deliverer.error = None
+    world.stop()
+    world.settle()
+    delivered(world)
+    assert next(str(notice.status) for _, notice in world.deliverer.told) == "user_turn"
+    assert world.summary().status is TaskStatus.CANCELLED
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -219,7 +255,9 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error:
     notify.again(world.engine, TASK, letter.detail)
     delivered(world)
     assert world.deliverer.heard("shop.done") == ["completed"]
-    kept = Notice.model_validate_json(world.files.held[told_path(TASK, letter.detail)])
+    kept = Notice.model_validate_json(
+        world.files.held[told_path(TASK, NoticeName.parse(letter.detail).seq, letter.detail)]
+    )
     assert (kept.outcome, kept.round) == ("delivered", 1)
     with pytest.raises(UsageError, match="that was given up"):
         notify.again(world.engine, TASK, letter.detail)
