@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from roboco.errors import ModelError
 
 MOST_EVENT = 5_000_000
-"""Bytes of an event, and of a line: little more than a text may have. Three bytes of JSON can become a value of sixty."""
+"""Bytes of an event, and of a line: little more than a text may have. Read as JSON, it may take twenty times that."""
 
 
 class EventData:
