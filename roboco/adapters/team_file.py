@@ -146,9 +146,14 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
 
 def _read_prompt(named: Any, folder: Path | None) -> str:
     path = _beside(named, folder)
-    if any(part.startswith(".") for part in (*Path(named).parts, *path.resolve().relative_to(_real(folder)).parts)):
+    if any(map(_is_hidden, path.resolve().relative_to(_real(folder)).parts)) or any(map(_is_hidden, Path(named).parts)):
         raise ValueError("files and folders whose names begin with '.' hold no prompts; choose another name")
     return _small_text(path)
+
+
+def _is_hidden(part: str) -> bool:
+    """Whether the name begins with one dot; with two of them Kubernetes names the folders behind a ConfigMap."""
+    return part.startswith(".") and not part.startswith("..")
 
 
 def _real(folder: Path | None) -> Path:
