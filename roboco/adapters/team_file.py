@@ -1,7 +1,10 @@
 """Team files: YAML or JSON, with prompts in files beside them."""
 
+import io
 import json
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import yaml
 
 from roboco.adapters.prompts import check_template, code_size
 from roboco.adapters.yaml_text import read_yaml
-from roboco.domain.team import Team
+from roboco.domain.team import MAX_PROMPT, Team
 from roboco.domain.team_check import read_team
 from roboco.errors import TeamError, UsageError
 
@@ -142,7 +145,34 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
 
 
 def _read_prompt(named: Any, folder: Path | None) -> str:
-    return _beside(named, folder).read_text(encoding="utf-8")
+    path = _beside(named, folder)
+    if any(map(_is_hidden, path.resolve().relative_to(_real(folder)).parts)) or any(map(_is_hidden, Path(named).parts)):
+        raise ValueError("files and folders whose names begin with '.' hold no prompts; choose another name")
+    return _small_text(path)
+
+
+def _is_hidden(part: str) -> bool:
+    """Whether the name begins with one dot; with two of them Kubernetes names the folders behind a ConfigMap."""
+    return part.startswith(".") and not part.startswith("..")
+
+
+def _real(folder: Path | None) -> Path:
+    return (folder or Path()).resolve()
+
+
+def _small_text(path: Path) -> str:
+    """The text of a regular file; ValueError if it is none, or too long, before it is read."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # or a FIFO would wait for its writer
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        if found.st_size > MAX_PROMPT:
+            raise ValueError(f"it has {found.st_size} bytes, at most {MAX_PROMPT} are possible")
+        data = file.read(MAX_PROMPT + 1)
+    if len(data) > MAX_PROMPT or b"\0" in data:
+        raise ValueError(f"it is no text of at most {MAX_PROMPT} bytes in UTF-8")
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
 
 
 def _beside(named: Any, folder: Path | None) -> Path:

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from roboco.cli.printable import printable
+from roboco.cli.printable import escaped
 from roboco.cli.signals import Interrupted
 from roboco.errors import RobocoError, UsageError
 
@@ -14,7 +14,7 @@ FAILED = 1
 
 def report(error: RobocoError) -> int:
     """Print the error: the exit code."""
-    print(f"error: {printable(str(error))}", file=sys.stderr)
+    print(f"error: {escaped(str(error))}", file=sys.stderr)
     return USAGE if isinstance(error, UsageError) else FAILED
 
 

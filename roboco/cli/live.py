@@ -163,7 +163,7 @@ class LiveView:
         for artifact in step.artifacts:
             self._note(f"file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes")
         if step.metadata.get("finish_reason") == "length":
-            self._note("cut off here: the answer has reached its max_tokens")
+            self._note(f"cut off here: the answer has reached {step.metadata.get('limit') or 'its max_tokens'}")
         if step.error is not None and step.error.code != STOPPED:
             self._note(f"error {step.error.code}: {step.error.message}", "red")
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.printable import printable
+from roboco.cli.printable import escaped, printable
 
 Span = str | tuple[str, str]
 """A piece of a line: text, or text and its rich style."""
@@ -58,4 +58,5 @@ class Screen:
 
 
 def _clean(span: Span) -> Span:
-    return printable(span) if isinstance(span, str) else (printable(span[0]), span[1])
+    """The span with names, arguments and reasons as they are: what does not show is escaped."""
+    return escaped(span) if isinstance(span, str) else (escaped(span[0]), span[1])

@@ -7,7 +7,7 @@ import click
 
 from roboco.adapters.team_file import load_team
 from roboco.cli.past import ledger_of
-from roboco.cli.printable import printable
+from roboco.cli.printable import escaped
 from roboco.cli.rehearsal_source import source
 from roboco.domain.recording import recording_of
 from roboco.domain.rehearsal import Rehearsal, rehearse
@@ -46,7 +46,7 @@ def to_test(task_id: str, team: Path | None, output: Path | None, force: bool) -
     if (now.agents, now.tools, now.status) != (expected.agents, expected.tools, expected.status):
         click.echo(
             f"the test fails now: with {team} {', '.join(now.agents) or 'nobody'} would act, and then it would be "
-            f"{now.status}: {printable(now.reason)}",
+            f"{now.status}: {escaped(now.reason)}",
             err=True,
         )
 

@@ -1,11 +1,14 @@
 """Addresses of servers: which are plain, and whether one leads to another."""
 
+import ipaddress
 import re
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _CREDENTIALS = re.compile(r"://\S*@")
 _AMONG_OPTIONS = re.compile(r"(?<=[?&])((?:ssl_)?password|username)=[^&#;,\s'\"]*", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_ESCAPED = re.compile(r"%(?:[01][0-9A-Fa-f]|7[fF]|25|2[eEfF]|3[bB]|5[cC]|(?![0-9A-Fa-f]{2}).{0,2})")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -13,13 +16,54 @@ def url_mistake(url: str) -> str:
     """What is wrong with the address; "" if every program reads it in the same way."""
     if not _URL.fullmatch(url):
         return "must be an address such as 'https://example.com/v1', without user, password and fragment"
-    parts = urlsplit(url)
-    if parts.netloc.rpartition(":")[2].isdigit() and int(parts.netloc.rpartition(":")[2]) > 65_535:
-        return "has a port above 65535"
-    steps = unquote(parts.path).replace("\\", "/").split("/")
-    if "." in steps or ".." in steps or "%2f" in parts.path.lower() or "%25" in parts.path:
-        return "has a path with '.', '..' or an escaped '/' or '%'"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return f"cannot be read: {error}"
+    return _host_mistake(parts) or _path_mistake(parts.path)
+
+
+def _host_mistake(parts: SplitResult) -> str:
+    """What is wrong with the host and port; numbers such as 0x7f.1 and 2130706433 are addresses to some programs."""
+    host, port = parts.netloc, ""
+    if not host.endswith("]"):
+        host, _, port = host.rpartition(":") if ":" in host else (host, "", "")
+    if port and not 0 < int(port) <= 65_535:
+        return f"has the port {port}, possible are 1 to 65535"
+    if host.startswith("["):
+        return "" if _is_ipv6(host[1:-1]) else f"has a host that is no IPv6 address ({host})"
+    labels = host.split(".")
+    if "" in labels:
+        return f"has a host with an empty part ({host}): leave dots at its beginning and end out"
+    if _NUMBER.fullmatch(labels[-1]) and not _is_ipv4(host):
+        return f"has a host that is a number, but no plain IPv4 address ({host})"
     return ""
+
+
+def _path_mistake(path: str) -> str:
+    """What is wrong with the path: what servers and proxies read in different ways."""
+    if "//" in path:
+        return "has a path with '//'"
+    if bad := _ESCAPED.search(path):
+        return f"has a path with {bad[0]!r}: escaped, '%', '/', '\\\\', '.', ';' and control characters are not allowed"
+    steps = [step.partition(";")[0] for step in path.split("/")]
+    if "." in steps or ".." in steps:
+        return "has a path with '.' or '..'"
+    return ""
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        return str(ipaddress.IPv4Address(host)) == host
+    except ValueError:
+        return False
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(host).scope_id is None
+    except ValueError:
+        return False
 
 
 def leads(entry: str, url: str) -> bool:
@@ -41,4 +85,8 @@ def without_credentials(text: str) -> str:
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
+    """The scheme, host and port; an IPv6 address as it is written shortest."""
+    host = parts.hostname
+    if host is not None and ":" in host:
+        host = str(ipaddress.IPv6Address(host))
+    return parts.scheme, host, parts.port or _PORTS[parts.scheme]

@@ -43,7 +43,7 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) 
     effects: dict[str, str] = {}
     for index, requested in enumerate(reply.calls):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
-        args, mistake = _arguments(requested)
+        args, mistake = _arguments(requested, reply.finish_reason == "length")
         call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if mistake else args)
         if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
             invalid[call_id] = mistake
@@ -53,7 +53,10 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) 
     return Said(tuple(parts), invalid, effects)
 
 
-def _arguments(requested: RequestedCall) -> tuple[dict[str, object], str]:
+def _arguments(requested: RequestedCall, cut_off: bool) -> tuple[dict[str, object], str]:
+    """The arguments, and why they are not valid; no arguments at all may be the beginning of some, if cut off."""
+    if cut_off and not requested.arguments.strip():
+        return {}, "the answer was cut off before the arguments"
     found = f"(found {well_formed(requested.arguments)[:200]!r})"
     try:
         args = checked_json(json.loads(requested.arguments or "{}"))

@@ -233,6 +233,7 @@ def _metadata(composed: Composed, reply: Reply) -> dict[str, object]:
         "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
         "context": composed.memory.receipt,
     }
+    told |= {"limit": reply.limit} if reply.limit else {}
     return told | ({"reprompts": reply.reprompts} if reply.reprompts else {})
 
 

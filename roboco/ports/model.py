@@ -36,6 +36,7 @@ class Reply:
 
     `reprompts` is how often the model was told that its answer could not be read; their tokens are counted too.
     `finish_reason` "malformed" says that the last answer could not be read either: it is the text.
+    `limit` is the limit of Roboco at which the answer was cut off, with `finish_reason` "length"; "" if it was not.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Reply:
     first_token_ms: int = 0
     duration_ms: int = 0
     reprompts: int = 0
+    limit: str = ""
 
 
 Say = Callable[[str], None]

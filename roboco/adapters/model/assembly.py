@@ -2,19 +2,36 @@
 
 All text that leaves it is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and a server
 that cuts its text anywhere sends them in two deltas: such halves are joined, and a lone one becomes U+FFFD.
+
+A server can send without end. An answer that reaches one of the limits below is cut off there, as by a limit of
+tokens: its `finish_reason` is "length", and `limit` names the limit. The caller then closes the connection. The limits
+are far beyond any answer, so they are no settings.
 """
 
 import time
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 from roboco.domain.canonical import well_formed
+from roboco.domain.tokens import tokens_of
 from roboco.errors import ModelError
 from roboco.ports import Reply, RequestedCall
 
 MOST_HELD = 1_000_000
 """Characters of an answer that is held back until it is whole."""
-
+MOST_TEXT = 4_000_000
+"""Bytes of the text of an answer, in UTF-8."""
+MOST_ARGUMENTS = 4_000_000
+"""Characters of the arguments of all calls of an answer together."""
+MOST_CALLS = 128
+"""Calls of an answer; more are left out."""
+MOST_NAME = 256
+"""Characters of a name of a tool or model, and of a finish reason; more are left out."""
+MOST_CHUNKS = 2_000_000
+"""Chunks of an answer, empty ones too."""
+MOST_SECONDS = 3600.0
+"""Seconds from the call's beginning. A server that sends one word a minute is never silent for long."""
 
 MOST_TOKENS = 1_000_000_000
 """A count of tokens beyond it is taken for this many: sums of counts stay in 64 bits."""
@@ -22,12 +39,12 @@ MOST_TOKENS = 1_000_000_000
 
 @dataclass
 class _Call:
-    name: list[str] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
+    name: str = ""
+    arguments: StringIO = field(default_factory=StringIO)
 
     def requested(self) -> RequestedCall:
         """The call as the model wrote it."""
-        return RequestedCall(well_formed("".join(self.name)), well_formed("".join(self.arguments)))
+        return RequestedCall(well_formed(self.name), well_formed(self.arguments.getvalue()))
 
 
 class Assembly:
@@ -39,7 +56,11 @@ class Assembly:
         self._model = model
         self._finish_reason = ""
         self._calls: dict[int, _Call] = {}
-        self._ids: set[str] = set()
+        self._ids: set[int] = set()
+        self._limit = ""
+        self._chunks = 0
+        self._text_size = 0
+        self._arguments_size = 0
         self._tokens = (0, 0)
         self._pieces = 0
         self._half = ""
@@ -53,8 +74,13 @@ class Assembly:
 
     @property
     def finished(self) -> bool:
-        """Whether the model said that its answer is complete."""
-        return self._finish_reason != ""
+        """Whether the model said that its answer is complete, or it was cut off here."""
+        return self._finish_reason != "" or self._limit != ""
+
+    @property
+    def limit(self) -> str:
+        """The limit of this module at which the answer was cut off; "" if it was not."""
+        return self._limit
 
     @property
     def held(self) -> str:
@@ -64,7 +90,7 @@ class Assembly:
     @property
     def cut_off(self) -> bool:
         """Whether the answer ended at its limit of tokens."""
-        return self._finish_reason == "length"
+        return self._finish_reason == "length" or self._limit != ""
 
     def hold(self, text: str) -> None:
         """Keep the text back; ModelError once it is more than anybody would read as an answer."""
@@ -79,33 +105,37 @@ class Assembly:
 
         TypeError, AttributeError or LookupError for what is no chunk.
         """
-        self._model = well_formed(_text(chunk.get("model"))) or self._model
+        self._count_chunk()
+        self._model = _name(chunk.get("model")) or self._model
         if isinstance(usage := chunk.get("usage"), dict):
             self._tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
         if not (choices := chunk.get("choices")):
             return ""
         choice = choices[0]
-        self._finish_reason = well_formed(_text(choice.get("finish_reason"))) or self._finish_reason
+        self._finish_reason = _name(choice.get("finish_reason")) or self._finish_reason
         delta = choice.get("delta") or {}
         calls = delta.get("tool_calls") or []
+        text = self._within(self._joined(_text(delta.get("content"))))
         for call in calls:
             self._take_call(call)
-        text = self._joined(_text(delta.get("content")))
+            if self._limit:
+                break
         if text or calls:
             self._pieces += 1
             self._first = self._first or time.monotonic()
         return text
 
     def reply(self) -> Reply:
-        """The whole reply; without reported usage the tokens out are the pieces that came."""
+        """The whole reply; without reported usage the tokens out are the pieces that came, or estimated if cut off."""
         now = time.monotonic()
         tokens_in, tokens_out = self._tokens
         return Reply(
             model=self._model,
-            finish_reason=self._finish_reason,
+            finish_reason="length" if self._limit else self._finish_reason,
+            limit=self._limit,
             calls=tuple(self._calls[place].requested() for place in sorted(self._calls)),
             tokens_in=tokens_in,
-            tokens_out=tokens_out or self._pieces,
+            tokens_out=tokens_out or self._pieces_or_estimate(),
             first_token_ms=round(((self._first or now) - self._started) * 1000),
             duration_ms=round((now - self._started) * 1000),
         )
@@ -116,17 +146,49 @@ class Assembly:
         self._half = "" if self.finished or not "\ud800" <= text[-1:] <= "\udbff" else text[-1]
         return well_formed(text.removesuffix(self._half))
 
+    def _count_chunk(self) -> None:
+        self._chunks += 1
+        if self._chunks > MOST_CHUNKS:
+            self._limit = f"{MOST_CHUNKS} chunks"
+        elif time.monotonic() - self._started > MOST_SECONDS:
+            self._limit = f"{MOST_SECONDS:g} seconds"
+
+    def _within(self, text: str) -> str:
+        """The text, or its beginning if the answer has too much of it."""
+        size = len(text.encode())
+        left = MOST_TEXT - self._text_size
+        if size > left:
+            self._limit = f"{MOST_TEXT} bytes of text"
+            text = text.encode()[:left].decode(errors="ignore")
+        self._text_size += min(size, left)
+        return text
+
+    def _pieces_or_estimate(self) -> int:
+        """How many tokens came, as far as this can be seen."""
+        size = self._text_size + self._arguments_size if self._limit else 0
+        return max(self._pieces, tokens_of(size))
+
     def _take_call(self, delta: Any) -> None:
-        call = self._calls.setdefault(self._place(delta.get("index"), delta.get("id")), _Call())
+        place = self._place(delta.get("index"), delta.get("id"))
+        if place not in self._calls and len(self._calls) == MOST_CALLS:
+            self._limit = f"{MOST_CALLS} calls"
+            return
+        call = self._calls.setdefault(place, _Call())
         if (function := delta.get("function")) is not None:
-            call.name.append(_text(function.get("name")))
-            call.arguments.append(_text(function.get("arguments")))
+            call.name = (call.name + _text(function.get("name")))[:MOST_NAME]
+            self._take_arguments(call, _text(function.get("arguments")))
+
+    def _take_arguments(self, call: _Call, text: str) -> None:
+        left = MOST_ARGUMENTS - self._arguments_size
+        if len(text) > left:
+            self._limit = f"{MOST_ARGUMENTS} characters of arguments"
+        self._arguments_size += call.arguments.write(text[:left])
 
     def _place(self, index: Any, call_id: Any) -> int:
         """The call's index; where a server sends none, a new id begins a new call."""
-        fresh = call_id is not None and call_id not in self._ids
-        if call_id is not None:
-            self._ids.add(call_id)
+        fresh = call_id is not None and hash(call_id) not in self._ids
+        if call_id is not None and len(self._ids) <= MOST_CALLS:
+            self._ids.add(hash(call_id))
         if isinstance(index, int) and not isinstance(index, bool):
             return index
         return len(self._calls) if fresh or not self._calls else max(self._calls)
@@ -137,6 +199,11 @@ def _text(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     raise TypeError(f"a text was to come, not {value!r:.100}")
+
+
+def _name(value: object) -> str:
+    """The beginning of the text, well-formed, if there is one."""
+    return well_formed(_text(value)[:MOST_NAME])
 
 
 def _count(value: object) -> int:

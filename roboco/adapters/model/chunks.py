@@ -7,7 +7,7 @@ not written in Python.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ _DRAIN = 0.1
 """Seconds for what comes after the last event: a connection whose answer was read to its end is used again."""
 
 
-async def chunks_of(response: Response) -> AsyncIterator[Any]:
+async def chunks_of(response: Response) -> AsyncGenerator[Any]:
     """The JSON of each event until "[DONE]"; openai.APIError if the connection breaks, or the server tells an error."""
     pieces = response.aiter_bytes()
     events = EventData()

@@ -88,4 +88,4 @@ def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
 def _body(error: openai.APIStatusError) -> str:
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)
+    return str(message or (body if isinstance(body, str) else "") or error.message)

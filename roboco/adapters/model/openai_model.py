@@ -5,19 +5,23 @@ import logging
 import os
 import queue
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import openai
+from httpx2 import Response
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from roboco.adapters.model.allowed import check_allowed, key_name
 from roboco.adapters.model.assembly import Assembly
+from roboco.adapters.model.bounded import bound_response
 from roboco.adapters.model.chunks import chunks_of
 from roboco.adapters.model.failure import RATE_LIMIT, masked, refuses_format, retry_after, told
 from roboco.adapters.model.json_calls import asked_again, asked_in_json, asked_plainly, read_answer, response_format
 from roboco.adapters.model.loop import LoopThread, Running
 from roboco.adapters.model.paced import Paced
+from roboco.domain.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request, Say
 
@@ -136,18 +140,12 @@ class OpenAIModel:
         raise AssertionError("unreachable: the last try returns or raises")
 
     async def _stream(self, request: Request, assembly: Assembly, say: Say, extra: Mapping[str, Any]) -> None:
-        profile, loop = request.profile, asyncio.get_running_loop()
+        profile = request.profile
         completions = self._client(request).chat.completions.with_streaming_response
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
                 async with completions.create(**_arguments(request, extra)) as response:
-                    due = 0.0
-                    async for chunk in chunks_of(response.http_response):
-                        if text := assembly.take(chunk):
-                            say(text)
-                        if assembly.begun and loop.time() + profile.idle_timeout > due:
-                            due = loop.time() + SLACK * profile.idle_timeout
-                            limit.reschedule(due)
+                    await _read(response.http_response, assembly, say, profile, limit)
         except TimeoutError as error:
             waited = profile.idle_timeout if assembly.begun else profile.first_token_timeout
             what = "fell silent for" if assembly.begun else "sent no token within"
@@ -175,13 +173,30 @@ class OpenAIModel:
                 base_url=base_url,
                 max_retries=0,
                 timeout=openai.Timeout(600, connect=10),
-                http_client=DefaultAioHttpClient(),
+                http_client=DefaultAioHttpClient(event_hooks={"response": [bound_response]}),
             )
         return self._clients[identity]
 
     def start(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> Running:
         """Have the loop make the call."""
         return self._loop.submit(self.run(request, say, out))
+
+
+async def _read(
+    response: Response, assembly: Assembly, say: Say, profile: ModelProfile, silence: asyncio.Timeout
+) -> None:
+    """Read the answer to its end or its limit, and put off the end of the wait with what comes."""
+    loop, due = asyncio.get_running_loop(), 0.0
+    async with aclosing(chunks_of(response)) as chunks:
+        async for chunk in chunks:
+            if text := assembly.take(chunk):
+                say(text)
+            if assembly.limit:
+                _log.warning("the answer of model %r is cut off at %s", profile.model, assembly.limit)
+                return
+            if assembly.begun and loop.time() + profile.idle_timeout > due:
+                due = loop.time() + SLACK * profile.idle_timeout
+                silence.reschedule(due)
 
 
 _Item = str | Reply | ModelError | None
@@ -243,5 +258,6 @@ def _arguments(request: Request, extra: Mapping[str, Any]) -> dict[str, Any]:
         "messages": [],
         "extra_body": {"messages": list(request.messages), **extra},
         "stream": True,
+        "extra_headers": {"Accept-Encoding": "identity"},
         "stream_options": {"include_usage": True},
     }

@@ -55,9 +55,32 @@ def reachable(host: str, port: int, allowed: tuple[str, ...]) -> str:
     )
 
 
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # protocol assignments, which Python counts as public in part
+        "192.88.99.0/24",  # relays of 6to4
+        "100.64.0.0/10",  # shared by the customers of a carrier
+        "::/96",  # IPv4-compatible
+        "64:ff9b::/96",  # NAT64, with any IPv4 address in it
+        "64:ff9b:1::/48",
+        "100::/64",  # discarded
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2001:db8::/32",
+        "2002::/16",  # 6to4, with any IPv4 address in it
+        "3fff::/20",
+        "5f00::/16",
+        "fec0::/10",  # site-local
+    )
+)
+"""Networks that are private, lead to others or reach nothing, whatever the ipaddress module of this Python says."""
+
+
 def _is_public(address: Address) -> bool:
     inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     known = inner or address
+    if any(known in network for network in _NOT_PUBLIC):
+        return False
     return known.is_global and not known.is_multicast and not known.is_reserved
 
 

@@ -27,7 +27,10 @@ _NO_FILE = (FileNotFoundError, IsADirectoryError)
 
 
 class FolderFiles:
-    """Files below a folder: each is written beside its place, synced, and then moved or linked into it."""
+    """Files below a folder: each is written beside its place, synced, and then moved or linked into it.
+
+    A folder that is not there is made for its user alone; one that is there keeps its mode.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -147,6 +150,8 @@ class FolderFiles:
         return self._root / checked_path(path)
 
     def _write(self, target: Path, data: bytes | BinaryIO) -> Path:
+        if not self._root.exists():
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         written = target.parent / f".{uuid.uuid4().hex}"
         try:

@@ -1,13 +1,14 @@
 """Team files: YAML or JSON, with their prompts beside them."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roboco.adapters.team_file import load_team, named_team, team_from
-from roboco.domain.team import Team
+from roboco.domain.team import MAX_PROMPT, Team
 from roboco.engine.teams import frozen
 from roboco.errors import TeamError, UsageError
 
@@ -154,6 +155,39 @@ def test_a_prompt_file_that_cannot_be_had(tmp_path: Path, prompt_file: object, t
     assert mistake.startswith(f"agents[0].prompt_file: {prompt_file!r} cannot be read: ")
     assert told in mistake
     assert "secret" not in mistake
+
+
+@pytest.mark.parametrize("name", [".env", ".git/config", "a/.hidden.md", "link.md"])
+def test_a_hidden_file_is_no_prompt(tmp_path: Path, name: str) -> None:
+    stored(tmp_path, ".env", "SECRET=1")
+    (tmp_path / "link.md").symlink_to(tmp_path / ".env")
+    for hidden in (".git/config", "a/.hidden.md"):
+        stored(tmp_path, hidden, "secret")
+    [mistake] = mistakes(of_agent(tmp_path, prompt_file=name))
+    assert "begin with '.'" in mistake
+
+
+@pytest.mark.parametrize("content", [b"x" * (MAX_PROMPT + 1), b"a\0b", b"\xff\xfe"])
+def test_a_prompt_file_is_small_text(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.md").write_bytes(content)
+    [mistake] = mistakes(of_agent(tmp_path, prompt_file="x.md"))
+    assert mistake.startswith("agents[0].prompt_file: 'x.md' cannot be read: ")
+    assert len(mistake) < 300
+
+
+def test_a_prompt_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.md")
+    [mistake] = mistakes(of_agent(tmp_path, prompt_file="x.md"))
+    assert mistake == "agents[0].prompt_file: 'x.md' cannot be read: it is no regular file"
+
+
+def test_a_prompt_file_of_a_config_map_is_read(tmp_path: Path) -> None:
+    """Kubernetes mounts links to a folder whose name begins with two dots."""
+    stored(tmp_path, "..2026_11_23/x.md", "be\r\nshort")
+    (tmp_path / "..data").symlink_to("..2026_11_23")
+    (tmp_path / "x.md").symlink_to("..data/x.md")
+    team = load_team(of_agent(tmp_path, prompt_file="x.md"))
+    assert team.agents[0].prompt == "be\nshort"
 
 
 def test_an_empty_prompt_file_is_a_mistake(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Nothing that a model writes reaches a terminal as a command."""
 
+import json
 import unicodedata
+from io import StringIO
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from roboco.cli.printable import escaped, one_line, printable
+from roboco.cli.screen import Screen
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,35 @@ def test_escaped_hides_nothing() -> None:
     assert escaped("grün\n\x1b[31m\u202e\x7f") == "grün\n\\u001b[31m\\u202e\\u007f"
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        *"\t\r\x00\x1b\x7f\x85\x9b",
+        *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+        *"\xad\u034f\u180e\u200b\u200c\u200d\u2060\u2061\u2064\u206f\ufeff\ufff9",
+        *"\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000",
+        *"\u115f\u1160\u17b4\u2800\u3164\uffa0\ue000\ufdd0\ud800",
+        *"\u180b\ufe00\ufe0f\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef",
+    ],
+    ids=ascii,
+)
+def test_a_sign_that_does_not_show_is_escaped(sign: str) -> None:
+    shown = escaped(f"a{sign}b")
+    assert shown.isascii()
+    assert shown.isprintable()
+    assert json.loads(f'"{shown}"') == f"a{sign}b"
+    assert one_line(f"a{sign}b", 40) == ("a b" if sign in "\t\r" else shown)
+    out = StringIO()
+    Screen(out).line(f"a{sign}b", (f"a{sign}b", "bold"))
+    assert out.getvalue() == f"{shown}{shown}\n"
+
+
+@pytest.mark.parametrize("text", ["größer\nals ö", "漢字 и кириллица", "\U0001f388 – “quotes” …", "e\u0301 हिन्दी"])
+def test_text_that_shows_is_not_escaped(text: str) -> None:
+    assert escaped(text) == text
+
+
 def test_one_line() -> None:
-    assert one_line("two\nlines\tand \x1b[1mmore\x1b[0m", 100) == "two lines and more"
+    assert one_line("two\nlines\tand \x1b[1mmore\x1b[0m", 100) == "two lines and \\u001b[1mmore\\u001b[0m"
     assert one_line("abcdef", 6) == "abcdef"
     assert one_line("abcdefg", 6) == "abcde…"

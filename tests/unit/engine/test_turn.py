@@ -9,9 +9,10 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.advance import advance
+from roboco.engine.reply import _arguments
 from roboco.engine.turn import turn
 from roboco.errors import ModelError
-from roboco.ports import Request
+from roboco.ports import Request, RequestedCall
 from tests.memory.dispatcher import Turn
 from tests.memory.journeys import SEQUENTIAL, member, own_turns
 from tests.memory.model import Said, said
@@ -59,6 +60,13 @@ def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
     assert step.metadata["context"]["included"] == [[0, 0]]
     assert step.metadata["routing"]["to"] == "one"
     assert world.given.model.streams[0].closed
+
+
+def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> None:
+    requested = RequestedCall("add", "")
+    cut_off, whole = (_arguments(requested, cut) for cut in (True, False))
+    assert cut_off == ({}, "the answer was cut off before the arguments")
+    assert whole == ({}, "")
 
 
 def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:

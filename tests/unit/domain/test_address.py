@@ -1,0 +1,80 @@
+"""Addresses of servers: one that programs read in different ways is refused, and none leads out of its entry."""
+
+import pytest
+
+from roboco.domain.address import leads, url_mistake
+
+ENTRY = "https://h.example/team"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://h.example/team/..;/admin", "'.' or '..'"),
+        ("https://h.example/team/..;x=1/admin", "'.' or '..'"),
+        ("https://h.example/team/.;/admin", "'.' or '..'"),
+        ("https://h.example/team/../admin", "'.' or '..'"),
+        ("https://h.example/team/%2e%2e;/admin", "'%2e'"),
+        ("https://h.example/team/.%2E/admin", "'%2E'"),
+        ("https://h.example/team/..%3b/admin", "'%3b'"),
+        ("https://h.example/team/%00", "'%00'"),
+        ("https://h.example/team/%0d%0a", "'%0d'"),
+        ("https://h.example/team/%7f", "'%7f'"),
+        ("https://h.example/team//admin", "'//'"),
+        ("https://h.example//team", "'//'"),
+        ("https://h.example/team/..\\admin", "must be"),
+        ("https://h.example/team/..%5cadmin", "'%5c'"),
+        ("https://h.example/team/..%2Fadmin", "'%2F'"),
+        ("https://h.example/team/%252e%252e/admin", "'%25'"),
+        ("https://h.example/team/%u002e", "'%u0'"),
+        ("https://h.example/team/%", "'%'"),
+        ("https://user@h.example/team", "must be"),
+        ("https://h.example@evil.example/team", "must be"),
+        ("https://h.example/team#part", "must be"),
+        ("https://[fe80::1%25eth0]/team", "must be"),
+        ("https://[fe80::1%eth0]/team", "must be"),
+        ("https://[::1.2]/team", "IPv6 address"),
+        ("https://h.example./team", "empty part"),
+        ("https://.h.example/team", "empty part"),
+        ("https://h..example/team", "empty part"),
+        ("https://h.example:/team", "must be"),
+        ("https://h.example:0/team", "port 0"),
+        ("https://h.example:65536/team", "port 65536"),
+        ("https://2130706433/team", "a number"),
+        ("https://0x7f.1/team", "a number"),
+        ("https://0x7f000001/team", "a number"),
+        ("https://127.1/team", "a number"),
+        ("https://127.0.0.01/team", "a number"),
+        ("https://münchen.example/team", "must be"),
+        ("https://h。example/team", "must be"),
+        ("HTTPS://h.example/team", "must be"),
+        ("ftp://h.example/team", "must be"),
+    ],
+)
+def test_an_address_that_programs_read_differently_is_refused(url: str, reason: str) -> None:
+    assert reason in url_mistake(url)
+    assert not leads(ENTRY, url)
+    assert not leads(url, url)
+
+
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        (ENTRY, ENTRY),
+        (ENTRY, f"{ENTRY}/"),
+        (ENTRY, f"{ENTRY}/deep/er;v=1?a=b%20c"),
+        (ENTRY, "https://h.example:443/team"),
+        (ENTRY, "https://H.EXAMPLE/team"),
+        ("https://xn--mnchen-3ya.example/team", "https://xn--mnchen-3ya.example/team/a"),
+        ("https://[2001:db8::1]/", "https://[2001:DB8:0::1]:443/a"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
+    ],
+)
+def test_an_address_leads_below_its_entry(entry: str, url: str) -> None:
+    assert (url_mistake(entry), url_mistake(url)) == ("", "")
+    assert leads(entry, url)
+
+
+@pytest.mark.parametrize("url", ["https://h.example/teams", "https://h.example/TEAM", "https://h.example:8443/team"])
+def test_an_address_beside_the_entry_is_not_below_it(url: str) -> None:
+    assert not leads(ENTRY, url)
