@@ -24,7 +24,7 @@ from roboco.engine.broken import spent_on
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.errors import ModelError
-from roboco.ports import Reply, Request, TurnClaim
+from roboco.ports import Reply, Request, Ticket, TurnClaim
 
 REFUSALS = 20
 """How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
@@ -122,7 +122,8 @@ class _Maker:
         reserved = reserve(limits, so_far, claim.task.agent, self.profile, tokens)
         if reserved.refused:
             return replace(before, refused=reserved.refused)
-        ticket = f"{task_id}/summary/{until}/{claim.order.attempt}/{claim.task.refusals}"
+        name = f"summary/{until}/{claim.order.attempt}/{claim.task.refusals}"
+        ticket = Ticket(task_id, self.team.name, name)
         if (wait := self.engine.rates.reserve(self.profile, ticket, tokens + most)) > 0:
             return replace(before, wait=wait, profile=self.profile)
         request = Request(self.profile, messages, (), max_tokens=min(filter(None, (most, reserved.max_tokens))))

@@ -118,6 +118,36 @@ def test_a_turn_that_waits_can_be_stopped() -> None:
     assert len(provider.asked) == 1
 
 
+def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task() -> None:
+    provider = Provider()
+    world = provider.world = World(given(provider))
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi"}],
+        models={"m": {"model": "m", "max_tokens": 40, "requests_per_minute": 1}},
+    )
+    for number in range(30):
+        world.submit(team, task_id=f"acme:t{number}")
+    world.drain()
+    world.submit(team, task_id="globex:t")
+    world.drain()
+    assert world.summary("globex:t").status is TaskStatus.COMPLETED
+    waiting = [name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch]
+    for name in waiting:
+        world.stop(task_id=name)
+    world.drain()
+    assert len(provider.asked) == 2
+    assert not any(bucket.waits for bucket in world.server.held.buckets.values())
+    began = world.clock.now()
+    world.submit(team, task_id="acme:later")
+    for _ in range(600):
+        world.drain()
+        if world.settled("acme:later"):
+            break
+        world.clock.move(SWEEP)
+        world.sweep()
+    assert provider.asked[-1][0] - began <= 61
+
+
 @pytest.mark.parametrize("act", ["stop", "interrupt"])
 def test_who_wants_a_turn_to_end_while_it_is_given_back_does_not_wait(act: str) -> None:
     world, _ = begun(1)
