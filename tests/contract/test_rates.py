@@ -2,12 +2,15 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from roboco.adapters.redis.rates import RedisRates
+from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.model_profile import ModelProfile
 from roboco.ports import Ticket
-from tests.contract.a_task import LONG, WINDOW, ATask
+from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis
 
@@ -149,6 +152,31 @@ def test_who_released_its_tickets_is_not_charged_for_them(task: ATask) -> None:
     for number in range(20):
         task.rates.release(SHARED, of(f"a{number}", "acme"))
     assert task.rates.reserve(SHARED, of("new", "acme"), 50) <= 2 * LONG
+
+
+def test_a_ticket_that_does_not_ask_again_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
+    """Also of a worker that died: the others wait for it no longer."""
+    rates = RedisRates(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.1, late=0.1)
+    wait = [rates.reserve(TOKENS, of(name), 100) for name in "abc"][-1]
+    redis_task.outlive(wait + 0.2)
+    assert rates.reserve(TOKENS, of("d"), 100) == 0
+    assert redis_task.tickets(TOKENS, of("d")) == {of("d").name}
+
+
+def test_a_reservation_costs_no_more_where_many_wait(redis_task: TaskOnRedis) -> None:
+    def calls() -> int:
+        client: Any = redis_task.client
+        return int(sum(one["calls"] for one in client.info("commandstats").values()))
+
+    def commands(name: str) -> int:
+        before = calls()
+        redis_task.rates.reserve(SHARED, of(name, f"tenant{len(name)}"), 10)
+        return calls() - before
+
+    few = max(commands("x" * length) for length in range(1, 10))
+    for number in range(300):
+        redis_task.rates.reserve(SHARED, of(f"t{number}", f"tenant{number}"), 10)
+    assert commands("y") <= few + 5
 
 
 def test_many_at_once_stay_within_the_limit(redis_task: TaskOnRedis) -> None:

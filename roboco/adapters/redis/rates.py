@@ -79,16 +79,19 @@ class Buckets:
 class RedisRates:
     """Requests of the last `window` seconds, counted in slots, and the tickets that wait in order behind them."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, limits: ModelLimits, window: float = WINDOW) -> None:
+    def __init__(
+        self, scripts: Scripts, keys: Keys, limits: ModelLimits, window: float = WINDOW, late: float = LATE
+    ) -> None:
         self._scripts = scripts
         self._buckets = Buckets(keys, limits)
         self._window_ms = int(window * 1000)
+        self._late_ms = int(late * 1000)
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
         """Seconds until the ticket asks again: 0 if its request may be made now."""
         buckets = self._of(profile, ticket)
         names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket), *_keys(buckets)]
-        times = (self._window_ms, int(ASK_AGAIN * 1000), int(LATE * 1000))
+        times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
         wait = self._scripts.run("reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
         return float(wait) / 1000
 
