@@ -22,7 +22,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.domain.tokens import estimate_tokens
-from roboco.engine import broken, recover
+from roboco.engine import broken, recover, tickets
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
@@ -33,7 +33,6 @@ from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
-from roboco.engine.tickets import ticket_of
 from roboco.errors import ModelError, UsageError
 from roboco.ports import Commit, Doing, ModelStream, Reply, Ticket, TurnClaim, TurnOrder, Work
 
@@ -106,7 +105,7 @@ class _Making:
     @property
     def ticket(self) -> Ticket:
         """The place of the turn's request in the rates of its provider."""
-        return ticket_of(self.team, self.claim.order.task_id, self.claim.task)
+        return tickets.ticket_of(self.team, self.claim.order.task_id, self.claim.task)
 
 
 def _make(making: _Making) -> TurnEnd:
@@ -125,7 +124,7 @@ def _make(making: _Making) -> TurnEnd:
     if wait > 0:
         if not making.ending.asked:
             return _wait(making, composed.request.profile, wait)
-        engine.rates.release(composed.request.profile, making.ticket)
+        tickets.release(engine, making.team, claim.order.task_id, claim.task)
     request = with_images(engine, claim.order.task_id, composed.request)
     speech = Speech(engine, claim, making.ending, composed.memory.tokens)
     stream = engine.model.stream(request, speech.say)
