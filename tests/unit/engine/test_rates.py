@@ -196,3 +196,25 @@ def test_a_turn_that_has_waited_is_not_called_waiting_while_it_is_made() -> None
     settle(world, 2)
     assert seen == ["", ""]
     assert provider.asked == []
+
+
+def test_a_task_that_is_stopped_gives_up_the_place_of_its_summary() -> None:
+    world, _ = begun(0)
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 2, "model": "sums"}}],
+        models={
+            "m": {"model": "m", "default": True},
+            "sums": {"model": "sums", "tokens_per_minute": 1},
+        },
+        collaboration_model={"type": "sequential", "rounds": 8},
+    )
+    world.submit(team, task_id="t0")
+    world.submit(team, task_id="t1")
+    world.drain()
+    waits = [name for bucket in world.server.held.buckets.values() for name in bucket.waits]
+    assert waits
+    assert all(name[2:].startswith("/summary/") for name in waits)
+    for task_id in ("t0", "t1"):
+        world.stop(task_id=task_id)
+    world.drain()
+    assert not any(bucket.waits for bucket in world.server.held.buckets.values())
