@@ -28,10 +28,10 @@ end
 -- Take a ticket out of the queue. Once none of its tenant waits, the tenant is charged for admitted tickets alone.
 local function leave(of, ticket, admitted)
   local its = waiting(of, ticket)
-  if not its then return end
-  redis.call('HDEL', of.tickets, ticket)
   redis.call('ZREM', of.queue, ticket)
   redis.call('ZREM', of.late, ticket)
+  if not its then return end
+  redis.call('HDEL', of.tickets, ticket)
   if redis.call('EXISTS', of.queue) == 0 then return redis.call('DEL', of.flows) end
   redis.call('HINCRBY', of.flows, 'tokens', -its.tokens)
   if admitted then

@@ -32,8 +32,9 @@ end
 local function ahead(of)
   local rank = redis.call('ZRANK', of.queue, ticket) or 0
   if rank == 0 or not of.tokens then return rank, 0 end
-  local first = waiting(of, redis.call('ZRANGE', of.queue, 0, 0)[1]).tokens
-  local rest = tonumber(redis.call('HGET', of.flows, 'tokens')) - first - size(of)
+  local head = waiting(of, redis.call('ZRANGE', of.queue, 0, 0)[1])
+  local first = head and head.tokens or 0
+  local rest = math.max(0, tonumber(redis.call('HGET', of.flows, 'tokens') or '0') - first - size(of))
   return rank, first + rest * (rank - 1) / math.max(1, redis.call('ZCARD', of.queue) - 2)
 end
 
