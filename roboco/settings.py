@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from roboco.domain.address import without_credentials
+from roboco.domain.model_limits import read_limit
 from roboco.errors import UsageError
 
 PREFIX = "ROBOCO_"
@@ -32,6 +33,7 @@ class Settings(BaseModel):
     teams: Path | None = None
     tools: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    model_limits: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     mcp_env: tuple[str, ...] = ()
     webhooks: tuple[str, ...] = ()
@@ -77,6 +79,16 @@ class Settings(BaseModel):
             raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
         return value
 
+    @field_validator("model_limits")
+    @classmethod
+    def _are_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            try:
+                read_limit(entry)
+            except UsageError as error:
+                raise ValueError(str(error)) from None
+        return value
+
     @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
     @classmethod
     def _without_credentials(cls, value: str | None) -> str | None:
@@ -105,7 +117,17 @@ class Settings(BaseModel):
 
 
 _LISTS = frozenset(
-    {"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV", "ALLOWED_CALLBACKS"}
+    {
+        "TOOLS",
+        "MODELS",
+        "MODEL_LIMITS",
+        "MCP",
+        "MCP_ENV",
+        "MESSAGE_KEYS",
+        "WEBHOOKS",
+        "WEBHOOK_ENV",
+        "ALLOWED_CALLBACKS",
+    }
 )
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 

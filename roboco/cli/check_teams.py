@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import openai
 
 from roboco.adapters.mcp.conversation import check_installed
-from roboco.adapters.redis.rates import server_of
 from roboco.adapters.team_file import load_team, teams_in
 from roboco.cli.check import Check, wanted
 from roboco.cli.validate import missing_functions
@@ -91,7 +90,9 @@ def check_mcp(settings: Settings) -> Iterator[Check]:
 def check_models(teams: Iterable[Team | RobocoError | OSError]) -> Iterator[Check]:
     """Whether the servers of the teams' models answer, accept the keys and have the models."""
     declared = [profile for team in teams if isinstance(team, Team) for profile in team.models.values()]
-    for profile in {server_of(one): one for one in declared or [ModelProfile(model="gpt-4o-mini")]}.values():
+    for profile in {
+        (one.base_url, one.api_key_env, one.model): one for one in declared or [ModelProfile(model="gpt-4o-mini")]
+    }.values():
         yield _model(profile)
 
 

@@ -13,7 +13,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.picture import RateNow, RedisPicture, TaskNow
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.model_profile import ModelProfile
+from roboco.client.wiring import model_limits
 from roboco.domain.team import Team
 from roboco.errors import RobocoError, TransientError
 
@@ -75,7 +75,7 @@ class Viewer:
         self._app = app
         self._teams = orchestrator.engine.teams
         self._client = connect(settings.redis_url)
-        self._redis = RedisPicture(self._client, Keys(settings.prefix))
+        self._redis = RedisPicture(self._client, Keys(settings.prefix), model_limits(settings))
         self._heartbeats = heartbeats
         self._known: dict[str, Team | None] = {}
         self._last = TopPicture(time.time())
@@ -105,7 +105,7 @@ class Viewer:
             open_tasks=self._redis.open_tasks(),
             dead_letters=self._redis.dead_letters(),
             tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
-            rates=tuple(self._redis.rates(self._profiles())),
+            rates=tuple(self._redis.rates(self._asking())),
         )
 
     def _look_at_queues(self, now: TopPicture, most: int) -> TopPicture:
@@ -125,5 +125,5 @@ class Viewer:
             except (RobocoError, OSError):
                 self._known[task_id] = None
 
-    def _profiles(self) -> list[ModelProfile]:
-        return [profile for team in self._known.values() if team is not None for profile in team.models.values()]
+    def _asking(self) -> list[tuple[str, Team]]:
+        return [(task_id, team) for task_id, team in self._known.items() if team is not None]

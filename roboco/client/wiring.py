@@ -34,6 +34,7 @@ from roboco.adapters.telemetry.traces import open_spans
 from roboco.adapters.tokenizers import KnownTokenizers
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
+from roboco.domain.model_limits import OPENAI, ModelLimits
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.keeper import Keeper
 from roboco.engine.teams import FrozenTeams
@@ -70,7 +71,7 @@ def build_engine(
         histories=workspace.histories,
         files=workspace.files,
         model=model if telemetry is None else ObservedModel(model, telemetry),
-        rates=RedisRates(scripts, keys),
+        rates=RedisRates(scripts, keys, model_limits(settings)),
         tokenizers=KnownTokenizers(),
         prompts=JinjaPrompts(),
         toolbox=_toolbox(settings, workspace, time_up),
@@ -94,6 +95,11 @@ def build_engine(
 def _deliverer(settings: Settings) -> OutsideDeliverer:
     callbacks = Callbacks(settings.callback_broker_url or settings.broker, settings.allowed_callbacks)
     return OutsideDeliverer(callbacks, Webhooks(settings.webhooks, settings.webhook_env))
+
+
+def model_limits(settings: Settings) -> ModelLimits:
+    """The operator's limits of models; those without address are for OPENAI_BASE_URL of this process."""
+    return ModelLimits(settings.model_limits, os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
 
 def client_telemetry(settings: Settings) -> Observed | None:

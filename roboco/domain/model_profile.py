@@ -13,7 +13,7 @@ class ModelProfile(Declared):
 
     `tool_calls`: whether the model calls tools by the protocol's own means, or answers with JSON that holds its calls.
     `images`: whether it takes images. `price_in` and `price_out` are per million tokens, in the currency of the limits.
-    `requests_per_minute` and `tokens_per_minute` (in and out together) are kept by all workers together.
+    `requests_per_minute` and `tokens_per_minute` (in and out together) hold for all tasks of the team, on all workers.
     """
 
     model: Annotated[str, Field(min_length=1)]

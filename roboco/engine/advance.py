@@ -21,7 +21,7 @@ from roboco.domain.paths import CLOSED, open_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
-from roboco.engine import broken, delegate, items, notify, pending, recover
+from roboco.engine import broken, delegate, items, notify, pending, recover, tickets
 from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
@@ -75,6 +75,7 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
         if isinstance(seen_to, bool):
             return seen_to
         exhausted = seen_to
+    tickets.release(engine, team, task_id, task)
     again = _carry_out(Place(engine, task_id, team, task), waiting, exhausted)
     if fold_due(task.seq - 1):
         engine.histories.fold(task_id)

@@ -23,6 +23,7 @@ from roboco.domain.tokens import estimate_tokens
 from roboco.engine.broken import spent_on
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
+from roboco.engine.tickets import summary_profile, summary_ticket
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, TurnClaim
 
@@ -61,9 +62,8 @@ def minutes_for(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) ->
     until = summarised_until(policy, claim.task.seq) if isinstance(policy, SummaryContext) else 0
     if not isinstance(policy, SummaryContext) or until == 0:
         return Minutes()
-    name = policy.model or agent.model or team.default_profile or ""
-    profile = team.models.get(name) or team.profile(agent)
-    return _Maker(engine, team, policy, name or profile.model, profile).minutes(claim, ending, until)
+    name, profile = summary_profile(team, agent.name, policy)
+    return _Maker(engine, team, policy, name, profile).minutes(claim, ending, until)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _Maker:
         reserved = reserve(limits, so_far, claim.task.agent, self.profile, tokens)
         if reserved.refused:
             return replace(before, refused=reserved.refused)
-        ticket = f"{task_id}/summary/{until}/{claim.order.attempt}/{claim.task.refusals}"
+        ticket = summary_ticket(self.team, task_id, claim.task, until)
         if (wait := self.engine.rates.reserve(self.profile, ticket, tokens + most)) > 0:
             return replace(before, wait=wait, profile=self.profile)
         request = Request(self.profile, messages, (), max_tokens=min(filter(None, (most, reserved.max_tokens))))

@@ -22,7 +22,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.domain.tokens import estimate_tokens
-from roboco.engine import broken, recover
+from roboco.engine import broken, recover, tickets
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
@@ -34,7 +34,7 @@ from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Commit, Doing, ModelStream, Reply, TurnClaim, TurnOrder, Work
+from roboco.ports import Commit, Doing, ModelStream, Reply, Ticket, TurnClaim, TurnOrder, Work
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -104,10 +104,9 @@ class _Making:
         return self.team.profile(self.team.agent(self.claim.task.agent)).model
 
     @property
-    def ticket(self) -> str:
-        """By what name the turn's request counts for the rates of its provider."""
-        order = self.claim.order
-        return f"{order.task_id}/{order.seq}/{order.attempt}/{self.claim.task.refusals}"
+    def ticket(self) -> Ticket:
+        """The place of the turn's request in the rates of its provider."""
+        return tickets.ticket_of(self.team, self.claim.order.task_id, self.claim.task)
 
 
 def _make(making: _Making) -> TurnEnd:
@@ -123,8 +122,10 @@ def _make(making: _Making) -> TurnEnd:
         step = at_limit(refused, claim.task.agent)  # what follows is for `decide` to say
         return _commit(making, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
-    if wait > 0 and not making.ending.asked:
-        return _wait(making, composed.request.profile, wait)
+    if wait > 0:
+        if not making.ending.asked:
+            return _wait(making, composed.request.profile, wait)
+        tickets.release(engine, making.team, claim.order.task_id, claim.task)
     request = with_images(engine, claim.order.task_id, composed.request)
     speech = Speech(engine, claim, making.ending, composed.memory.tokens)
     stream = engine.model.stream(request, speech.say)

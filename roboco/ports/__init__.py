@@ -9,7 +9,7 @@ from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
 from roboco.ports.board import Board, CallState, Choice, Commit, Phase, Snapshot, Used
 from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
-from roboco.ports.rates import Rates, Tokenizers
+from roboco.ports.rates import Rates, Ticket, Tokenizers
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Toolbox
 from roboco.ports.workspace import Files, Histories, Versioned
@@ -53,6 +53,7 @@ __all__ = [
     "Signals",
     "Snapshot",
     "Telemetry",
+    "Ticket",
     "Tokenizers",
     "Toolbox",
     "TurnClaim",

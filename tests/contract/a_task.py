@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from roboco.domain.event import AnyEvent
+from roboco.domain.model_limits import ModelLimits
 from roboco.domain.model_profile import ModelProfile
 from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
@@ -24,12 +25,15 @@ from roboco.ports import (
     Phase,
     Rates,
     Snapshot,
+    Ticket,
     TurnClaim,
     TurnOrder,
     Turns,
 )
 from tests.contract.samples import TASK, chain, step_after
 
+LIMITS = ModelLimits(("shared=2/100",))
+"""The operator's limits of `rates` and `brief_rates`."""
 LONG = 60.0
 """Seconds of a lease that outlives every test."""
 WINDOW = 0.5
@@ -75,7 +79,7 @@ class ATask(ABC):
         """The messages of the content log."""
 
     @abstractmethod
-    def tickets(self, profile: ModelProfile) -> set[str]:
+    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
         """The tickets of requests that the server remembers for the profile's model."""
 
     def create(self, count: int = 1, *events: AnyEvent) -> bool:

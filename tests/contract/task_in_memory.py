@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from roboco.domain.model_profile import ModelProfile
-from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
+from roboco.ports import Ticket
+from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
@@ -31,8 +32,8 @@ class TaskInMemory(ATask):
         self.attempts = MemoryAttempts(server, clock, LONG)
         self.brief_attempts = MemoryAttempts(server, clock, SHORT)
         self.dead = MemoryDeadLetters(server)
-        self.rates = MemoryRates(server, clock, LONG)
-        self.brief_rates = MemoryRates(server, clock, WINDOW)
+        self.rates: MemoryRates = MemoryRates(server, clock, LONG, LIMITS)
+        self.brief_rates = MemoryRates(server, clock, WINDOW, LIMITS)
 
     def outlive(self, seconds: float) -> None:
         """Move the clock."""
@@ -47,6 +48,6 @@ class TaskInMemory(ATask):
         task = self._server.held.tasks.get(TASK)
         return list(task.chunks) if task else []
 
-    def tickets(self, profile: ModelProfile) -> set[str]:
-        """The tickets of requests that the server remembers for the profile's model."""
-        return set(self._server.held.asked.get(profile.model, {}))
+    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
+        """The tickets of requests that the server remembers for the limits of this one."""
+        return self.rates.tickets(profile, ticket)

@@ -12,10 +12,11 @@ from roboco.adapters.redis.board import RedisBoard
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
-from roboco.adapters.redis.rates import RedisRates, server_of
+from roboco.adapters.redis.rates import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.model_profile import ModelProfile
-from tests.contract.a_task import LONG, SHORT, WINDOW, ATask
+from roboco.ports import Ticket
+from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.stack import until
 
@@ -39,8 +40,8 @@ class TaskOnRedis(ATask):
         self.attempts = RedisAttempts(client, keys, LONG)
         self.brief_attempts = RedisAttempts(client, keys, SHORT)
         self.dead = RedisDeadLetters(lambda: client, keys)
-        self.rates = RedisRates(scripts, keys, LONG)
-        self.brief_rates = RedisRates(scripts, keys, WINDOW)
+        self.rates = RedisRates(scripts, keys, LIMITS, LONG)
+        self.brief_rates = RedisRates(scripts, keys, LIMITS, WINDOW)
 
     def outlive(self, seconds: float) -> None:
         """Wait for so long, and a little longer."""
@@ -56,12 +57,18 @@ class TaskOnRedis(ATask):
         """The messages of the content log."""
         return [message for _, message in self.logs.entries(self.keys.content(TASK), 0)]
 
-    def tickets(self, profile: ModelProfile) -> set[str]:
-        """The tickets of requests that the sorted set or the hash remembers for the profile's model."""
-        server = server_of(profile)
+    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
+        """The tickets that are remembered for the limits of this one."""
         client: Any = self.client
-        ordered, counted = client.zrange(self.keys.asked(server), 0, -1), client.hkeys(self.keys.asking(server))
-        return {*ordered, *(field.removesuffix(":made") for field in counted)}
+        buckets = Buckets(self.keys, LIMITS)
+        waiting = {
+            name
+            for bucket in buckets.of(profile, ticket.tenant, ticket.team)
+            for key in (bucket.keys[1], bucket.keys[4])
+            for name in client.zrange(key, 0, -1)
+        }
+        start = buckets.made(profile, ticket).removesuffix(ticket.name)
+        return waiting | {name.removeprefix(start) for name in client.scan_iter(f"{start}*", count=1000)}
 
     def names(self) -> list[str]:
         """The keys of this test."""

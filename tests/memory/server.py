@@ -22,11 +22,32 @@ class StoredCall:
 
 @dataclass
 class StoredRequest:
-    """A request to a model: when it was made, or may be, and how many tokens it counts for."""
+    """A request to a model: when it was made, and how many tokens it counts for."""
 
     at: float
     tokens: int
-    made: bool = False
+
+
+@dataclass
+class StoredWait:
+    """A ticket that waits: its place from `start` to `finish`, and when it is dropped if it does not ask again."""
+
+    start: float
+    finish: float
+    tokens: int
+    tenant: str
+    late: float = 0.0
+
+
+@dataclass
+class StoredBucket:
+    """A limit's requests and waiting tickets; `finish` and `admitted` are the places of tenants, `time` the virtual."""
+
+    made: dict[str, StoredRequest] = field(default_factory=dict)
+    waits: dict[str, StoredWait] = field(default_factory=dict)
+    finish: dict[str, float] = field(default_factory=dict)
+    admitted: dict[str, float] = field(default_factory=dict)
+    time: float = 0.0
 
 
 @dataclass
@@ -102,7 +123,7 @@ class Stored:
     begun: dict[str, int] = field(default_factory=dict)
     at_work: dict[str, float] = field(default_factory=dict)
     letters: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, dict[str, StoredRequest]] = field(default_factory=dict)
+    buckets: dict[str, StoredBucket] = field(default_factory=dict)
     held_back: dict[str, float] = field(default_factory=dict)
 
 

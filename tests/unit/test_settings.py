@@ -32,6 +32,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_MAX_QUEUED": "500",
         "ROBOCO_TENANT": "acme",
         "ROBOCO_MODELS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
+        "ROBOCO_MODEL_LIMITS": "gpt-4o-mini=500/200000, m@http://127.0.0.1:8080/v1=/9",
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
         "ROBOCO_MCP_ENV": "WEB_KEY",
         "ROBOCO_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
@@ -57,6 +58,7 @@ def test_each_setting_is_a_variable() -> None:
     assert settings.broker == "redis://b:1/2"
     assert settings.tools == ("shop.search", "shop.mail")
     assert settings.models == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
+    assert settings.model_limits == ("gpt-4o-mini=500/200000", "m@http://127.0.0.1:8080/v1=/9")
     assert settings.mcp == ("python -m shop.files", "https://mcp.example.com/")
     assert settings.allowed_callbacks == ("shop.heard", "shop.paid@money")
     assert str(settings.teams) == "/teams"

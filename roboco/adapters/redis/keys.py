@@ -94,17 +94,18 @@ class Keys:
         """String with a time to live: there while somebody is at the work."""
         return f"{self.prefix}:{{{work}}}:at-work"
 
-    def asked(self, server: str) -> str:
-        """Sorted set: requests that were made of a model, or may be, by their time."""
-        return f"{self.prefix}:{{rate:{server}}}:asked"
+    def bucket(self, server: str, name: str) -> tuple[str, ...]:
+        """The keys of a limit of a model, as `lua/_bucket.lua` names them: used, queue, tickets, flows, late."""
+        start = f"{self.prefix}:{{rate:{server}}}:{name}"
+        return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "late"))
 
-    def asking(self, server: str) -> str:
-        """Hash: how many tokens each of those requests counts for."""
-        return f"{self.prefix}:{{rate:{server}}}:tokens"
+    def made(self, server: str, ticket: str) -> str:
+        """String with a time to live: the slot and tokens of a request that was made, or may be."""
+        return f"{self.prefix}:{{rate:{server}}}:made:{ticket}"
 
-    def held_back(self, server: str) -> str:
-        """String with a time to live: until when nobody may ask the model."""
-        return f"{self.prefix}:{{rate:{server}}}:until"
+    def held_back(self, server: str, variable: str) -> str:
+        """String with a time to live: until when nobody may ask the model with the key of this variable."""
+        return f"{self.prefix}:{{rate:{server}}}:until:{variable}"
 
     def of_task(self, task_id: str) -> tuple[str, ...]:
         """The keys that an ended task leaves behind."""

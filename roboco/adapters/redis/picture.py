@@ -3,18 +3,17 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rates import WINDOW, server_of
+from roboco.adapters.redis.rates import SLOTS, WINDOW, Bucket, Buckets
 from roboco.adapters.redis.scripts import answering
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.ids import tenant_of
+from roboco.domain.model_limits import ModelLimits
 from roboco.domain.state import TaskState
+from roboco.domain.team import Team
 
-_MOST_TICKETS = 2000
-"""Of a model with more requests a minute than these the tokens are not added up."""
 _FIELDS = ("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted", "sent", "said", "reason", "fold")
 
 
@@ -41,7 +40,7 @@ class TaskNow:
 
 @dataclass(frozen=True)
 class RateNow:
-    """What was asked of a model in the last minute; None where that is not limited, or not counted for its number."""
+    """What was asked of a model in the last minute, of its server or by a team; None where that is not limited."""
 
     model: str
     requests: int
@@ -55,9 +54,10 @@ class RateNow:
 class RedisPicture:
     """Bounded reads, a few round trips each."""
 
-    def __init__(self, client: redis.Redis, keys: Keys) -> None:
+    def __init__(self, client: redis.Redis, keys: Keys, limits: ModelLimits) -> None:
         self._client = client
         self._keys = keys
+        self._buckets = Buckets(keys, limits)
 
     def open_tasks(self) -> int:
         """How many tasks have not ended."""
@@ -83,36 +83,35 @@ class RedisPicture:
         with answering():
             return int(self._client.hlen(self._keys.dead))
 
-    def rates(self, profiles: Iterable[ModelProfile]) -> list[RateNow]:
-        """How much of their limits the profiles use; those without limits, and not held back, are left out."""
-        servers = {server_of(profile): profile for profile in profiles}
-        found = (self._rate(server, profile) for server, profile in servers.items())
+    def rates(self, asking: Iterable[tuple[str, Team]]) -> list[RateNow]:
+        """How much is used of the limits of the teams of these tasks, and of the operator's, where there are any."""
+        buckets: dict[tuple[str, ...], tuple[Bucket, str]] = {}
+        for task_id, team in asking:
+            for profile in team.models.values():
+                for bucket in self._buckets.shown(profile, tenant_of(task_id), team.name):
+                    buckets[*bucket.keys, self._buckets.held_back(profile)] = (bucket, self._buckets.held_back(profile))
+        found = (self._rate(bucket, held_back) for bucket, held_back in buckets.values())
         return [one for one in found if one.most_requests or one.most_tokens or one.held_back]
 
-    def _rate(self, server: str, profile: ModelProfile) -> RateNow:
-        keys, now = self._keys, time.time()
+    def _rate(self, bucket: Bucket, held_back: str) -> RateNow:
+        used, queue, *_ = bucket.keys
         with answering(), self._client.pipeline(transaction=False) as pipe:
-            pipe.zcount(keys.asked(server), (now - WINDOW) * 1000, now * 1000)
-            pipe.zcount(keys.asked(server), f"({now * 1000}", "+inf")
-            pipe.zrangebyscore(keys.asked(server), (now - WINDOW) * 1000, now * 1000, 0, _MOST_TICKETS)
-            pipe.get(keys.held_back(server))
-            made, waiting, tickets, until = pipe.execute()
+            pipe.hgetall(used)
+            pipe.zcard(queue)
+            pipe.get(held_back)
+            slots, waiting, until = pipe.execute()
+        now = time.time()
+        first = (now - WINDOW) / (WINDOW / SLOTS)
+        counted = [(name[-1], int(count)) for name, count in slots.items() if int(name[:-1]) >= first]
         return RateNow(
-            model=profile.model,
-            requests=int(made),
-            most_requests=profile.requests_per_minute,
-            tokens=self._tokens(server, tickets) if profile.tokens_per_minute and made <= _MOST_TICKETS else None,
-            most_tokens=profile.tokens_per_minute,
+            model=f"{bucket.model} ({bucket.team})" if bucket.team else bucket.model,
+            requests=sum(count for kind, count in counted if kind == "r"),
+            most_requests=bucket.requests,
+            tokens=sum(count for kind, count in counted if kind == "t") if bucket.tokens else None,
+            most_tokens=bucket.tokens,
             waiting=int(waiting),
             held_back=max(0.0, float(until or 0) / 1000 - now),
         )
-
-    def _tokens(self, server: str, tickets: Sequence[str]) -> int:
-        if not tickets:
-            return 0
-        with answering():
-            counted: Any = self._client.hmget(self._keys.asking(server), list(tickets))
-        return sum(int(one or 0) for one in counted)
 
 
 def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow:

@@ -1,42 +1,126 @@
-"""Rates on Redis: what was asked of a model in the last minute, and who waits for its turn to ask."""
+"""Rates on Redis: what was asked of a model in the last minute, and the tickets that wait to ask.
+
+    a turn ─► the team's own bucket ─► the operator's bucket ─► the model's server
+              (tenant, team, limits)   (address and model; fair across tenants)
+
+All buckets of a model at an address share a slot of a cluster, so that one script sees both.
+"""
 
 import math
+from dataclasses import dataclass
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.canonical import canonical, sha256
+from roboco.domain.model_limits import ModelLimits
 from roboco.domain.model_profile import ModelProfile
+from roboco.ports.rates import Ticket
 
 WINDOW = 61.0
 """Seconds in which the limits hold: a minute, and how late a request may reach its server."""
+SLOTS = 60
+"""Into how many slots a window is divided, as in `_bucket.lua`."""
+ASK_AGAIN = 65.0
+"""Seconds, more than a window, after which a ticket asks again; a quarter of its expected wait, if that is longer."""
+LATE = 15.0
+"""Seconds after which a ticket that should have asked again loses its place."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A limit that requests share, and the keys of its counts. `team` is "" if it is the operator's."""
+
+    model: str
+    team: str
+    keys: tuple[str, ...]
+    requests: int | None
+    tokens: int | None
+
+    @property
+    def limits(self) -> tuple[int | str, int | str]:
+        """Requests and tokens a minute, as scripts take them."""
+        return self.requests or "", self.tokens or ""
+
+
+class Buckets:
+    """The buckets of requests, and where they are kept."""
+
+    def __init__(self, keys: Keys, limits: ModelLimits) -> None:
+        self._keys = keys
+        self._limits = limits
+
+    def of(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
+        """Return the buckets that limit a request with this profile: the team's own, then the operator's."""
+        limit, server = self._limits.of(profile), self._server(profile)
+        own = (profile.requests_per_minute, profile.tokens_per_minute)
+        name = _digest([tenant, team, profile.base_url, profile.api_key_env, *own])
+        teams = Bucket(profile.model, team, self._keys.bucket(server, name), *own)
+        operators = Bucket(profile.model, "", self._keys.bucket(server, "all"), limit.requests, limit.tokens)
+        return [one for one in (teams, operators) if one.requests or one.tokens]
+
+    def shown(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
+        """Return the buckets of a request, or one without limits, whose server may be held back all the same."""
+        none = Bucket(profile.model, "", self._keys.bucket(self._server(profile), "all"), None, None)
+        return self.of(profile, tenant, team) or [none]
+
+    def held_back(self, profile: ModelProfile) -> str:
+        """The key of the pause of a model's server: each key of the server has pauses of its own."""
+        return self._keys.held_back(self._server(profile), profile.api_key_env or "")
+
+    def made(self, profile: ModelProfile, ticket: Ticket) -> str:
+        """The key of the mark of a ticket whose request may be made."""
+        return self._keys.made(self._server(profile), ticket.name)
+
+    def _server(self, profile: ModelProfile) -> str:
+        limit = self._limits.of(profile)
+        return _digest([limit.address, limit.model])
 
 
 class RedisRates:
-    """Requests of the last `window` seconds, a sorted set for each model, and those that wait in order behind them."""
+    """Requests of the last `window` seconds, counted in slots, and the tickets that wait in order behind them."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, window: float = WINDOW) -> None:
+    def __init__(
+        self, scripts: Scripts, keys: Keys, limits: ModelLimits, window: float = WINDOW, late: float = LATE
+    ) -> None:
         self._scripts = scripts
-        self._keys = keys
+        self._buckets = Buckets(keys, limits)
         self._window_ms = int(window * 1000)
+        self._late_ms = int(late * 1000)
 
-    def reserve(self, profile: ModelProfile, ticket: str, tokens: int) -> float:
-        """Seconds until a request of so many tokens may be made: 0 if now."""
-        most = (profile.requests_per_minute or "", profile.tokens_per_minute or "")
-        return float(self._scripts.run("reserve", self._names(profile), ticket, tokens, *most, self._window_ms)) / 1000
+    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
+        """Seconds until the ticket asks again: 0 if its request may be made now."""
+        buckets = self._of(profile, ticket)
+        names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket), *_keys(buckets)]
+        times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
+        wait = self._scripts.run("reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
+        return float(wait) / 1000
 
-    def settle(self, profile: ModelProfile, ticket: str, tokens: int, ago: float = 0.0) -> None:
+    def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
         """The request of this ticket was made so many seconds ago, and has used so many tokens."""
-        self._scripts.run("settle", self._names(profile), ticket, tokens, int(ago * 1000))
+        if buckets := self._of(profile, ticket):
+            names = [self._buckets.made(profile, ticket), *_keys(buckets)]
+            self._scripts.run("settle", names, tokens, int(ago * 1000), self._window_ms, *_limits(buckets))
+
+    def release(self, profile: ModelProfile, ticket: Ticket) -> None:
+        """Give up the place of a ticket whose request is not made any more."""
+        if buckets := self._of(profile, ticket):
+            self._scripts.run("release", _keys(buckets), ticket.name)
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Let nobody ask this profile's server for so many seconds."""
-        self._scripts.run("hold_back", self._names(profile)[2:], math.ceil(seconds * 1000))
+        self._scripts.run("hold_back", [self._buckets.held_back(profile)], math.ceil(seconds * 1000))
 
-    def _names(self, profile: ModelProfile) -> list[str]:
-        server = server_of(profile)
-        return [self._keys.asked(server), self._keys.asking(server), self._keys.held_back(server)]
+    def _of(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
+        return self._buckets.of(profile, ticket.tenant, ticket.team)
 
 
-def server_of(profile: ModelProfile) -> str:
-    """By what name the requests of this profile are counted: all that name the same model of a server share it."""
-    return sha256(canonical([profile.base_url, profile.api_key_env, profile.model]))[:16]
+def _keys(buckets: list[Bucket]) -> list[str]:
+    return [key for bucket in buckets for key in bucket.keys]
+
+
+def _limits(buckets: list[Bucket]) -> list[int | str]:
+    return [limit for bucket in buckets for limit in bucket.limits]
+
+
+def _digest(parts: list[str | int | None]) -> str:
+    return sha256(canonical(parts))[:16]

@@ -14,7 +14,7 @@ from roboco.adapters.redis.cluster import LazyCluster
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
-_SAY, _WRITE_DOWN = ((_LUA / name).read_text() for name in ("_say.lua", "_write_down.lua"))
+_SAY, _WRITE_DOWN, _BUCKET = ((_LUA / name).read_text() for name in ("_say.lua", "_write_down.lua", "_bucket.lua"))
 
 
 _UNUSABLE = (
@@ -106,4 +106,6 @@ def _without(error: Exception) -> TransientError:
 def _source(operation: str) -> str:
     if "write_down(" in operation:
         return f"{_SAY}\n{_WRITE_DOWN}\n{operation}"
+    if "bucket(" in operation:
+        return f"{_BUCKET}\n{operation}"
     return f"{_SAY}\n{operation}" if "say(" in operation else operation

@@ -118,6 +118,36 @@ def test_a_turn_that_waits_can_be_stopped() -> None:
     assert len(provider.asked) == 1
 
 
+def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task() -> None:
+    provider = Provider()
+    world = provider.world = World(given(provider))
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi"}],
+        models={"m": {"model": "m", "max_tokens": 40, "requests_per_minute": 1}},
+    )
+    for number in range(30):
+        world.submit(team, task_id=f"acme:t{number}")
+    world.drain()
+    world.submit(team, task_id="globex:t")
+    world.drain()
+    assert world.summary("globex:t").status is TaskStatus.COMPLETED
+    waiting = [name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch]
+    for name in waiting:
+        world.stop(task_id=name)
+    world.drain()
+    assert len(provider.asked) == 2
+    assert not any(bucket.waits for bucket in world.server.held.buckets.values())
+    began = world.clock.now()
+    world.submit(team, task_id="acme:later")
+    for _ in range(600):
+        world.drain()
+        if world.settled("acme:later"):
+            break
+        world.clock.move(SWEEP)
+        world.sweep()
+    assert provider.asked[-1][0] - began <= 61
+
+
 @pytest.mark.parametrize("act", ["stop", "interrupt"])
 def test_who_wants_a_turn_to_end_while_it_is_given_back_does_not_wait(act: str) -> None:
     world, _ = begun(1)
@@ -166,3 +196,25 @@ def test_a_turn_that_has_waited_is_not_called_waiting_while_it_is_made() -> None
     settle(world, 2)
     assert seen == ["", ""]
     assert provider.asked == []
+
+
+def test_a_task_that_is_stopped_gives_up_the_place_of_its_summary() -> None:
+    world, _ = begun(0)
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 2, "model": "sums"}}],
+        models={
+            "m": {"model": "m", "default": True},
+            "sums": {"model": "sums", "tokens_per_minute": 1},
+        },
+        collaboration_model={"type": "sequential", "rounds": 8},
+    )
+    world.submit(team, task_id="t0")
+    world.submit(team, task_id="t1")
+    world.drain()
+    waits = [name for bucket in world.server.held.buckets.values() for name in bucket.waits]
+    assert waits
+    assert all(name[2:].startswith("/summary/") for name in waits)
+    for task_id in ("t0", "t1"):
+        world.stop(task_id=task_id)
+    world.drain()
+    assert not any(bucket.waits for bucket in world.server.held.buckets.values())

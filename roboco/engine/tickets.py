@@ -1,0 +1,52 @@
+"""tickets: the places of a turn's requests in the rates of their providers, and giving them up."""
+
+from collections.abc import Iterator
+
+from roboco.domain.context_policy import SummaryContext
+from roboco.domain.history_summary import summarised_until
+from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team import Team
+from roboco.engine.engine import Engine
+from roboco.ports import Phase, Snapshot, Ticket
+
+SUMMARIES = 4
+"""For how many of the newest summaries that a turn may wait for its place is given up at once."""
+
+
+def ticket_of(team: Team, task_id: str, task: Snapshot) -> Ticket:
+    """Return the ticket of the task's pending turn: another one for each attempt, and after each refusal."""
+    return Ticket(task_id, team.name, f"{task.seq}/{task.attempt}/{task.refusals}")
+
+
+def summary_ticket(team: Team, task_id: str, task: Snapshot, until: int) -> Ticket:
+    """Return the ticket of the summary before this position that the pending turn needs."""
+    return Ticket(task_id, team.name, f"summary/{until}/{task.attempt}/{task.refusals}")
+
+
+def summary_profile(team: Team, agent_name: str, policy: SummaryContext) -> tuple[str, ModelProfile]:
+    """Return the name and the profile with which the agent's summaries are made."""
+    agent = team.agent(agent_name)
+    name = policy.model or agent.model or team.default_profile or ""
+    profile = team.models.get(name) or team.profile(agent)
+    return name or profile.model, profile
+
+
+def release(engine: Engine, team: Team, task_id: str, task: Snapshot) -> None:
+    """Give up the places of a pending turn that is passed over, so that turns behind it move up.
+
+    Where that is lost, the rates drop a ticket once it does not ask again in time.
+    """
+    if task.phase is Phase.TURN:
+        for profile, ticket in _tickets(team, task_id, task):
+            engine.rates.release(profile, ticket)
+
+
+def _tickets(team: Team, task_id: str, task: Snapshot) -> Iterator[tuple[ModelProfile, Ticket]]:
+    agent = team.agent(task.agent)
+    yield team.profile(agent), ticket_of(team, task_id, task)
+    policy = agent.context
+    if isinstance(policy, SummaryContext):
+        _, profile = summary_profile(team, task.agent, policy)
+        last = summarised_until(policy, task.seq)
+        for until in range(last, max(0, last - SUMMARIES * policy.steps), -policy.steps):
+            yield profile, summary_ticket(team, task_id, task, until)
