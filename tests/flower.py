@@ -44,7 +44,16 @@ class Flower:
 def flower(stack: Stack, password: bool = True, **environment: str) -> Iterator[Flower]:
     """Flower beside the stack, once it sees the workers."""
     port = free_port()
-    command = [sys.executable, "-m", "celery", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "workers.watcher",
+        "flower",
+        "--address=127.0.0.1",
+        f"--port={port}",
+    ]
     env = stack.environment | ({"FLOWER_BASIC_AUTH": _USER} if password else {}) | environment
     server = start(
         "flower",
