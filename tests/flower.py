@@ -41,11 +41,20 @@ class Flower:
 
 
 @contextmanager
-def flower(stack: Stack, password: bool = True) -> Iterator[Flower]:
+def flower(stack: Stack, password: bool = True, **environment: str) -> Iterator[Flower]:
     """Flower beside the stack, once it sees the workers."""
     port = free_port()
-    command = [sys.executable, "-m", "celery", "-A", "workers.app", "flower", "--address=127.0.0.1", f"--port={port}"]
-    env = stack.environment | ({"FLOWER_BASIC_AUTH": _USER} if password else {})
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "workers.watcher",
+        "flower",
+        "--address=127.0.0.1",
+        f"--port={port}",
+    ]
+    env = stack.environment | ({"FLOWER_BASIC_AUTH": _USER} if password else {}) | environment
     server = start(
         "flower",
         [*command, f"--conf={os.devnull}", f"--tasks_columns={FLOWER_COLUMNS}"],

@@ -1,4 +1,4 @@
-"""One process for everything, for a laptop: `celery -A workers.app worker`; and Flower: `celery -A workers.app flower`.
+"""One process for everything, for a laptop: `celery -A workers.app worker`.
 
 Prefork, because a tool's time limit must really end it; so each child makes one turn at a time.
 """

@@ -91,7 +91,8 @@ def test_no_object_is_there_twice(overlay: str) -> None:
 
 def test_redis_is_configured_as_in_compose() -> None:
     """Kustomize reads no file outside of its folder, so that there are two."""
-    assert (HERE / "small" / "redis.conf").read_text() == (DEPLOY / "redis.conf").read_text()
+    for name in ("redis.conf", "redis-users.acl", "redis-start.sh"):
+        assert (HERE / "small" / name).read_text() == (DEPLOY / name).read_text()
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -135,8 +136,25 @@ def test_variables(name: str) -> None:
     readme = (DEPLOY / "README.md").read_text()
     for one in variables:
         assert set(one) == {"name", "valueFrom"}
-        assert one["valueFrom"]["secretKeyRef"]["name"] == "roboco"
+        shared = {"ROBOCO_MESSAGE_KEYS": "roboco-messages"}
+        assert one["valueFrom"]["secretKeyRef"]["name"] == shared.get(one["name"], name)
         assert f"--from-literal={one['valueFrom']['secretKeyRef']['key']}=" in readme
+
+
+def test_flower_has_no_keys() -> None:
+    names = {name: {one["name"] for one in container(name)["env"]} for name in DEPLOYMENTS}
+    assert {"ROBOCO_MESSAGE_KEYS", "AWS_ACCESS_KEY_ID"}.isdisjoint(names["roboco-flower"])
+    assert all({"ROBOCO_MESSAGE_KEYS", "AWS_ACCESS_KEY_ID"} <= names[f"roboco-{pool}"] for pool in POOLS)
+
+
+def test_every_image_must_be_named_with_a_digest() -> None:
+    """The manifests name hosts that do not exist, in place of which an overlay names images with digests."""
+    every = [one for one in ALL if one["kind"] in ("Deployment", "StatefulSet")]
+    images = {used["image"] for one in every for used in one["spec"]["template"]["spec"]["containers"]}
+    assert images == {"roboco.invalid/roboco", "redis.invalid/redis"}
+    readme = (DEPLOY / "README.md").read_text()
+    assert all(f"{{name: {image}, newName: " in readme for image in images)
+    assert all(one.get("digest") for folder in FOLDERS for one in kustomization(folder).get("images", ()))
 
 
 def test_no_secret_lies_here() -> None:

@@ -1,5 +1,6 @@
 """Journeys over servers that are secured: Redis users with least privileges, and TLS before every server."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from celery import Celery
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from roboco import Orchestrator
+from roboco.adapters.celery.names import QUEUES
+from roboco.adapters.local.process import Server
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.client import connect
@@ -21,10 +25,11 @@ from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import producer as producer_of
 from roboco.errors import TransientError
 from roboco.settings import Settings
+from tests.flower import flower
 from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
 from tests.servers.certificates import Certificates
 from tests.servers.tls_gate import TlsGate
-from tests.stack import ROOT, Stack, s3_environment, until
+from tests.stack import POOLS, ROOT, Stack, s3_environment, until
 
 pytestmark = pytest.mark.workers
 USERS = ROOT / "deploy" / "redis-users.acl"
@@ -44,7 +49,7 @@ def with_users(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
         for name, rules in users():
             if name != "default":
                 client.execute_command("ACL", "SETUSER", name, *rules)
-        yield {"redis_url": url_of(valkey, "roboco")}
+        yield {"redis_url": url_of(valkey, "roboco-client")}
 
 
 def url_of(valkey: ValkeyServer, user: str) -> str:
@@ -52,9 +57,19 @@ def url_of(valkey: ValkeyServer, user: str) -> str:
     return valkey.url.replace("//", f"//{user}:{password}@")
 
 
+class StackOfUsers(Stack):
+    """Workers that are each the Redis user of their pool, beside a client that is another one."""
+
+    def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
+        """Start a worker of the pool as its user."""
+        url = url_of(self.valkey, f"roboco-{pool.partition('-')[0]}")
+        return super().start(pool, modules, ROBOCO_REDIS_URL=url, **environment)
+
+
 @pytest.fixture(scope="module")
 def acl_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("acl"), around=with_users) as stack:
+    folder = tmp_path_factory.mktemp("acl")
+    with StackOfUsers(folder, around=with_users, health=folder) as stack:
         stack.model.script(answer)
         yield stack
 
@@ -64,48 +79,140 @@ def test_journey_as_a_user_of_least_privileges(acl_stack: Stack, journey: Journe
     task = acl_stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
-    assert denied(acl_stack) == []
+    assert denied(acl_stack) == set()
 
 
-def test_what_that_user_may_not(acl_stack: Stack) -> None:
-    with redis.Redis.from_url(acl_stack.settings.redis_url) as client:
-        for command in ("FLUSHALL", "CONFIG GET *", "KEYS *", "MONITOR", "GET others", "PUBLISH others x"):
-            with pytest.raises(redis.exceptions.NoPermissionError):
-                client.execute_command(*command.split())
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_worker_feels_its_pulse_as_the_user_of_its_pool(acl_stack: Stack, pool: str) -> None:
+    note = acl_stack.folder / f"{pool}.json"
+    until(lambda: note.exists() and json.loads(note.read_text()).get("problem", "") is None, 30, note.read_text)
+    assert denied(acl_stack) == set()
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, queue: str) -> None:
+    before = len(acl_stack.orchestrator.dead_letters())
     with redis.Redis.from_url(acl_stack.valkey.url) as client:
-        client.acl_log_reset()
+        client.lpush(queue, f"no message of {queue}")
+    until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the letter is stored")
+    assert denied(acl_stack) == set()
 
 
-def test_a_service_that_only_submits(acl_stack: Stack) -> None:
+def test_flower_as_its_user(acl_stack: Stack) -> None:
+    url = url_of(acl_stack.valkey, "roboco-flower")
+    with flower(acl_stack, ROBOCO_REDIS_URL=url) as seen:
+        task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+        assert task.result(30).status == "completed"
+        until(lambda: seen.rows(task.task_id), 20, "Flower shows the task")
+        assert "roboco.agents" in seen.get("/broker")
+    assert denied(acl_stack) == set()
+
+
+def test_a_producer_that_only_submits(acl_stack: Stack) -> None:
+    """As README.md says: without a declaration, which would write bindings."""
     task_id = f"task_{uuid.uuid4().hex}"
     producer = Celery(broker=url_of(acl_stack.valkey, "roboco-producer"), set_as_current=False)
     asked = {"task_id": task_id, "team": GRAPH.team.model_dump(mode="json", exclude_none=True), "prompt": GRAPH.prompt}
-    producer.send_task("roboco.submit", kwargs=asked, queue="roboco.coordinator")
+    producer.send_task("roboco.submit", kwargs=asked, queue="roboco.coordinator", declare=[])
     producer.close()
     files = acl_stack.orchestrator.engine.files
     until(lambda: files.get(f"{task_id}/task.json"), 10, "the task was taken in")
     assert acl_stack.orchestrator.task(task_id).result(30).status == "completed"
-    assert denied(acl_stack) == []
+    assert denied(acl_stack) == set()
 
 
-def test_a_service_that_only_follows(acl_stack: Stack) -> None:
-    task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-    url = url_of(acl_stack.valkey, "roboco-follower")
+@pytest.mark.parametrize(("user", "tenant"), [("roboco-follower", None), ("roboco-follower-acme", "acme")])
+def test_a_service_that_only_follows(acl_stack: Stack, user: str, tenant: str | None) -> None:
+    """It reads both logs, from the start and live, in threads and in an event loop."""
+    with Orchestrator(acl_stack.settings.model_copy(update={"tenant": tenant})) as submitting:
+        task_id = submitting.run(GRAPH.team, GRAPH.prompt).task_id
+    url = url_of(acl_stack.valkey, user)
     with connect(url) as client:
         follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix))
-        told = (record for record in follower.follow(task.task_id, Position()) if record)
-        assert "event_task_end" in (record["type"] for record in told)
-        assert denied(acl_stack) == []
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            client.hset(Keys(acl_stack.settings.prefix).state(task.task_id), "status", "completed")
-    with redis.Redis.from_url(acl_stack.valkey.url) as client:
-        client.acl_log_reset()
+        seen = (record["type"] for record in follower.follow(task_id, Position()) if record)
+        assert "event_task_end" in seen
+        reach = follower.reach([task_id])[task_id]
+    with connect(acl_stack.valkey.url) as client:
+        state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
+    assert [reach.generation, str(reach.events), str(reach.chunks)] == state
+    assert denied(acl_stack) == set()
 
 
-def denied(stack: Stack) -> list[Any]:
-    """What users were denied, as the server has noted it."""
+def test_a_client_of_a_tenant(acl_stack: Stack) -> None:
+    url = url_of(acl_stack.valkey, "roboco-client-acme")
+    with Orchestrator(acl_stack.settings.model_copy(update={"tenant": "acme", "redis_url": url})) as client:
+        assert client.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
+    assert denied(acl_stack) == set()
+
+
+ALL = {"coordinator", "agents", "tools", "client", "client-acme", "producer", "follower", "follower-acme", "flower"}
+WORKERS = {"coordinator", "agents", "tools"}
+CLIENTS = {"client", "client-acme"}
+ALLOWED: list[tuple[str, set[str]]] = [
+    ("FLUSHALL", set()),
+    ("CONFIG GET *", set()),
+    ("KEYS *", set()),
+    ("SCAN 0", set()),
+    ("MONITOR", set()),
+    ("ACL LIST", set()),
+    ("GET others", set()),
+    ("PUBLISH others x", set()),
+    ("EVAL return{} 0", set()),
+    ("FUNCTION LIST", set()),
+    ("SCRIPT FLUSH", set()),
+    ("SCRIPT LOAD return{}", WORKERS | CLIENTS | {"flower"}),
+    ("SADD _kombu.binding.celeryev x", WORKERS | {"flower"}),
+    ("SADD _kombu.binding.roboco.coordinator x", set()),
+    ("LPUSH roboco.coordinator x", WORKERS | CLIENTS | {"producer"}),
+    ("LPUSH roboco.agents x", WORKERS | CLIENTS),
+    ("LPUSH roboco.agents.health.x x", {"agents"}),
+    ("RPOP roboco.coordinator", {"coordinator"}),
+    ("RPOP roboco.agents", {"agents"}),
+    ("RPOP roboco.tools", {"tools"}),
+    ("LRANGE roboco.coordinator 0 -1", set()),
+    ("LINDEX roboco.coordinator 0", {"coordinator"}),
+    ("DEL roboco.coordinator", {"coordinator"}),
+    ("DEL roboco.tools", {"tools"}),
+    ("HGET roboco.unacked x", WORKERS),
+    ("DEL roboco.unacked", set()),
+    ("HGETALL roboco:{globex:1}:state", WORKERS | {"client"}),
+    ("HGETALL roboco:{acme:1}:state", WORKERS | CLIENTS),
+    ("LRANGE roboco:{globex:1}:tail 0 -1", WORKERS | {"client"}),
+    ("SMEMBERS roboco:{globex:1}:inbox", WORKERS | {"client"}),
+    ("XRANGE roboco:{globex:1}:events - +", WORKERS | {"client", "follower"}),
+    ("XRANGE roboco:{acme:1}:events - +", WORKERS | CLIENTS | {"follower", "follower-acme"}),
+    ("XADD roboco:{acme:1}:events * m x", WORKERS | CLIENTS),
+    ("PUBLISH roboco:{acme:1}:events x", WORKERS | CLIENTS),
+    ("PUBLISH /0.celery.pidbox x", WORKERS | {"flower"}),
+    ("PUBLISH /0.celeryev/x x", WORKERS | CLIENTS | {"flower"}),
+    ("PUBLISH roboco:signals x", WORKERS | CLIENTS),
+    ("ZRANGE roboco:agenda 0 -1", {"coordinator"}),
+    ("SET roboco:sentinel x", {"coordinator"}),
+    ("HGETALL roboco:{dead}:letters", {"coordinator", "client"}),
+    ("GET roboco:{rate:m}:until", {"coordinator", "agents"}),
+    ("SET roboco:{rate:m}:until x", {"coordinator", "agents"}),
+]
+"""Each command, and the users that may run it."""
+
+
+@pytest.mark.parametrize(("command", "users"), ALLOWED, ids=[command for command, _ in ALLOWED])
+def test_what_each_user_may_do(acl_stack: Stack, command: str, users: set[str]) -> None:
+    words = command.split()
+    with redis.Redis.from_url(acl_stack.valkey.url, decode_responses=True) as client:
+        answers = {user: client.execute_command("ACL", "DRYRUN", f"roboco-{user}", *words) for user in ALL}
+    assert {user for user, answer in answers.items() if answer == "OK"} == users
+
+
+def test_every_user_is_tried() -> None:
+    assert {name for name, _ in users()} == {"default"} | {f"roboco-{one}" for one in ALL | {"probe", "admin"}}
+
+
+def denied(stack: Stack) -> set[str]:
+    """Return each kind of denial that the server has noted since the last call."""
     with redis.Redis.from_url(stack.valkey.url, decode_responses=True) as client:
-        return list(client.acl_log())
+        log: Any = client.acl_log()
+        client.acl_log_reset()
+    return {" ".join(str(one[name]) for name in ("username", "context", "reason", "object")) for one in log}
 
 
 @pytest.fixture(scope="module")

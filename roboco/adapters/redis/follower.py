@@ -89,17 +89,26 @@ class RedisFollower:
             generation = self._generation(task_id)
 
     def reach(self, task_ids: Sequence[str]) -> dict[str, Position]:
-        """How far the logs of these tasks have got, as far as they are known; one request for all."""
+        """Return the last numbers in the logs of those tasks that have logs, by one request for all.
+
+        A follower may read nothing but the logs: the state of a task holds more than a follower may know.
+        """
         with answering(), self._client.pipeline(transaction=False) as pipe:
             for task_id in task_ids:
-                pipe.hmget(self._keys.state(task_id), "generation", "events", "chunks")
-            answers = zip(task_ids, pipe.execute(), strict=True)
-        return {task_id: Position(of[0], int(of[1]), int(of[2])) for task_id, of in answers if of[0] is not None}
+                pipe.xrevrange(self._keys.events(task_id), count=1)
+                pipe.xrevrange(self._keys.content(task_id), count=1)
+            pages = iter(pipe.execute())
+        found = {task_id: _last(next(pages), next(pages)) for task_id in task_ids}
+        return {task_id: position for task_id, position in found.items() if position is not None}
 
     def _generation(self, task_id: str) -> str | None:
-        with answering():
-            generation: Any = self._client.hget(self._keys.state(task_id), "generation")
-        return generation if isinstance(generation, str) else None
+        """The generation of the logs, which each of their messages names; None if the logs are empty."""
+        for log in (self._keys.events(task_id), self._keys.content(task_id)):
+            with answering():
+                page: Any = self._client.xrange(log, count=1)
+            if page:
+                return str(_records(page)[0]["generation"])
+        return None
 
     def _connected(self, task_id: str, position: Position) -> Iterator[Record | None]:
         channels = [self._keys.content(task_id), self._keys.events(task_id)]
@@ -164,6 +173,22 @@ class RedisFollower:
 
     def _entries(self, log: str, after: int, page: int | None) -> Iterator[Record]:
         return (json.loads(message) for _, message in self._logs.entries(log, after, page))
+
+
+def _last(events: Any, chunks: Any) -> Position | None:
+    """The position at the newest entries of both logs, each a page of at most one entry."""
+    records = [*_records(events), *_records(chunks)]
+    if not records:
+        return None
+    position = Position(records[0]["generation"])
+    for record in records:
+        if record["generation"] == position.generation:
+            position.take(record)
+    return position
+
+
+def _records(page: Any) -> list[Record]:
+    return [json.loads(fields["m"]) for _, fields in page]
 
 
 def _await_subscription(pubsub: PubSub, channels: int) -> None:

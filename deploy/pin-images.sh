@@ -1,0 +1,17 @@
+#!/bin/sh
+# Print the variables of compose.yaml that name images, with the digests that the registries have now: keep the lines in
+# `.env`, look at what changed, and run this again to update. It needs `docker buildx`.
+set -eu
+while read -r name image; do
+    digest=$(docker buildx imagetools inspect "$image" --format '{{.Manifest.Digest}}')
+    case $digest in
+    sha256:*) echo "$name=$image@$digest" ;;
+    *) echo "$image: no digest but '$digest'" >&2 && exit 1 ;;
+    esac
+done <<IMAGES
+PYTHON_IMAGE python:3.13-slim
+REDIS_IMAGE redis:8
+MINIO_IMAGE quay.io/minio/minio:RELEASE.2025-09-07T16-13-09Z
+PROMETHEUS_IMAGE prom/prometheus:v3.13.0
+GRAFANA_IMAGE grafana/grafana:12.2.0
+IMAGES

@@ -1,0 +1,38 @@
+"""The lock files of the image: every package that it needs, with hashes, and no place to have it from."""
+
+import re
+import tomllib
+from itertools import chain
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.deployment.files import DEPLOY, ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = ("mcp", "otel", "sandbox")
+NEEDED = {
+    "build.lock": PROJECT["build-system"]["requires"],
+    "requirements.lock": [
+        *PROJECT["project"]["dependencies"],
+        *chain.from_iterable(PROJECT["project"]["optional-dependencies"][extra] for extra in EXTRAS),
+    ],
+}
+_ENTRY = re.compile(r"([a-z0-9-]+)==([^ ;]+)( ; [^\\]+)? \\((\n    --hash=sha256:[0-9a-f]{64}( \\)?)+)\n")
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_lock_covers_what_the_project_needs(name: str) -> None:
+    locked: dict[str, list[str]] = {}
+    for entry in _ENTRY.finditer((DEPLOY / name).read_text()):
+        locked.setdefault(entry[1], []).append(entry[2])
+    for needed in map(Requirement, NEEDED[name]):
+        versions = locked.get(canonicalize_name(needed.name))
+        assert versions, f"{name} lacks {needed}: run the command of deploy/README.md"
+        assert all(needed.specifier.contains(version) for version in versions), f"{name} has {versions} for {needed}"
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_lock_is_nothing_but_versions_with_hashes(name: str) -> None:
+    assert _ENTRY.sub("", (DEPLOY / name).read_text()) == ""

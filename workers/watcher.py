@@ -1,0 +1,15 @@
+"""The application of Flower: `celery -A workers.watcher flower`. It has no workspace, no keys and no tools.
+
+It consumes the replies of workers alone. Kombu looks for messages of lost consumers wherever something is consumed.
+Other names keep Flower from the messages that workers hold, so that its Redis user needs no right to read them.
+"""
+
+from roboco.adapters.celery.config import application, configuration
+from roboco.settings import read_settings
+
+_HELD = ("unacked_key", "unacked_index_key", "unacked_mutex_key")
+
+_settings = configuration(read_settings().broker)
+_options = _settings["broker_transport_options"]
+_own = {name: f"{_options[name]}.watcher" for name in _HELD if name in _options}
+app = application(_settings | {"broker_transport_options": _options | _own})
