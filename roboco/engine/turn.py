@@ -28,13 +28,14 @@ from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
 from roboco.engine.insist import insist
+from roboco.engine.listings import listings_for
 from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Commit, Doing, ModelStream, Reply, TurnClaim, TurnOrder, Work
+from roboco.ports import Commit, Doing, ModelStream, Reply, TurnClaim, TurnOrder, Unlisted, Work
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -111,11 +112,16 @@ class _Making:
 
 def _make(making: _Making) -> TurnEnd:
     engine, claim = making.engine, making.claim
+    listings = listings_for(engine, claim.order.task_id, making.team, making.team.agent(claim.task.agent))
+    if isinstance(listings, Unlisted):
+        if not making.ending.asked:
+            return _defer(making, listings.seconds, listings.reason, refused=False)
+        listings = {}
     minutes = minutes_for(engine, making.team, claim, making.ending)
     if minutes.profile is not None and not making.ending.asked:
         return _wait(making, minutes.profile, minutes.wait, minutes.error)
     try:
-        composed = compose(engine, making.team, claim, minutes)
+        composed = compose(engine, making.team, claim, minutes, listings)
     except UsageError as error:
         return _commit(making, failed(claim, "team", str(error)), _usage(minutes))
     if refused := minutes.refused or composed.refused:
@@ -185,7 +191,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
     if failed_with is not None and not ending.asked:
         return _break_off(making, composed, texts, failed_with)
     if reply is not None and not speech.cut:  # what nobody was told before the end that was asked for is not said
-        whole = said(engine, making.team, claim, "".join(texts), reply)
+        whole = said(engine, making.team, claim, "".join(texts), reply, composed.listings)
         _commit(making, whole, _metadata(composed, reply) | {"chunks": len(texts)})
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
             used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000

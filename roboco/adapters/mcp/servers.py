@@ -93,6 +93,16 @@ class McpServers:
             found = {name: unreachable(known.why) for name in server.tools}
         return {name: as_team_says(server, name, tool) for name, tool in found.items()}
 
+    def tools_now(self, server: McpServer) -> dict[str, McpTool]:
+        """Those that the team may use, as the server lists them at this moment; UsageError if it does not.
+
+        Takes at most `connect_timeout`.
+        """
+        self._check(server)
+        known = self._known_of(server)
+        found = self._listed(server, known, time.monotonic() + server.connect_timeout)
+        return {name: as_team_says(server, name, tool) for name, tool in found.items()}
+
     def call(self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
         """The tool's result in JSON, as `result_json` says it; UsageError for whatever went wrong.
 
