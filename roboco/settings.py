@@ -34,6 +34,8 @@ class Settings(BaseModel):
     models: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     mcp_env: tuple[str, ...] = ()
+    mcp_sandbox: Literal["network", "offline", "off"] = "network"
+    mcp_paths: tuple[str, ...] = ()
     webhooks: tuple[str, ...] = ()
     webhook_env: tuple[str, ...] = ()
     callback_broker_url: str | None = None
@@ -105,7 +107,7 @@ class Settings(BaseModel):
 
 
 _LISTS = frozenset(
-    {"TOOLS", "MODELS", "MCP", "MCP_ENV", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV", "ALLOWED_CALLBACKS"}
+    {"TOOLS", "MODELS", "MCP", "MCP_ENV", "MCP_PATHS", "MESSAGE_KEYS", "WEBHOOKS", "WEBHOOK_ENV", "ALLOWED_CALLBACKS"}
 )
 _ELSEWHERE = frozenset({"LOCAL_MODEL"})
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.conversation import Conversation, Stale, check_installed, converse
 from roboco.adapters.mcp.tool import McpTool, as_team_says, unreachable
 from roboco.adapters.model.loop import LoopThread
@@ -45,8 +46,8 @@ class McpServers:
     """Safe for threads. A process that was forked begins anew; nothing is started before it is asked for.
 
     `allowed`: command lines as `shlex.join` has them, and addresses, each of which allows what lies below it too.
-    `variables`: those of this process that servers may get. `lifetime`: seconds for which a list of tools is taken
-    as it was.
+    `variables`: those of this process that servers may get. `confinement`: what those that are started may do.
+    `lifetime`: seconds for which a list of tools is taken as it was.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class McpServers:
         allowed: tuple[str, ...],
         variables: tuple[str, ...] = (),
         *,
+        confinement: Confinement = Confinement(),  # noqa: B008 - immutable
         lifetime: float = 300.0,
         pause: float = PAUSE,
         idle: float = IDLE,
     ) -> None:
         self._allowed = allowed
         self._variables = variables
+        self._confinement = confinement
         self._lifetime = lifetime
         self._pause = pause
         self._idle = idle
@@ -171,7 +174,7 @@ class McpServers:
         """The kept conversation, or a new one."""
         with self._lock:
             if known.session is None or known.session.ended:
-                known.session = converse(server, self._loop, self._idle, known.change)
+                known.session = converse(server, self._loop, self._idle, known.change, self._confinement)
             return known.session
 
 
