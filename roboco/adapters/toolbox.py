@@ -53,14 +53,15 @@ class FunctionToolbox:
         return tuple(schema for schema in schemas if schema is not None)
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """The tools that this server of the team lists now; UsageError if it cannot be reached, or is not allowed."""
+        """The tools that this server of the team lists now, or the error; UsageError if it is not allowed here."""
+        declared = team.mcp_servers[server]
+        self._servers.check(declared)
         try:
-            found = self._servers.tools_now(team.mcp_servers[server])
+            return as_listing(server, self._servers.tools_now(declared))
         except self._time_up:
-            raise UsageError(
-                f"MCP server {server!r} did not list its tools before the time of the call was up"
-            ) from None
-        return as_listing(server, found)
+            return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
+        except UsageError as error:
+            return Listing(error=str(error)[:2000])
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema of an object; "" if nothing is."""

@@ -28,11 +28,15 @@ class ListedTool(Recorded):
 
 
 class Listing(Recorded):
-    """The tools of one server, by the server's own names; `error` says why they are not known, after `tries`."""
+    """The tools of one server, by the server's own names.
+
+    `error` says why they are not known, after `tries`. With `refused` the operator does not allow the server.
+    """
 
     tools: dict[str, ListedTool] = {}
     error: str = ""
     tries: int = 0
+    refused: bool = False
 
     def with_tools(self, newer: "Listing") -> "Listing":
         """This listing, with the tools of a newer one in place of its own."""

@@ -40,13 +40,16 @@ def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
 def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
     """The listings of the agent's servers; Unlisted, with a new order sent, if one is not there yet.
 
-    A listing that has failed `policy.attempts` times stands for itself, with its error.
+    A listing that has failed `policy.attempts` times stands for itself, with its error. UsageError if the operator does
+    not allow a server.
     """
     found: dict[str, Listing] = {}
     for server in servers_of(team, agent):
         listing = stored_listing(engine, task_id, server)
         if listing is None:
             listing = _failed(engine, task_id, server)
+            if listing.refused:
+                raise UsageError(listing.error)
             if listing.tries < engine.policy.attempts:
                 return _ask(engine, task_id, agent, server, listing)
         found[server] = listing
@@ -71,22 +74,20 @@ def list_tools(engine: Engine, order: ListOrder) -> None:
     team = engine.teams.get(order.task_id)
     if order.server not in team.mcp_servers:
         raise UsageError(f"server: team {team.name!r} of task {order.task_id!r} has no MCP server {order.server!r}")
-    try:
-        listing = engine.toolbox.list_tools(team, order.server)
-    except UsageError as error:
-        before = _failed(engine, order.task_id, order.server)
-        failed = Listing(error=str(error)[:2000], tries=before.tries + 1)
-        engine.files.put(failed_listing_path(order.task_id, order.server), failed.model_dump_json().encode())
+    listing = _live(engine, team, order.server)
+    if listing.error:
+        tries = _failed(engine, order.task_id, order.server).tries + 1
+        path, listing = failed_listing_path(order.task_id, order.server), listing.model_copy(update={"tries": tries})
+        engine.files.put(path, listing.model_dump_json().encode())
     else:
         engine.files.create(path, listing.model_dump_json().encode())
 
 
 def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool) -> Outcome | None:
     """Why the call of a server's tool may not run: the tool is not the one that the task knows. None if it is."""
-    try:
-        live = engine.toolbox.list_tools(team, spec.server)
-    except UsageError as error:
-        return failure(call.id, str(error))
+    live = _live(engine, team, spec.server)
+    if live.error:
+        return failure(call.id, live.error)
     known = stored_listing(engine, task_id, spec.server)
     if known is None:
         engine.files.create(listing_path(task_id, spec.server), live.model_dump_json().encode())
@@ -123,6 +124,14 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
         if engine.files.replace(path, newer.model_dump_json().encode(), version):
             return
     raise Conflict(f"other approvals change {path} at the same time; approve call {call_id!r} again")
+
+
+def _live(engine: Engine, team: Team, server: str) -> Listing:
+    """The tools that the server lists now, or why there are none."""
+    try:
+        return engine.toolbox.list_tools(team, server)
+    except UsageError as error:
+        return Listing(error=str(error)[:2000], refused=True)
 
 
 def _ask(engine: Engine, task_id: str, agent: Agent, server: str, failed: Listing) -> Unlisted:

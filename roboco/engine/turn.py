@@ -112,7 +112,10 @@ class _Making:
 
 def _make(making: _Making) -> TurnEnd:
     engine, claim = making.engine, making.claim
-    listings = listings_for(engine, claim.order.task_id, making.team, making.team.agent(claim.task.agent))
+    try:
+        listings = listings_for(engine, claim.order.task_id, making.team, making.team.agent(claim.task.agent))
+    except UsageError as error:
+        return _commit(making, failed(claim, "team", str(error)), {})
     if isinstance(listings, Unlisted):
         if not making.ending.asked:
             return _defer(making, listings.seconds, listings.reason, refused=False)

@@ -66,7 +66,7 @@ class Toolbox(Protocol):
         """
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """The tools that this server of the team lists now; UsageError if it cannot be reached, or is not allowed.
+        """The tools that this server of the team lists now, or the error; UsageError if it is not allowed here.
 
         For tools workers alone: it starts the server, or connects to it.
         """

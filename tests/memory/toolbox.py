@@ -45,10 +45,10 @@ class MemoryToolbox:
         return mistake(schema, args)
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """The listing that a test has given the server; UsageError if it has given none."""
-        if server not in self.servers:
-            raise UsageError(f"MCP server {server!r} could not be reached")
-        return self.servers[server]
+        """The listing that a test has given the server, or an error; UsageError for the server "evil"."""
+        if server == "evil":
+            raise UsageError(f"MCP server {server!r} is not allowed on this worker")
+        return self.servers.get(server) or Listing(error=f"MCP server {server!r} could not be reached")
 
     def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
         """Run the call; whatever goes wrong is in the outcome."""

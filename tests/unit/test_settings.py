@@ -34,6 +34,8 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_MODELS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
         "ROBOCO_MCP_ENV": "WEB_KEY",
+        "ROBOCO_MCP_SANDBOX": "offline",
+        "ROBOCO_MCP_PATHS": "/srv/shop, /srv/notes:rw",
         "ROBOCO_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
         "ROBOCO_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",

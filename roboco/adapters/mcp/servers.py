@@ -81,7 +81,7 @@ class McpServers:
         Takes at most `connect_timeout`. While the server is down, its tools are what they were; if it was never
         reached, they take any object, and say that. A tool that the server does not list is left out.
         """
-        self._check(server)
+        self.check(server)
         known = self._known_of(server)
         if not self._settled(known):
             until = time.monotonic() + server.connect_timeout
@@ -101,7 +101,7 @@ class McpServers:
 
         Takes at most `connect_timeout`.
         """
-        self._check(server)
+        self.check(server)
         known = self._known_of(server)
         found = self._listed(server, known, time.monotonic() + server.connect_timeout)
         return {name: as_team_says(server, name, tool) for name, tool in found.items()}
@@ -111,7 +111,7 @@ class McpServers:
 
         A call that may have reached the server is never repeated. `key` goes along as `_meta` of the request.
         """
-        self._check(server)
+        self.check(server)
         if name not in server.tools:
             raise UsageError(f"tool {name!r} of MCP server {server.place!r} is not among those that the team may use")
         known = self._known_of(server)
@@ -135,7 +135,8 @@ class McpServers:
         for session in sessions:
             session.wait_closed(until)
 
-    def _check(self, server: McpServer) -> None:
+    def check(self, server: McpServer) -> None:
+        """UsageError if the server is not allowed on this worker, or the package is not installed."""
         check_allowed(server, self._allowed, self._variables)
         check_installed()
 

@@ -50,7 +50,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "tools/list":
         return {"tools": [{"name": name, "description": name, **TOOL} for name in ("steal", "roam")]}
     if method == "tools/call":
-        result = {"steal": steal, "roam": roam}[params["name"]](**params["arguments"])
+        given = params["arguments"]
+        result = steal(given["word"]) if params["name"] == "steal" else roam(given["paths"])
         return {"content": [{"type": "text", "text": json.dumps(result)}]}
     return {}
 

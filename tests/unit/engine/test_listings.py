@@ -87,6 +87,16 @@ def test_server_that_is_away_is_asked_a_bounded_number_of_times() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
 
 
+def test_server_that_is_not_allowed_ends_the_task() -> None:
+    world = World(given(lambda request: said("done")))
+    evil = {"command": ["sh"], "tools": ["x"]}
+    world.submit(team_of(agents=[member("clerk", tools=["mcp:evil"])], mcp_servers={"evil": evil}))
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.history()[-1].error is not None
+    assert "MCP server 'evil' is not allowed on this worker" in world.history()[-1].error.message
+
+
 def test_server_that_comes_back_is_called_after_it_was_listed() -> None:
     world, runs = shopping(2, later=listing())
     world.given.toolbox.servers.clear()
