@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
-import roboco
 from roboco.adapters.sandbox.bubblewrap import NOBODY, programs_mounted
 from roboco.adapters.sandbox.programs import Programs, found_bubblewraps
 from roboco.errors import UsageError
@@ -35,7 +35,7 @@ _OF_THE_SYSTEM = (
 )
 _OF_A_PROGRAM = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg")
 _MOUNTED = ("/usr", "/usr/local")
-_ROBOCO = os.path.dirname(os.path.abspath(roboco.__file__))
+_ROBOCO = str(Path(__file__).resolve().parents[2])
 """The library's code, which holds servers of its own; an editable installation has it elsewhere than other packages."""
 _RW = ":rw"
 _OFF = "set ROBOCO_MCP_SANDBOX=off, with which servers have all the rights of the worker"

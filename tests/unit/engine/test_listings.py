@@ -93,8 +93,9 @@ def test_server_that_is_not_allowed_ends_the_task() -> None:
     world.submit(team_of(agents=[member("clerk", tools=["mcp:evil"])], mcp_servers={"evil": evil}))
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert world.history()[-1].error is not None
-    assert "MCP server 'evil' is not allowed on this worker" in world.history()[-1].error.message
+    error = world.history()[-1].error
+    assert error is not None
+    assert "MCP server 'evil' is not allowed on this worker" in error.message
 
 
 def test_server_that_comes_back_is_called_after_it_was_listed() -> None:
