@@ -12,9 +12,9 @@ _log = logging.getLogger(__name__)
 def guard_process() -> None:
     """Make this process and all that fork from it non-dumpable: prctl(2). It writes no core dump from here on.
 
-    The files of its folder in /proc belong to root then. The limits: root, and a process with CAP_SYS_PTRACE, still
-    read them, and so does nothing else. A program that is started by exec is dumpable again. Elsewhere than on Linux
-    nothing happens.
+    The files of its folder in /proc belong to root then. Two limits: root and processes with CAP_SYS_PTRACE still read
+    them, and debuggers such as py-spy need these rights. A program that the process starts by exec is dumpable again.
+    Elsewhere than on Linux nothing happens.
     """
     if sys.platform != "linux":
         return
