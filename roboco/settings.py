@@ -36,6 +36,8 @@ class Settings(BaseModel):
     model_limits: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     mcp_env: tuple[str, ...] = ()
+    mcp_sandbox: Literal["network", "offline", "off"] = "network"
+    mcp_paths: tuple[str, ...] = ()
     webhooks: tuple[str, ...] = ()
     webhook_env: tuple[str, ...] = ()
     callback_broker_url: str | None = None
@@ -123,6 +125,7 @@ _LISTS = frozenset(
         "MODEL_LIMITS",
         "MCP",
         "MCP_ENV",
+        "MCP_PATHS",
         "MESSAGE_KEYS",
         "WEBHOOKS",
         "WEBHOOK_ENV",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.mcp_server import McpServer
 
@@ -36,6 +37,7 @@ def declared(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
 def using(server: McpServer, **options: Any) -> Iterator[McpServers]:
     """The adapter, with this one server allowed; everything is ended at the end."""
     allowed = shlex.join(server.command) if server.command else server.url or ""
+    options = {"confinement": Confinement("off")} | options  # tests name processes and files outside
     servers = McpServers((allowed,), (*server.env, *server.headers.values()), **options)
     try:
         yield servers

@@ -5,6 +5,7 @@ import shlex
 import sys
 import time
 
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.mcp_server import McpServer
 
@@ -41,4 +42,4 @@ def fork(servers: McpServers, server: McpServer) -> None:
 if __name__ == "__main__":
     command = sys.argv[2:]
     named = McpServer.model_validate({"command": command, "tools": ["process", "one"]})
-    {"hold": hold, "fork": fork}[sys.argv[1]](McpServers((shlex.join(command),)), named)
+    {"hold": hold, "fork": fork}[sys.argv[1]](McpServers((shlex.join(command),), confinement=Confinement("off")), named)

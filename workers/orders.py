@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from roboco.domain.ids import check_task_id
 from roboco.errors import UsageError
-from roboco.ports import CallOrder, TurnOrder
+from roboco.ports import CallOrder, ListOrder, TurnOrder
 
-Order = TypeVar("Order", TurnOrder, CallOrder)
+Order = TypeVar("Order", TurnOrder, CallOrder, ListOrder)
 
 NUMBER_MOST: Final = 2**53
 """The largest number that Redis' scripts can tell from the next one."""
@@ -19,7 +19,7 @@ TEXT_MOST: Final = 512
 """The longest text, in characters."""
 
 _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
-    {kind: TypeAdapter(kind) for kind in (TurnOrder, CallOrder)}
+    {kind: TypeAdapter(kind) for kind in (TurnOrder, CallOrder, ListOrder)}
 )
 
 

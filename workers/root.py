@@ -18,12 +18,14 @@ from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.settings import Settings, read_settings
+from workers.guarded import guard_process
 from workers.process import ProcessEngine
 from workers.tasks import register
 
 
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
     """An application that consumes these queues, and the engine of its processes."""
+    guard_process()
     guard_transports()
     settings = read_settings()
     basis = configuration(

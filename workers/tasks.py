@@ -23,6 +23,7 @@ from roboco.adapters.celery.dispatcher import KILL_AFTER
 from roboco.adapters.celery.names import (
     ADVANCE,
     FORK,
+    LIST_TOOLS,
     NOTIFY,
     OUTSIDE,
     QUEUE_OF,
@@ -36,12 +37,13 @@ from roboco.domain.canonical import well_formed
 from roboco.domain.letter import DeadLetter, letter_id_of
 from roboco.engine.advance import advance as engine_advance
 from roboco.engine.engine import Engine
+from roboco.engine.listings import list_tools as engine_list_tools
 from roboco.engine.notify import deliver
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
 from roboco.errors import Conflict, TransientError, UsageError
-from roboco.ports import CallOrder, TurnOrder
+from roboco.ports import CallOrder, ListOrder, TurnOrder
 from workers.ended import ended
 from workers.orders import order_of, task_of
 from workers.process import ProcessEngine
@@ -52,6 +54,8 @@ GRACE = 30.0
 """Seconds that a coordinator's Celery task has to end after its soft time limit."""
 LONGEST_CALL = 86_400.0
 """Seconds of a tool call whose message names no limit: the longest that a team can give one."""
+LONGEST_LISTING = 900.0
+"""Seconds of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
 SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.request:ShownRequest"}
 SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
@@ -100,9 +104,14 @@ def register(app: Celery, engine: ProcessEngine) -> None:
         if not engine_tool(engine(), order):
             raise Ignore
 
+    def list_tools(self: Any, *given: Any, **named: Any) -> None:
+        order = _read(engine(), self.request, lambda: order_of(ListOrder, given, named))
+        engine_list_tools(engine(), order)
+
     _add(app, ADVANCE, advance, **SHOWN, **look)
     _add(app, NOTIFY, notify, **SHOWN, **look)
     _add(app, TURN, turn, **SHOWN, throws=(TransientError, Conflict, UsageError))
+    _add(app, LIST_TOOLS, list_tools, **SHOWN, throws=(TransientError, UsageError), **_limits(LONGEST_LISTING))
     of_tool = type("BoundToolTask", (ToolTask,), {"engine": engine})
     _add(app, TOOL, tool, **SHOWN, throws=(TransientError, UsageError), base=of_tool, **_limits(LONGEST_CALL))
 

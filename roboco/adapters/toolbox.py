@@ -8,8 +8,10 @@ from roboco.adapters.builtin_tools import BuiltinTools
 from roboco.adapters.functions import Functions
 from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.adapters.large_result import cut_large, keep_large
+from roboco.adapters.mcp.listed import as_listing, listed_tool
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.builtin import BUILTIN
+from roboco.domain.listing import Listing
 from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
 from roboco.domain.part import Artifact, ToolCall
@@ -17,7 +19,7 @@ from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
 from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import TransientError, UsageError
-from roboco.ports import CallContext, Files
+from roboco.ports import CallContext, Files, Listings
 
 _log = logging.getLogger(__name__)
 
@@ -42,17 +44,24 @@ class FunctionToolbox:
         self._functions = functions
         self._time_up = time_up
 
-    def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
-        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had."""
-        return tuple(schema for name in team.tools_of(agent) if (schema := self._schema(team, name)) is not None)
+    def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
+        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had.
 
-    def effect(self, team: Team, name: str) -> str | None:
-        """What the tool does to the world, where its server says so and not the team; None for any other tool."""
-        spec = team.tool(name)
-        if not isinstance(spec, ServerTool) or team.mcp_servers[spec.server].tools[spec.remote].effect is not None:
-            return None
-        found = self._servers.tools(team.mcp_servers[spec.server]).get(spec.remote)
-        return None if found is None else found.effect
+        Those of MCP servers as the listings say; no server is started or asked.
+        """
+        schemas = (self._schema(team, name, listings) for name in team.tools_of(agent))
+        return tuple(schema for schema in schemas if schema is not None)
+
+    def list_tools(self, team: Team, server: str) -> Listing:
+        """The tools that this server of the team lists now, or the error; UsageError if it is not allowed here."""
+        declared = team.mcp_servers[server]
+        self._servers.check(declared)
+        try:
+            return as_listing(server, self._servers.tools_now(declared))
+        except self._time_up:
+            return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
+        except UsageError as error:
+            return Listing(error=str(error)[:2000])
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema of an object; "" if nothing is."""
@@ -126,11 +135,11 @@ class FunctionToolbox:
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
-    def _schema(self, team: Team, name: str) -> dict[str, Any] | None:
+    def _schema(self, team: Team, name: str, listings: Listings) -> dict[str, Any] | None:
         """The tool as the protocol has it; None if its server does not have it."""
         spec = team.tool(name)
         if isinstance(spec, ServerTool):
-            found = self._servers.tools(team.mcp_servers[spec.server]).get(spec.remote)
+            found = listed_tool(team.mcp_servers[spec.server], spec.remote, listings.get(spec.server))
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
             return self._functions.tool(spec.function).schema(name, spec.description)

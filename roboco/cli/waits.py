@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from roboco.domain.answers import is_client, needs_approval, waits_for_person
+from roboco.domain.answers import is_changed, is_client, needs_approval, waits_for_person
+from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
-from roboco.engine.answer import answer_id, verdict_id
+from roboco.engine.answer import answer_id, change_id, verdict_id
 from roboco.engine.engine import Engine
 from roboco.engine.receive import stored
 
@@ -20,8 +21,10 @@ class Waits:
         self._task_id = task_id
 
     def unapproved(self) -> list[ToolCall]:
-        """The calls that need approval, and of which nobody has said anything yet."""
-        return self._open(lambda call: needs_approval(self._team, call), verdict_id)
+        """The calls that need approval, or whose tool has changed, and of which no person has judged that yet."""
+        changed = self._with_outcome(is_changed)
+        asked = self._open(lambda call: needs_approval(self._team, call), verdict_id)
+        return [*asked, *self._open(lambda call: call.id in changed, change_id)]
 
     def unanswered(self) -> list[ToolCall]:
         """The calls of client tools that have no answer yet."""
@@ -29,9 +32,7 @@ class Waits:
 
     def unknown(self) -> list[ToolCall]:
         """The calls of which a person must say whether they had their effect."""
-        task = self._engine.board.load(self._task_id, 1)
-        calls = {} if task is None else task.calls
-        asked = {call_id for call_id, state in calls.items() if waits_for_person(state.outcome)}
+        asked = self._with_outcome(lambda outcome: waits_for_person(outcome) and not is_changed(outcome))
         return [call for call in self._calls() if call.id in asked]
 
     def how_to_go_on(self, status: TaskStatus, alone: bool) -> str:
@@ -55,6 +56,12 @@ class Waits:
                 return f"roboco resume {task_id}"
             case _:
                 return again if alone else f"roboco send {task_id} MESSAGE"
+
+    def _with_outcome(self, test: Callable[[Outcome | None], bool]) -> set[str]:
+        """The ids of the open calls whose outcome passes the test."""
+        task = self._engine.board.load(self._task_id, 1)
+        calls = {} if task is None else task.calls
+        return {call_id for call_id, state in calls.items() if test(state.outcome)}
 
     def _at_limit(self) -> bool:
         """Whether a limit keeps the task from going on."""

@@ -11,6 +11,7 @@ from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
 from roboco.adapters.functions import Functions
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.model.first_use import ModelAtFirstUse
 from roboco.adapters.notify.callback import Callbacks
@@ -118,9 +119,9 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception])
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
     builtin = BuiltinTools(workspace.files, index, Sandbox())
-    return FunctionToolbox(
-        workspace.files, builtin, McpServers(settings.mcp, settings.mcp_env), Functions(settings.tools), time_up
-    )
+    confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
+    servers = McpServers(settings.mcp, settings.mcp_env, confinement=confinement)
+    return FunctionToolbox(workspace.files, builtin, servers, Functions(settings.tools), time_up)
 
 
 def dispatcher_of(app: Celery) -> Dispatcher:

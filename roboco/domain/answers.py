@@ -31,6 +31,11 @@ def waits_for_person(outcome: Outcome | None) -> bool:
     return outcome is not None and outcome.unknown == "ask"
 
 
+def is_changed(outcome: Outcome | None) -> bool:
+    """Whether a person has to say whether the change of the call's tool is approved."""
+    return waits_for_person(outcome) and outcome is not None and outcome.changed
+
+
 def is_told(call_id: str, outcomes: Mapping[str, Outcome]) -> bool:
     """Whether a tool worker has told the call's result; what waits for a person is no result yet."""
     return call_id in outcomes and not waits_for_person(outcomes[call_id])
@@ -65,7 +70,8 @@ def told_outside(step: TaskStep, inbox: Iterable[Item], outcomes: Mapping[str, O
     for item in inbox:
         match item:
             case Resolution() if waits_for_person(outcomes.get(item.call_id)) and item.call_id in calls:
-                told.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item)))
+                known = outcomes[item.call_id]
+                told.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item, known)))
             case Answer() if item.at_seq == step.seq:
                 told.setdefault(item.call_id, Told(item.item_id, item.outcome))
             case Verdict() if item.at_seq == step.seq and not item.approved:
@@ -81,10 +87,22 @@ def denied(verdict: Verdict) -> Outcome:
     return failure(verdict.call_id, f"a person did not approve this call, and it was not run{why}")
 
 
-def _resolved(call: ToolCall, item: Resolution) -> Outcome:
+def _resolved(call: ToolCall, item: Resolution, known: Outcome) -> Outcome:
+    if known.changed:
+        return _judged_change(call, item)
     if not item.happened:
         return without_effect(call.id)
     return success(call, "the call had its effect" if item.result is None else item.result)
+
+
+def _judged_change(call: ToolCall, item: Resolution) -> Outcome:
+    """The outcome of a call whose tool had changed: its arguments were made for the tool as it was, so it never ran."""
+    if item.happened:
+        message = "not run, since the tool had changed; a person has approved the change: read it again, then call it"
+    else:
+        why = f": {item.result}" if item.result else ""
+        message = f"not run, since the tool has changed, and a person did not approve the change{why}"
+    return failure(call.id, message)
 
 
 def answered_here(team: Team, state: TaskState, step: TaskStep) -> dict[str, Outcome]:

@@ -9,12 +9,15 @@ class Outcome(Recorded):
     """The result of one tool call and the artifacts to be named beside it.
 
     `unknown` is set where nobody knows whether the call had its effect: then the agent is told so, or a person is
-    asked before the agent hears of it. `usage` is what a sub-task has used: `tokens_in`, `tokens_out`, `cost`.
+    asked before the agent hears of it. With `changed` the call was not run, since its tool is not the one that the task
+    knows any more, and a person is asked whether the change is approved. `usage` is what a sub-task has used:
+    `tokens_in`, `tokens_out`, `cost`.
     """
 
     result: ToolResult
     artifacts: tuple[Artifact, ...] = ()
     unknown: Literal["", "tell", "ask"] = ""
+    changed: bool = False
     usage: dict[str, int | float] = {}
 
 
@@ -36,6 +39,12 @@ def unknown(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_
         "Find out what happened before you try again"
     )
     return failure(call_id, message, runtime_ms).model_copy(update={"unknown": on_unknown})
+
+
+def changed(call: ToolCall, why: str) -> Outcome:
+    """An outcome of a call that was not run, until a person has approved that its tool has changed."""
+    message = f"{why} since the task began; the call was not run, and a person must approve the change"
+    return failure(call.id, message).model_copy(update={"unknown": "ask", "changed": True})
 
 
 def without_effect(call_id: str) -> Outcome:

@@ -138,3 +138,28 @@ def continued_path(task_id: str) -> str:
 def to_tell_path(task_id: str) -> str:
     """The marker of a task of which notices are not delivered yet."""
     return f"{NOTIFY}{check_task_id(task_id)}"
+
+
+def listing_path(task_id: str, server: str) -> str:
+    """The tools of an MCP server as they were listed first for the task."""
+    return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.json"
+
+
+def approved_tools_path(task_id: str, server: str) -> str:
+    """The tools of an MCP server that have changed since, as a person has approved them."""
+    return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.approved.json"
+
+
+def failed_listing_path(task_id: str, server: str) -> str:
+    """How often the tools of an MCP server could not be listed for the task, and why."""
+    return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.failed.json"
+
+
+def listing_orders_path(task_id: str, server: str) -> str:
+    """How often an agents worker has asked for the listing of an MCP server."""
+    return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.asked.json"
+
+
+def tool_change_path(task_id: str, call_id: str) -> str:
+    """The change of a tool that a person must approve, as it was found when this call was due."""
+    return f"{check_task_id(task_id)}/mcp/changes/{check_item_id(call_id)}.json"

@@ -1,11 +1,12 @@
 """Results: what becomes of the calls of a step: who runs them, who is waited for, and the step that answers them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roboco.domain.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.answers import (
     answered_here,
+    is_changed,
     is_client,
     is_told,
     needs_approval,
@@ -40,7 +41,7 @@ def answer_calls(team: Team, history: History, situation: Situation) -> Action:
         if missing:
             return _have_answered(team, history, situation, missing)
         if asked := [call for call in step.calls if waits_for_person(answers[call.id])]:
-            return _ask(team, asked)
+            return _ask(team, asked, answers)
     else:
         closed = {call.id: _closed(team, step, call, situation, situation.ended) for call in step.calls}
         answers = closed | answers
@@ -141,7 +142,10 @@ def _closed(team: Team, step: TaskStep, call: ToolCall, situation: Situation, en
     return unknown(call.id, f"the call was ended before its result was in ({ended})", "tell")
 
 
-def _ask(team: Team, calls: list[ToolCall]) -> Wait:
+def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> Wait:
+    if changed := [call for call in calls if is_changed(answers[call.id])]:
+        reason = "the tool has changed since the task began, and a person must approve the change"
+        return wait(team, TaskStatus.APPROVAL, "changed tool", reason, changed)
     reason = "nobody knows whether this had its effect, and a person must say so"
     return wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 

@@ -5,15 +5,16 @@ A call has one answer: its item is named after it, so the first one to be stored
 
 from typing import Any
 
-from roboco.domain.answers import is_client, needs_approval
+from roboco.domain.answers import is_changed, is_client, needs_approval
 from roboco.domain.ids import check_item_id, check_task_id
-from roboco.domain.inbox import Answer, Verdict
+from roboco.domain.inbox import Answer, Resolution, Verdict
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.engine import recover
 from roboco.engine.engine import Engine
+from roboco.engine.listings import approve_change
 from roboco.engine.receive import check_open, receive, stored
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
@@ -30,6 +31,11 @@ def answer_id(call_id: str) -> str:
 def verdict_id(call_id: str) -> str:
     """The id of the item that approves or denies the call."""
     return check_item_id(f"verdict-{call_id}")
+
+
+def change_id(call_id: str) -> str:
+    """The id of the item that approves or denies the change of the call's tool."""
+    return check_item_id(f"change-{call_id}")
 
 
 def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
@@ -55,8 +61,11 @@ def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
 def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None) -> None:
     """Accept a person's word on a call that needs approval; the same again changes nothing.
 
-    UsageError if there is another word on it already, or if it is no open call that needs approval.
+    If the tool of the call has changed, the word is on the change, after which the agent may call again. UsageError if
+    there is another word on it already, or if it is no open call that needs approval.
     """
+    if _judge_change(engine, task_id, call_id, approved, reason, args):
+        return
     item_id = verdict_id(call_id)
     at_seq = _answered_at(engine, task_id, item_id)
     if at_seq is None:
@@ -72,6 +81,24 @@ def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: st
             {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | said
         ),
     )
+
+
+def _judge_change(
+    engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None
+) -> bool:
+    """Accept the word on a change of the call's tool; False if the call does not wait for one."""
+    task = recover.load(engine, check_task_id(task_id))
+    known = None if task is None else task.calls.get(call_id)
+    if task is None or known is None or not is_changed(known.outcome):
+        return False
+    if args is not None:
+        raise UsageError(f"args: call {call_id!r} is not run, since its tool has changed: approve it without arguments")
+    if approved:
+        approve_change(engine, task_id, call_id)
+    fields = {"call_id": call_id, "at_seq": task.seq - 1, "happened": approved, "result": reason or None}
+    item = {"item_id": change_id(call_id), "created_at": engine.now()} | fields
+    receive(engine, task_id, Resolution.model_validate(item))
+    return True
 
 
 def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:

@@ -20,7 +20,7 @@ from roboco.engine.broken import spent_on
 from roboco.engine.engine import Engine
 from roboco.engine.minutes import Minutes
 from roboco.engine.prompt import render_prompt
-from roboco.ports import Request, TurnClaim
+from roboco.ports import Listings, Request, TurnClaim
 
 USUAL_REPLY = 500
 """Tokens that a reply is expected to have where nothing bounds it, as rates of providers are kept."""
@@ -34,6 +34,7 @@ class Composed:
     request: Request
     refused: str = ""
     minutes: Minutes = field(default_factory=Minutes)
+    listings: Listings = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -41,14 +42,14 @@ class Composed:
         return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
 
 
-def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> Composed:
+def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, listings: Listings) -> Composed:
     """The request of the turn; UsageError if the team asks for what cannot be had."""
     task = claim.task
     agent, state = team.agent(task.agent), task.state
     last_turn = task.routing.get("rule") == WRAPS_UP
     begins = _begins(claim)
     without = last_turn or (agent.tool_choice == "first" and not begins)
-    tools = () if without else (*engine.toolbox.describe(team, agent), *offered(team, agent, state))
+    tools = () if without else (*engine.toolbox.describe(team, agent, listings), *offered(team, agent, state))
     profile = team.profile(agent)
     seen = Seen(
         first=task.first,
@@ -74,7 +75,7 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes) -> C
         tool_choice="required" if required else "auto",
         max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
     )
-    return Composed(memory, request, "" if last_turn else refused, minutes)
+    return Composed(memory, request, "" if last_turn else refused, minutes, listings)
 
 
 def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:

@@ -9,8 +9,9 @@ from roboco.domain.offered import schema_of
 from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
 from roboco.domain.state import TaskState
 from roboco.domain.team import Team
+from roboco.domain.tool_spec import ServerTool
 from roboco.engine.engine import Engine
-from roboco.ports import Reply, RequestedCall, TurnClaim
+from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def failed(claim: TurnClaim, code: str, message: str, text: str = "") -> Said:
     return Said((TextPart(text=text), error) if text else (error,))
 
 
-def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) -> Said:
+def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings) -> Said:
     """The parts of a whole reply."""
     parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
     invalid: dict[str, str] = {}
@@ -47,10 +48,20 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply) 
         call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if mistake else args)
         if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
             invalid[call_id] = mistake
-        if (effect := engine.toolbox.effect(team, name)) is not None:
+        if (effect := _effect(team, name, listings)) is not None:
             effects[name] = effect
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
     return Said(tuple(parts), invalid, effects)
+
+
+def _effect(team: Team, name: str, listings: Listings) -> str | None:
+    """What the tool does to the world, where its server says so and not the team; None for any other tool."""
+    spec = team.tool(name)
+    if not isinstance(spec, ServerTool) or team.mcp_servers[spec.server].tools[spec.remote].effect is not None:
+        return None
+    listing = listings.get(spec.server)
+    tool = None if listing is None else listing.tools.get(spec.remote)
+    return None if tool is None else tool.effect
 
 
 def _arguments(requested: RequestedCall, cut_off: bool) -> tuple[dict[str, object], str]:

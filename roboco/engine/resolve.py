@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roboco.domain.answers import waits_for_person
+from roboco.domain.answers import is_changed, waits_for_person
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Resolution, read_item
 from roboco.domain.paths import item_path, taken_path
@@ -28,6 +28,10 @@ def resolve(engine: Engine, task_id: str, call_id: str, happened: bool, result: 
     if task is None or call_id not in waiting:
         those = ", ".join(waiting) or "none"
         raise UsageError(f"call_id: call {call_id[:80]!r} of task {task_id!r} waits for nobody; those that do: {those}")
+    if is_changed(task.calls[call_id].outcome):
+        raise UsageError(
+            f"call_id: call {call_id!r} of task {task_id!r} was not run, since its tool has changed: approve or deny it"
+        )
     receive(
         engine,
         task_id,

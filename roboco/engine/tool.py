@@ -22,10 +22,11 @@ from roboco.domain.part import ToolCall
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
-from roboco.domain.tool_spec import AnyTool
+from roboco.domain.tool_spec import AnyTool, ServerTool
 from roboco.engine.answer import approved
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
+from roboco.engine.listings import refusal
 from roboco.engine.pending import close_call, restart_call, stored_outcome, told
 from roboco.ports import CallContext, CallOrder, Doing, Snapshot, Work
 from roboco.ports.telemetry import TOOL_SECONDS
@@ -134,6 +135,8 @@ class _Work:
     def outcome(self) -> Outcome | None:
         """What the call came to; None if it is not ours any more."""
         if self.spec is None or not _irreversible(self.spec):
+            if (refused := self._refused()) is not None:
+                return refused
             run = partial(self.engine.toolbox.run, self.team, self.call, self.spec, self.context)
             return self._whole(insist(self.engine, run, self._ours, self._named("call")))
         return self._once(self.spec)
@@ -147,6 +150,8 @@ class _Work:
         asked_at = self.engine.clock.now()
         if not self._surely_ours():
             return None
+        if (refused := self._refused()) is not None:
+            return refused
         if not self._intend():
             return self._found_out(spec, stored_outcome(self.engine, self.context.task_id, self.call.id))
         if self.engine.clock.now() - asked_at > self.engine.policy.lease / 2 and not self._surely_ours():
@@ -156,6 +161,21 @@ class _Work:
             outcome = self._found_out(spec, outcome)
         self._keep(outcome)
         return outcome
+
+    def _refused(self) -> Outcome | None:
+        """Why a call of an MCP server's tool may not run, such as a change of the tool; None if it may.
+
+        A call whose intent an earlier attempt has stored is not judged anew, since it may have run.
+        """
+        spec, task_id = self.spec, self.context.task_id
+        if not isinstance(spec, ServerTool):
+            return None
+
+        def judged() -> Outcome | None:
+            begun = _irreversible(spec) and self.engine.files.size(intent_path(task_id, self.call.id)) is not None
+            return None if begun else refusal(self.engine, self.team, task_id, self.call, spec)
+
+        return insist(self.engine, judged, self._ours, self._named("the listing for call"))
 
     def _intend(self) -> bool:
         """Whether this worker is the first one to begin the call. Until the store takes that, nothing has begun."""

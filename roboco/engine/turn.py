@@ -28,13 +28,25 @@ from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
 from roboco.engine.insist import insist
+from roboco.engine.listings import listings_for
 from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Commit, Doing, ModelStream, Reply, Ticket, TurnClaim, TurnOrder, Work
+from roboco.ports import (
+    Commit,
+    Doing,
+    Listings,
+    ModelStream,
+    Reply,
+    Ticket,
+    TurnClaim,
+    TurnOrder,
+    Unlisted,
+    Work,
+)
 
 LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
@@ -48,7 +60,8 @@ class TurnEnd(StrEnum):
     """How an attempt at a turn has ended, for those who watch the workers."""
 
     COMMITTED = "committed"
-    GIVEN_BACK = "given back until a later time, as its reason says"
+    RATE_LIMITED = "waits until its model's rate limit allows it"
+    DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
     BROKE_OFF = "the model's answer broke off in the middle: another attempt takes its place"
     LOST = "another attempt has taken its place"
     TAKEN = "another worker is at this attempt"
@@ -74,7 +87,7 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
             with engine.quarantine.entered(order.attempt, engine.policy.attempts) as entered:
                 if not entered:
                     pause = min(LONGEST, ALONE * 2.0 ** min(claim.task.rings, 10))
-                    return _defer(making, pause, _alone(making), refused=False)
+                    return _defer(making, pause, _alone(making), TurnEnd.DEFERRED)
                 with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
                     return _make(making)
     doing.void()
@@ -111,11 +124,25 @@ class _Making:
 
 def _make(making: _Making) -> TurnEnd:
     engine, claim = making.engine, making.claim
+    try:
+        listings = listings_for(engine, claim.order.task_id, making.team, making.team.agent(claim.task.agent))
+    except UsageError as error:
+        return _commit(making, failed(claim, "team", str(error)), {})
+    if isinstance(listings, Unlisted):
+        if not making.ending.asked:
+            return _defer(making, listings.seconds, listings.reason, TurnEnd.DEFERRED)
+        listings = {}
+    return _make_with(making, listings)
+
+
+def _make_with(making: _Making, listings: Listings) -> TurnEnd:
+    """Make the turn with the tools of these listings."""
+    engine, claim = making.engine, making.claim
     minutes = minutes_for(engine, making.team, claim, making.ending)
     if minutes.profile is not None and not making.ending.asked:
         return _wait(making, minutes.profile, minutes.wait, minutes.error)
     try:
-        composed = compose(engine, making.team, claim, minutes)
+        composed = compose(engine, making.team, claim, minutes, listings)
     except UsageError as error:
         return _commit(making, failed(claim, "team", str(error)), _usage(minutes))
     if refused := minutes.refused or composed.refused:
@@ -144,7 +171,7 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
         seconds = max(0.05, min(LONGEST_TOLD, seconds))
         engine.rates.pause(profile, seconds)
     reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
-    return _defer(making, seconds, reason, error is not None)
+    return _defer(making, seconds, reason, TurnEnd.RATE_LIMITED, error is not None)
 
 
 def _alone(making: _Making) -> str:
@@ -155,7 +182,7 @@ def _alone(making: _Making) -> str:
     )
 
 
-def _defer(making: _Making, seconds: float, reason: str, refused: bool) -> TurnEnd:
+def _defer(making: _Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False) -> TurnEnd:
     """Give the turn back for so many seconds, for this reason."""
     engine, claim = making.engine, making.claim
     task_id = claim.order.task_id
@@ -166,7 +193,7 @@ def _defer(making: _Making, seconds: float, reason: str, refused: bool) -> TurnE
     now = engine.board.load(task_id, 1)
     if now is not None and now.cut_age is not None:  # somebody wanted it to end before it was given back
         engine.dispatcher.advance(task_id)
-    return TurnEnd.GIVEN_BACK
+    return end
 
 
 def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStream) -> TurnEnd:
@@ -187,7 +214,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
     if failed_with is not None and not ending.asked:
         return _break_off(making, composed, texts, failed_with)
     if reply is not None and not speech.cut:  # what nobody was told before the end that was asked for is not said
-        whole = said(engine, making.team, claim, "".join(texts), reply)
+        whole = said(engine, making.team, claim, "".join(texts), reply, composed.listings)
         _commit(making, whole, _metadata(composed, reply) | {"chunks": len(texts)})
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
             used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000

@@ -11,7 +11,7 @@ from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Grip, Heard, TurnC
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
 from roboco.ports.rates import Rates, Ticket, Tokenizers
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
-from roboco.ports.tools import CallContext, Toolbox
+from roboco.ports.tools import CallContext, Listings, ListOrder, Toolbox, Unlisted
 from roboco.ports.workspace import Files, Histories, Versioned
 from roboco.ports.world import AttemptEnd, Clock, Deliverer, Dispatcher, Signals
 
@@ -39,6 +39,8 @@ __all__ = [
     "Heard",
     "Histories",
     "Inbox",
+    "ListOrder",
+    "Listings",
     "Logs",
     "Model",
     "ModelStream",
@@ -59,6 +61,7 @@ __all__ = [
     "TurnClaim",
     "TurnOrder",
     "Turns",
+    "Unlisted",
     "Used",
     "Versioned",
     "Work",

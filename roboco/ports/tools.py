@@ -1,14 +1,35 @@
 """Tools: what a process can describe and run."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from roboco.domain.listing import Listing
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
 from roboco.domain.tool_spec import AnyTool
+
+Listings = Mapping[str, Listing]
+"""The listings that a turn needs, by server."""
+
+
+@dataclass(frozen=True)
+class ListOrder:
+    """The order to a tools worker to list the tools of a server for the task."""
+
+    task_id: str
+    server: str
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """A listing that a turn needs is not there yet: for how many seconds the turn is given back, and why."""
+
+    seconds: float
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -38,11 +59,17 @@ class CallContext:
 class Toolbox(Protocol):
     """The tools that this process can describe and run."""
 
-    def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
-        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had."""
+    def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
+        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had.
 
-    def effect(self, team: Team, name: str) -> str | None:
-        """What the tool does to the world, where its server says so and not the team; None for any other tool."""
+        Those of MCP servers as the listings say; no server is started or asked.
+        """
+
+    def list_tools(self, team: Team, server: str) -> Listing:
+        """The tools that this server of the team lists now, or the error; UsageError if it is not allowed here.
+
+        For tools workers alone: it starts the server, or connects to it.
+        """
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema of an object; "" if nothing is."""

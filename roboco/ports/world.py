@@ -9,6 +9,7 @@ from roboco.domain.notify import Notice, Notify
 from roboco.domain.priority import Priority
 from roboco.ports.board import Phase
 from roboco.ports.leases import CallOrder, TurnOrder
+from roboco.ports.tools import ListOrder
 
 
 class AttemptEnd(StrEnum):
@@ -30,6 +31,9 @@ class Dispatcher(Protocol):
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call, and end it after `timeout` seconds."""
+
+    def list_tools(self, order: ListOrder) -> None:
+        """Have a tool worker list the tools of an MCP server."""
 
     def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
         """Show those who watch the workers how an attempt has ended; `who` is its agent or tool.

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from roboco.domain.priority import Priority
-from roboco.ports import AttemptEnd, CallOrder, Clock, Phase, TurnOrder
+from roboco.ports import AttemptEnd, CallOrder, Clock, ListOrder, Phase, TurnOrder
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,14 @@ class Notify:
     task_id: str
 
 
-Message = Advance | Turn | Tool | Notify
+@dataclass(frozen=True)
+class ListTools:
+    """Have a tool worker list the tools of an MCP server."""
+
+    order: ListOrder
+
+
+Message = Advance | Turn | Tool | Notify | ListTools
 
 
 class QueueDispatcher:
@@ -65,6 +72,10 @@ class QueueDispatcher:
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
         """Have a tool worker make the call."""
         self._send(Tool(order, name, timeout))
+
+    def list_tools(self, order: ListOrder) -> None:
+        """Have a tool worker list the tools of an MCP server."""
+        self._send(ListTools(order))
 
     def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
         """Show those who watch the workers how an attempt has ended; `who` is its agent or tool."""

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from roboco.adapters.json_schema import mistake, schema_mistake
+from roboco.domain.listing import Listing
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
 from roboco.domain.tool_spec import AnyTool
 from roboco.errors import UsageError
-from roboco.ports import CallContext
+from roboco.ports import CallContext, Listings
 
 Function = Callable[[dict[str, Any], CallContext], object]
 """A tool of a test: it gets the arguments and the context, and returns JSON or an Outcome."""
@@ -25,11 +26,14 @@ class MemoryToolbox:
         self.functions = functions or {}
         self.routers = routers or {}
         self.runs: list[CallContext] = []
+        self.servers: dict[str, Listing] = {}
+        self.described: list[Listings] = []
 
-    def describe(self, team: Team, agent: Agent) -> tuple[dict[str, Any], ...]:
+    def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
         """The agent's tools; UsageError if one cannot be had."""
         for name in team.tools_of(agent):
             self._function(name)
+        self.described.append(listings)
         return tuple({"type": "function", "function": {"name": name}} for name in team.tools_of(agent))
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
@@ -40,9 +44,11 @@ class MemoryToolbox:
         """What the JSON Schema finds wrong with the arguments."""
         return mistake(schema, args)
 
-    def effect(self, team: Team, name: str) -> str | None:
-        """None: there are no servers."""
-        return None
+    def list_tools(self, team: Team, server: str) -> Listing:
+        """The listing that a test has given the server, or an error; UsageError for the server "evil"."""
+        if server == "evil":
+            raise UsageError(f"MCP server {server!r} is not allowed on this worker")
+        return self.servers.get(server) or Listing(error=f"MCP server {server!r} could not be reached")
 
     def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
         """Run the call; whatever goes wrong is in the outcome."""

@@ -26,6 +26,7 @@ from roboco.engine import answer, hold, message
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.following import begin
+from roboco.engine.listings import list_tools
 from roboco.engine.notify import deliver
 from roboco.engine.receive import receive
 from roboco.engine.submit import ring, submit
@@ -39,7 +40,7 @@ from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters,
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.deliverer import MemoryDeliverer
-from tests.memory.dispatcher import Advance, Message, Notify, QueueDispatcher, Tool, Turn
+from tests.memory.dispatcher import Advance, ListTools, Message, Notify, QueueDispatcher, Tool, Turn
 from tests.memory.keeper import ManualKeeper
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
@@ -283,6 +284,8 @@ class World:
                 turn(self.engine, letter.order)
             case Tool():
                 tool(self.engine, letter.order)
+            case ListTools():
+                list_tools(self.engine, letter.order)
             case Notify():
                 deliver(self.engine, letter.task_id)
 

@@ -35,6 +35,8 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_MODEL_LIMITS": "gpt-4o-mini=500/200000, m@http://127.0.0.1:8080/v1=/9",
         "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
         "ROBOCO_MCP_ENV": "WEB_KEY",
+        "ROBOCO_MCP_SANDBOX": "offline",
+        "ROBOCO_MCP_PATHS": "/srv/shop, /srv/notes:rw",
         "ROBOCO_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
         "ROBOCO_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",

@@ -15,10 +15,10 @@ from redis.exceptions import RedisError
 
 from roboco.adapters.celery import shown
 from roboco.adapters.celery.lanes import Lanes
-from roboco.adapters.celery.names import ADVANCE, NOTIFY, TOOL, TURN
+from roboco.adapters.celery.names import ADVANCE, LIST_TOOLS, NOTIFY, TOOL, TURN
 from roboco.domain.priority import Priority
 from roboco.errors import TransientError
-from roboco.ports import AttemptEnd, CallOrder, Phase, TurnOrder
+from roboco.ports import AttemptEnd, CallOrder, ListOrder, Phase, TurnOrder
 
 SENT_AT: Final = "roboco_sent_at"
 """The header that says when a message was sent, in Unix seconds."""
@@ -56,6 +56,11 @@ class CeleryDispatcher:
         self._send(TOOL, _fields(order), shown.call_task_id(order), shown.of_work(name, order), **options)
         if order.attempt > 1:
             self._show(replace(order, attempt=order.attempt - 1), name, "task-failed", _followed_by(order.attempt))
+
+    def list_tools(self, order: ListOrder) -> None:
+        """Have a tool worker list the tools of an MCP server."""
+        described = f"{order.server}, {order.task_id}"
+        self._send(LIST_TOOLS, asdict(order), shown.listing_id(order, time.time()), described)
 
     def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
         """Show those who watch the workers how an attempt has ended; `who` is its agent or tool.

@@ -65,6 +65,7 @@ OUTSIDE: Final = (
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"
+LIST_TOOLS: Final = "roboco.list_tools"
 NOTIFY: Final = "roboco.notify"
 
 TEAM: Final = "roboco.team"
@@ -79,5 +80,6 @@ QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
         NOTIFY: COORDINATOR_QUEUE,
         TURN: AGENTS_QUEUE,
         TOOL: TOOLS_QUEUE,
+        LIST_TOOLS: TOOLS_QUEUE,
     }
 )

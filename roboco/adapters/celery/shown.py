@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from roboco.errors import RobocoError
-from roboco.ports import CallOrder, TurnOrder
+from roboco.ports import CallOrder, ListOrder, TurnOrder
 
 NAMING: Final = (
     "task_id",
@@ -52,6 +52,11 @@ def call_task_id(order: CallOrder) -> str:
 def look_id(task_id: str, at: float) -> str:
     """The id of the Celery task that looks at the task, as announced at this time."""
     return f"{task_id}/advance/{at * 1000:.0f}"
+
+
+def listing_id(order: ListOrder, at: float) -> str:
+    """The id of the Celery task that lists the tools of a server, as announced at this time."""
+    return f"{order.task_id}/mcp/{order.server}/{at * 1000:.0f}"
 
 
 def notify_id(task_id: str, at: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.tool import McpTool
 from roboco.adapters.model.loop import LoopThread
 from roboco.domain.mcp_server import McpServer
@@ -38,9 +39,11 @@ class Conversation(Protocol):
         """Wait until it is over, up to this time of `time.monotonic`."""
 
 
-def converse(server: McpServer, loop: LoopThread, idle: float, change: Callable[[], None]) -> Conversation:
+def converse(
+    server: McpServer, loop: LoopThread, idle: float, change: Callable[[], None], confinement: Confinement
+) -> Conversation:
     """A new session; UsageError if the package is not installed."""
-    conversation: Conversation = _session_class()(server, loop, idle, change)
+    conversation: Conversation = _session_class()(server, loop, idle, change, confinement)
     return conversation
 
 

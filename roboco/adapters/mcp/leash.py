@@ -7,6 +7,7 @@ its process group. Imports nothing of Roboco: it starts in a few milliseconds.
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -14,12 +15,15 @@ import sys
 
 GRACE = 2.0
 """Seconds that a server has to end after its input ended."""
+OPEN_FILES, FILE = 4096, 1 << 30
+"""How many files a server may hold open, and how many bytes one that it writes may have."""
 _LOOK = 1000
 """Milliseconds between looks whether the worker lives: a process that it forked may hold stdin open."""
 
 
 def main(worker: int, command: list[str]) -> None:
     """Run the command until it or the worker ends, then end what is left of it."""
+    _limit()
     ends, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told)
@@ -34,6 +38,18 @@ def main(worker: int, command: list[str]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(GRACE)
     os.killpg(0, signal.SIGKILL)
+
+
+def _limit() -> None:
+    """Bound what the server may use: no core dump, which would hold its secrets, and no endless files."""
+    for limit, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_FSIZE, FILE),
+    ):
+        most = resource.getrlimit(limit)[1]
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(limit, (value, value))
 
 
 def _watch(server: "subprocess.Popen[bytes]", worker: int, ends: int) -> None:

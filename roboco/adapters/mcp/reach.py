@@ -5,6 +5,7 @@ import re
 import shutil
 from contextlib import AbstractAsyncContextManager
 
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.http import url_streams
 from roboco.adapters.mcp.stdio import command_streams
 from roboco.adapters.mcp.streams import Streams
@@ -18,8 +19,9 @@ _SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 class Reach:
     """The way to the server, with the secrets that it takes; UsageError if one of them is not there."""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, confinement: Confinement) -> None:
         self._server = server
+        self._confinement = confinement
         self._environment = {name: value_of(name) for name in server.env}
         self._headers = {header: _sendable(name) for header, name in server.headers.items()}
         if server.command is not None and shutil.which(server.command[0]) is None:
@@ -35,7 +37,8 @@ class Reach:
         server = self._server
         if server.command is not None:
             inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-            return command_streams(server.command, {**inherited, **self._environment})
+            environment = self._confinement.environment({**inherited, **self._environment})
+            return command_streams(self._confinement.command(server.command), environment)
         return url_streams(server.url or "", self._headers, server.connect_timeout, server.timeout)
 
 

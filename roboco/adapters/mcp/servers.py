@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.conversation import Conversation, Stale, check_installed, converse
 from roboco.adapters.mcp.tool import McpTool, as_team_says, unreachable
 from roboco.adapters.model.loop import LoopThread
@@ -45,8 +46,8 @@ class McpServers:
     """Safe for threads. A process that was forked begins anew; nothing is started before it is asked for.
 
     `allowed`: command lines as `shlex.join` has them, and addresses, each of which allows what lies below it too.
-    `variables`: those of this process that servers may get. `lifetime`: seconds for which a list of tools is taken
-    as it was.
+    `variables`: those of this process that servers may get. `confinement`: what those that are started may do.
+    `lifetime`: seconds for which a list of tools is taken as it was.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class McpServers:
         allowed: tuple[str, ...],
         variables: tuple[str, ...] = (),
         *,
+        confinement: Confinement = Confinement(),  # noqa: B008 - immutable
         lifetime: float = 300.0,
         pause: float = PAUSE,
         idle: float = IDLE,
     ) -> None:
         self._allowed = allowed
         self._variables = variables
+        self._confinement = confinement
         self._lifetime = lifetime
         self._pause = pause
         self._idle = idle
@@ -78,7 +81,7 @@ class McpServers:
         Takes at most `connect_timeout`. While the server is down, its tools are what they were; if it was never
         reached, they take any object, and say that. A tool that the server does not list is left out.
         """
-        self._check(server)
+        self.check(server)
         known = self._known_of(server)
         if not self._settled(known):
             until = time.monotonic() + server.connect_timeout
@@ -93,12 +96,22 @@ class McpServers:
             found = {name: unreachable(known.why) for name in server.tools}
         return {name: as_team_says(server, name, tool) for name, tool in found.items()}
 
+    def tools_now(self, server: McpServer) -> dict[str, McpTool]:
+        """Those that the team may use, as the server lists them at this moment; UsageError if it does not.
+
+        Takes at most `connect_timeout`.
+        """
+        self.check(server)
+        known = self._known_of(server)
+        found = self._listed(server, known, time.monotonic() + server.connect_timeout)
+        return {name: as_team_says(server, name, tool) for name, tool in found.items()}
+
     def call(self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
         """The tool's result in JSON, as `result_json` says it; UsageError for whatever went wrong.
 
         A call that may have reached the server is never repeated. `key` goes along as `_meta` of the request.
         """
-        self._check(server)
+        self.check(server)
         if name not in server.tools:
             raise UsageError(f"tool {name!r} of MCP server {server.place!r} is not among those that the team may use")
         known = self._known_of(server)
@@ -122,7 +135,8 @@ class McpServers:
         for session in sessions:
             session.wait_closed(until)
 
-    def _check(self, server: McpServer) -> None:
+    def check(self, server: McpServer) -> None:
+        """UsageError if the server is not allowed on this worker, or the package is not installed."""
         check_allowed(server, self._allowed, self._variables)
         check_installed()
 
@@ -161,7 +175,7 @@ class McpServers:
         """The kept conversation, or a new one."""
         with self._lock:
             if known.session is None or known.session.ended:
-                known.session = converse(server, self._loop, self._idle, known.change)
+                known.session = converse(server, self._loop, self._idle, known.change, self._confinement)
             return known.session
 
 

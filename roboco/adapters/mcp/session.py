@@ -16,6 +16,7 @@ from mcp import ClientSession, MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import TypeAdapter
 
+from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.conversation import Stale
 from roboco.adapters.mcp.http import Answered, answered
 from roboco.adapters.mcp.reach import Reach
@@ -49,9 +50,17 @@ class Session:
     `on_change` is called from the loop when the server's tools are no longer those that it listed.
     """
 
-    def __init__(self, server: McpServer, loop: LoopThread, idle: float, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        loop: LoopThread,
+        idle: float,
+        on_change: Callable[[], None],
+        confinement: Confinement,
+    ) -> None:
         self.ended = False
         self._server = server
+        self._confinement = confinement
         self._loop = loop
         self._idle = idle
         self._on_change = on_change
@@ -128,7 +137,7 @@ class Session:
         told = Answered()
         answered.set(told)
         try:
-            reach = Reach(self._server)
+            reach = Reach(self._server, self._confinement)
             self._secrets = reach.secrets
             with anyio.CancelScope() as self._scope:
                 await self._converse(reach)

@@ -48,7 +48,7 @@ def command(programs: Programs, limits: SandboxLimits, given: Descriptors, room:
     return [
         programs.bwrap,
         *_ISOLATED,
-        *_programs_mounted(programs),
+        *programs_mounted(programs),
         *("--proc", "/proc"),
         *_devices(),
         *("--size", str(room), "--tmpfs", "/tmp", "--dir", BOX, "--dir", "/tmp/shm"),  # noqa: S108 - as above
@@ -61,7 +61,8 @@ def command(programs: Programs, limits: SandboxLimits, given: Descriptors, room:
     ]
 
 
-def _programs_mounted(programs: Programs) -> Iterator[str]:
+def programs_mounted(programs: Programs) -> Iterator[str]:
+    """The arguments that show the programs and libraries of the system, and those of the interpreter, read-only."""
     for name in _BELOW_USR:
         yield from ("--ro-bind-try", f"/usr/{name}", f"/usr/{name}")
     for name in _AT_THE_ROOT:

