@@ -17,7 +17,7 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.client.continuing import go_on
 from roboco.client.signature import TeamTask
 from roboco.client.team_task import team_task_id
-from roboco.domain.paths import open_path
+from roboco.domain.paths import open_path, told_folder
 from tests.events import watched
 from tests.servers.model_server import Reply, Request
 from tests.shops import VISIBILITY, shop_app
@@ -229,12 +229,14 @@ def test_revoked_before_it_starts_it_is_never_submitted(stack: Stack, app: Celer
 def test_messages_that_come_again_and_at_once_go_on_once(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
-    task_id = team_task_id(result.parent.id)
+    task_id, engine = team_task_id(result.parent.id), stack.orchestrator.engine
+    until(lambda: engine.files.names(told_folder(task_id, 2)), 20, "the notice is settled")
+    name = engine.files.names(told_folder(task_id, 2))[0].removesuffix(".json")
     for _ in range(3):
-        app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": "0-00000002-completed"})
+        app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": name})
         app.send_task("roboco.team", args=("another",), kwargs={"team": TEAM}, task_id=result.parent.id)
     app.signature("shop.fetch", ("after that",)).apply_async().get(timeout=30)
-    go_on(app, stack.orchestrator.engine, task_id, "0-00000002-completed")
+    go_on(app, engine, task_id, name)
     assert done(stack, "twice") == ["published read twice for people"]
     assert result.parent.get(timeout=5) == "read twice for people"
 
