@@ -176,7 +176,10 @@ def _check_log(run: Run, task: Checked) -> None:
 
 
 def _check_numbers(run: Run, task: Checked) -> None:
-    """Within the generation that followers are left with, no number was published twice."""
+    """Within the generation that followers are left with, no number was published twice.
+
+    Not if Redis was restarted between its loss of everything and the next sweep: nothing then shows the restart.
+    """
     if (board := task.board) is None or run.unnoticed:
         return
     published: dict[tuple[bool, int], str] = {}
@@ -212,7 +215,7 @@ def _check_late(run: Run, task: Checked) -> None:
 
 
 def _check_live(run: Run, task: Checked) -> None:
-    if task.task_id == TASK:
+    if task.task_id == TASK and not run.unnoticed:
         _check_follower(run, task, run.follower, "live")
 
 
