@@ -25,7 +25,10 @@ _UNLIMITED = 1 << 60
 
 @dataclass(frozen=True)
 class Budget:
-    """`total` is in bytes, None without limit; `source` names it in messages; `sandboxes` can run at once."""
+    """Memory for the sandboxes of one worker.
+
+    `total` is in bytes, None without limit; `source` names it in messages; `sandboxes` can run at once.
+    """
 
     total: int | None = None
     source: str = ""
