@@ -55,6 +55,7 @@ class Settings(BaseModel):
     coordinator_limit: Annotated[float, Field(ge=1, le=86_400)] = 300.0
     keep: Annotated[int, Field(ge=1)] = 86_400
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
+    sandbox_memory: Annotated[int | None, Field(ge=1, le=1_048_576)] = None
     max_queued: Annotated[int | None, Field(ge=1)] = None
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0

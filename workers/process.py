@@ -18,13 +18,17 @@ class ProcessEngine:
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self.settings = settings
+        self.concurrency = 1
+        """Tasks that the worker runs at once; set before its pool forks."""
         self.observing = Observing(app, settings)
 
         @cache
         def build(pid: int) -> Engine:
             client = connect(settings.redis_url)
             telemetry = self.observing.telemetry()
-            return build_engine(settings, dispatcher_of(app), client, SoftTimeLimitExceeded, telemetry)
+            return build_engine(
+                settings, dispatcher_of(app), client, SoftTimeLimitExceeded, telemetry, self.concurrency
+            )
 
         self._build = build
 

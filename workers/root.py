@@ -8,15 +8,17 @@ from typing import Any
 
 import redis
 from celery import Celery
-from celery.signals import celeryd_init
+from celery.signals import celeryd_after_setup, celeryd_init
 
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.failure_log import quote_nobody
+from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
 from roboco.settings import Settings, read_settings
 from workers.guarded import guard_process
 from workers.process import ProcessEngine
@@ -40,6 +42,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     register(app, engine)
     quote_nobody()
     celeryd_init.connect(partial(_note_node, app), weak=False)
+    celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
     return app, engine
@@ -47,6 +50,13 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
 
 def _note_node(app: Celery, sender: str, **_: Any) -> None:
     app.conf[NODE] = sender  # before the pool forks, so that its children know it
+
+
+def _note_concurrency(engine: ProcessEngine, runs_tools: bool, instance: Any, **_: Any) -> None:
+    """Keep how much the worker does at once, options of its command line included, before its pool forks."""
+    engine.concurrency = max(instance.concurrency, getattr(instance, "max_concurrency", None) or 0)  # --autoscale
+    if runs_tools:
+        log_sandbox_share(read_budget(engine.settings.sandbox_memory, engine.concurrency))
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:

@@ -11,6 +11,8 @@ from contextlib import closing
 
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
+from roboco.adapters.sandbox.budget import Budget
+from roboco.adapters.sandbox.limits import MIB
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.check import Check, wanted
 from roboco.errors import UsageError
@@ -39,10 +41,15 @@ def check_limits(concurrency: int) -> Iterator[Check]:
     yield wanted("sqlite", indexes, found, "use a Python whose SQLite has FTS5: memory_search needs it", "fail")
 
 
-def check_sandbox() -> Check:
-    """Whether code that a model wrote can be run here; what counts are the tools workers' machines."""
-    refusal = Sandbox().refusal()
-    found, _, todo = refusal.partition(": ") if refusal else ("works", "", "")
+def check_sandbox(budget: Budget = Budget()) -> Check:  # noqa: B008 - immutable
+    """Whether code that a model wrote can be run here; what counts are the tools workers' machines.
+
+    The budget is for one sandbox at a time: how many a tools worker runs at once, and their share, its log says.
+    """
+    sandbox = Sandbox(budget=budget)
+    refusal = sandbox.refusal()
+    works = f"works, with {sandbox.limits.total // MIB} MiB if it runs alone"
+    found, _, todo = refusal.partition(": ") if refusal else (works, "", "")
     return wanted("sandbox", not refusal, found, f"only code_run needs it: {todo}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from roboco.adapters.sandbox.budget import Budget, read_budget
 from roboco.cli import options
 from roboco.cli.check import Check
 from roboco.cli.check_broker import check_broker
@@ -52,6 +53,7 @@ def doctor(models: bool, flower: str | None, as_json: bool) -> int:
 
 
 def _checks(models: bool, flower: str | None) -> Iterator[Check]:
+    budget = Budget()
     yield check_python()
     try:
         settings = read_settings()
@@ -59,6 +61,7 @@ def _checks(models: bool, flower: str | None) -> Iterator[Check]:
         yield Check("settings", "fail", str(error), "correct the variable")
     else:
         yield Check("settings", "ok", _shown())
+        budget = read_budget(settings.sandbox_memory, 1)
         yield from check_limits(settings.agents_concurrency)
         yield _messages(settings)
         yield from _servers(settings)
@@ -66,7 +69,7 @@ def _checks(models: bool, flower: str | None) -> Iterator[Check]:
         yield from check_webhooks(settings)
     if flower is not None:
         yield check_flower(flower)
-    yield check_sandbox()
+    yield check_sandbox(budget)
     yield check_model(os.environ)
     yield from check_parts()
 

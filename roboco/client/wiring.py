@@ -27,6 +27,7 @@ from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.rates import RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
+from roboco.adapters.sandbox.budget import Budget, read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.telemetry.observed import Observed
@@ -54,8 +55,12 @@ def build_engine(
     client: redis.Redis,
     time_up: type[Exception] = TimeoutError,
     telemetry: Telemetry | None = None,
+    calls_at_once: int = 1,
 ) -> Engine:
-    """The engine of this process; nothing is connected before it is used. Do not share it across a fork."""
+    """The engine of this process; nothing is connected before it is used. Do not share it across a fork.
+
+    `calls_at_once` is the number of tool calls that the worker of this process runs at once, in all of its processes.
+    """
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
@@ -75,7 +80,7 @@ def build_engine(
         rates=RedisRates(scripts, keys, model_limits(settings)),
         tokenizers=KnownTokenizers(),
         prompts=JinjaPrompts(),
-        toolbox=_toolbox(settings, workspace, time_up),
+        toolbox=_toolbox(settings, workspace, time_up, read_budget(settings.sandbox_memory, calls_at_once)),
         dispatcher=dispatcher,
         deliverer=_deliverer(settings),
         signals=RedisSignals(settings.redis_url, keys),
@@ -109,7 +114,7 @@ def client_telemetry(settings: Settings) -> Observed | None:
     return None if spans is None else Observed(None, spans)
 
 
-def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception]) -> FunctionToolbox:
+def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception], budget: Budget) -> FunctionToolbox:
     model = settings.embeddings_model
     rank = None
     if model is not None:
@@ -118,7 +123,7 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception])
     index = MemoryIndex(
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
-    builtin = BuiltinTools(workspace.files, index, Sandbox())
+    builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
     confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
     servers = McpServers(settings.mcp, settings.mcp_env, confinement=confinement)
     return FunctionToolbox(workspace.files, builtin, servers, Functions(settings.tools), time_up)

@@ -10,25 +10,10 @@ from roboco.adapters.model import assembly, events
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, failure, gone
+from tests.faults.hostile.model_server import call, endless, hung
 from tests.servers.model_server import ModelServer, Reply
 
 pytestmark = LEFT_BEHIND
-
-
-def endless(server: ModelServer, *chunks: Any) -> None:
-    """Have the server send the chunks, and then neither more nor an end."""
-    data = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks)
-    server.script(lambda request: Reply(chunks=[], garbage=data + b"data: " + b"x" * 100))
-
-
-def call(index: int | None, arguments: str = "{}", **more: Any) -> dict[str, Any]:
-    """A piece of a call in the delta of a chunk."""
-    return delta(tool_calls=[{"index": index, "function": {"name": "add", "arguments": arguments}} | more])
-
-
-def hung(server: ModelServer, count: int, text: str) -> None:
-    """Have the server send a text so many times, and then hold the connection."""
-    server.script(lambda request: Reply(chunks=[text] * count, hang_after=count))
 
 
 def cut_off(server: ModelServer, model: OpenAIModel) -> tuple[str, Ended]:

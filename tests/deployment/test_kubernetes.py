@@ -10,6 +10,8 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from roboco.adapters.sandbox.budget import read_budget
+from roboco.adapters.sandbox.limits import MIB, SandboxLimits
 from tests.deployment.files import DEPLOY, documents, missing_modules, unknown_variables
 from tests.deployment.queries import unknown_metrics
 
@@ -287,3 +289,15 @@ def test_scaled_deployments_leave_their_number_to_keda() -> None:
     scaled = {one["spec"]["scaleTargetRef"]["name"] for one in objects("keda")}
     assert scaled == {f"roboco-{pool}" for pool in POOLS}
     assert patch["target"]["name"] == f"roboco-({'|'.join(POOLS)})"
+
+
+def test_the_tools_pods_have_memory_for_their_sandboxes(tmp_path: Path) -> None:
+    worker = container("roboco-tools")
+    (concurrency,) = (int(arg.partition("=")[2]) for arg in worker["args"] if arg.startswith("--concurrency="))
+    gibibytes = int(worker["resources"]["limits"]["memory"].removesuffix("Gi"))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{gibibytes << 30}\n")
+    budget = read_budget(None, concurrency, tmp_path)
+    assert budget.share(SandboxLimits().total) == 392 * MIB, "as deploy/README.md says"

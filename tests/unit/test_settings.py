@@ -40,6 +40,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
         "ROBOCO_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",
+        "ROBOCO_SANDBOX_MEMORY": "1500",
         "ROBOCO_ALLOWED_CALLBACKS": "shop.heard, shop.paid@money",
         "ROBOCO_COORDINATOR_LIMIT": "60",
         "ROBOCO_CACHE": "/cache",
@@ -65,6 +66,7 @@ def test_each_setting_is_a_variable() -> None:
     assert settings.allowed_callbacks == ("shop.heard", "shop.paid@money")
     assert str(settings.teams) == "/teams"
     assert (settings.turn_lease, settings.attempts, settings.keep) == (2.5, 7, 60)
+    assert settings.sandbox_memory == 1500
     assert set(type(settings).model_fields) == {
         name.removeprefix("ROBOCO_").lower() for name in environment if name.startswith("ROBOCO_")
     }

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.adapters.sandbox.limits import PAGE, SandboxLimits
 from roboco.domain.part import artifact_name
 from roboco.errors import UsageError
-
-_PAGE = 65_536
-"""The largest page of memory that a file system in memory gives out."""
 
 
 def opened_inputs(inputs: Mapping[str, Path], limits: SandboxLimits, opened: ExitStack) -> dict[str, int]:
@@ -29,7 +26,7 @@ def opened_inputs(inputs: Mapping[str, Path], limits: SandboxLimits, opened: Exi
 
 def room_for(inputs: Mapping[str, int]) -> int:
     """The most that copies of these files take up, in bytes."""
-    return sum(os.fstat(descriptor).st_size + _PAGE for descriptor in inputs.values())
+    return sum(os.fstat(descriptor).st_size + PAGE for descriptor in inputs.values())
 
 
 def _checked(name: str) -> str:

@@ -1,8 +1,14 @@
 """What code in the sandbox may use up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KIB, MIB = 1024, 1024 * 1024
+PAGE = 64 * KIB
+"""The largest page of memory that a file system in memory gives out."""
+FIRST_PROCESS = 16 * MIB
+"""Memory of the first process, which is ours. It is counted, since code can take it over."""
+FOLDERS = MIB
+"""Memory of the folders that the sandbox itself makes."""
 
 
 @dataclass(frozen=True)
@@ -30,3 +36,30 @@ class SandboxLimits:
     inputs: int = 256 * MIB
     """All input files together; they lie in memory, beside `disk`."""
     input_files: int = 64
+
+    @property
+    def fixed(self) -> int:
+        """Memory that a run needs beside `memory`, `disk` and `inputs`, in bytes."""
+        return FIRST_PROCESS + FOLDERS + self.code + self.input_files * PAGE
+
+    @property
+    def total(self) -> int:
+        """The most memory that one run takes, files and inputs included, in bytes."""
+        return self.fixed + self.memory + self.disk + self.inputs
+
+    def within(self, share: int) -> "SandboxLimits":
+        """Return these limits, with memory, disk and inputs reduced in proportion if `total` exceeds the share.
+
+        The share, in bytes, must be larger than `fixed`.
+        """
+        if share >= self.total:
+            return self
+        free, full = share - self.fixed, self.total - self.fixed
+        disk = self.disk * free // full
+        return replace(
+            self,
+            memory=self.memory * free // full,
+            disk=disk,
+            file=min(self.file, disk),
+            inputs=self.inputs * free // full,
+        )

@@ -11,16 +11,15 @@ from pathlib import Path
 from roboco.adapters.sandbox.attended import Attended
 from roboco.adapters.sandbox.box import started
 from roboco.adapters.sandbox.bubblewrap import Descriptors, command
+from roboco.adapters.sandbox.budget import Budget
 from roboco.adapters.sandbox.collected import collected
 from roboco.adapters.sandbox.inputs import opened_inputs, room_for
-from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.adapters.sandbox.limits import FOLDERS, SandboxLimits
 from roboco.adapters.sandbox.programs import Programs, found_programs
 from roboco.adapters.sandbox.ran import Ran
 from roboco.adapters.sandbox.system_calls import system_call_filter
 from roboco.errors import TransientError, UsageError
 
-_OVERHEAD = 1 << 20
-"""What the sandbox itself writes beside files: folders, and the code."""
 _TAKEN_WITHIN = 10
 """Seconds after which code that was not taken is given up, also on a machine under load."""
 _PROBED = "print('sandbox ' + 'works')"
@@ -39,15 +38,20 @@ class Sandbox:
     There is no way around it: where it cannot start, nothing runs. Safe to use from any thread.
     """
 
-    def __init__(self, limits: SandboxLimits = SandboxLimits()) -> None:  # noqa: B008 - immutable
-        self.limits = limits
+    def __init__(
+        self,
+        limits: SandboxLimits = SandboxLimits(),  # noqa: B008 - immutable
+        budget: Budget = Budget(),  # noqa: B008 - immutable
+    ) -> None:
+        self._budget = budget
+        self.limits = limits if budget.refusal() else limits.within(budget.share(limits.total))
 
     def refusal(self) -> str:
         """Why the sandbox cannot start here and what an operator does about it; "" if it can.
 
         Tried by a real run: once per process where it works, each time where it does not.
         """
-        return _probe.refusal()
+        return self._budget.refusal() or _probe.refusal()
 
     @contextmanager
     def run(self, code: str, inputs: Mapping[str, Path], cancelled: Callable[[], bool]) -> Iterator[Ran]:
@@ -131,7 +135,7 @@ def _ran(
         channel, their_channel = _pair(opened)
         info = _memory(opened)
         passed = Descriptors(their_channel.fileno(), info, _filter(opened), given)
-        room = limits.disk + room_for(given) + limits.code + _OVERHEAD
+        room = limits.disk + room_for(given) + limits.code + FOLDERS
         box = opened.enter_context(started(command(programs, limits, passed, room), passed.all(), channel, info))
         their_channel.close()
         attended = Attended(box, source, limits, cancelled)

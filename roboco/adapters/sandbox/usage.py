@@ -4,12 +4,10 @@ import os
 from contextlib import suppress
 
 from roboco.adapters.sandbox.box import Handles
-from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.adapters.sandbox.limits import FIRST_PROCESS, SandboxLimits
 from roboco.adapters.sandbox.ran import Ended
 
 _FIRST = "1"
-_ALLOWED = 16 * 1024 * 1024
-"""What the first process takes, which is ours. It is counted, since code can take it over."""
 _MEMORY = (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE")
 _SOCKET = 256 * 1024
 """The most that waits unread in a socket, whose size the filter of system calls keeps at the kernel's default."""
@@ -18,7 +16,7 @@ _SOCKET = 256 * 1024
 def exceeded(handles: Handles, limits: SandboxLimits) -> Ended:
     """The limit that the processes and files of the sandbox go beyond at this moment, "" for none."""
     memory, tasks = _processes(handles.processes)
-    if memory > limits.memory + _ALLOWED:
+    if memory > limits.memory + FIRST_PROCESS:
         return "memory"
     if tasks > limits.processes + 1:
         return "processes"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from roboco import Settings
+from roboco.adapters.sandbox.budget import read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.check import Check
 from roboco.cli.check_machine import check_limits, check_sandbox
@@ -75,6 +76,19 @@ def test_a_machine_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "install it" in check.todo
     monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
     assert check_sandbox().state == "ok"
+
+
+def test_check_sandbox_with_too_little_memory_says_what_to_raise() -> None:
+    check = check_sandbox(read_budget(40, 1))
+    assert (check.state, check.found) == ("warn", "the sandbox for code has too little memory")
+    assert "ROBOCO_SANDBOX_MEMORY=40 gives each of 1 sandboxes" in check.todo
+    assert "raise ROBOCO_SANDBOX_MEMORY" in check.todo
+
+
+def test_check_sandbox_says_the_memory_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
+    assert check_sandbox(read_budget(300, 1)).found == "works, with 299 MiB if it runs alone"
+    assert check_sandbox(read_budget(3000, 1)).found == "works, with 854 MiB if it runs alone"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""The memory that all sandboxes of one worker share.
+
+The kernel ends a worker whose processes, sandboxes included, exceed the memory limit of its cgroup. So each sandbox
+gets an equal, fixed share: `total` divided by the number of sandboxes that can run at once. Nothing is counted at run
+time, so a process that dies leaves no reservation behind.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from roboco.adapters.sandbox.limits import MIB, SandboxLimits
+
+_log = logging.getLogger(__name__)
+
+PER_PROCESS = 96 * MIB
+"""Memory that a worker keeps for each of its processes: 50 MB at rest, and the file that a call reads or stores."""
+LEAST_SHARE = 64 * MIB
+"""The smallest share that runs Python with a few small files."""
+_UNLIMITED = 1 << 60
+"""cgroup v1 writes a number just below 2^63 where there is no limit."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Memory for the sandboxes of one worker.
+
+    `total` is in bytes, None without limit; `source` names it in messages; `sandboxes` can run at once.
+    """
+
+    total: int | None = None
+    source: str = ""
+    sandboxes: int = 1
+
+    def share(self, full: int) -> int:
+        """Return the bytes that one sandbox may take: `full`, or less if not all of them fit."""
+        return full if self.total is None else min(full, self.total // self.sandboxes)
+
+    def refusal(self) -> str:
+        """Return why a share is too small to run Python, with the remedy, or "" if it is large enough."""
+        share = self.share(LEAST_SHARE)
+        if share >= LEAST_SHARE:
+            return ""
+        return (
+            f"the sandbox for code has too little memory: {self.source} gives each of {self.sandboxes} sandboxes that "
+            f"can run at once {max(share, 0) // MIB} MiB, and each needs {LEAST_SHARE // MIB} MiB; raise "
+            f"ROBOCO_SANDBOX_MEMORY (MiB for all of them) and the memory limit of the tools worker's container, or "
+            f"start the worker with a smaller --concurrency"
+        )
+
+
+def read_budget(megabytes: int | None, sandboxes: int, root: Path = Path("/")) -> Budget:
+    """Return the budget of a worker that runs this number of sandboxes at once, each from a process of its own.
+
+    `megabytes` is the operator's ROBOCO_SANDBOX_MEMORY. If it is None, the cgroup's memory limit counts, less
+    `PER_PROCESS` for each process of the worker; the first process of a pool is one more than its children.
+    """
+    if megabytes is not None:
+        return Budget(megabytes * MIB, f"ROBOCO_SANDBOX_MEMORY={megabytes}", sandboxes)
+    limit = memory_limit(root)
+    if limit is None:
+        return Budget(sandboxes=sandboxes)
+    processes = sandboxes + 1
+    source = (
+        f"the cgroup's memory limit of {limit // MIB} MiB less {PER_PROCESS // MIB} MiB for each of the worker's "
+        f"{processes} processes"
+    )
+    return Budget(limit - PER_PROCESS * processes, source, sandboxes)
+
+
+def log_sandbox_share(budget: Budget) -> None:
+    """Log, once per worker start, what the budget leaves for one sandbox if that is less than its full size."""
+    full = SandboxLimits().total
+    if refusal := budget.refusal():
+        _log.warning("tool 'python' is not possible here: %s", refusal)
+    elif budget.share(full) < full:
+        share = budget.share(full) // MIB
+        text = "each of %d sandboxes for code gets %d MiB of at most %d, because of %s"
+        _log.info(text, budget.sandboxes, share, full // MIB, budget.source)
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Return the lowest memory limit, in bytes, of this process's cgroup and those above it, or None without limit."""
+    found = [limit for path in _limit_files(root) if (limit := _limit(path)) is not None]
+    return min(found, default=None)
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    """The files that can hold a limit. Some do not exist: a container does not see the cgroups above its own."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield from _upwards(root / "sys/fs/cgroup", path, "memory.max")
+        elif "memory" in controllers.split(","):
+            yield from _upwards(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+
+
+def _upwards(mounted: Path, path: str, name: str) -> Iterator[Path]:
+    below = PurePosixPath(path.lstrip("/"))
+    if ".." in below.parts:  # of a process outside of the cgroups that are mounted here
+        below = PurePosixPath()
+    for folder in (below, *below.parents):
+        yield mounted / folder / name
+
+
+def _limit(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() and int(text) < _UNLIMITED else None
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):  # not there, or hidden from the worker: then no limit is known
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
