@@ -29,11 +29,12 @@ from roboco.engine.engine import Engine
 from roboco.engine.following import Place
 from roboco.engine.insist import insist
 from roboco.engine.listings import listings_for
-from roboco.engine.minutes import REFUSALS, Minutes, minutes_for
+from roboco.engine.minutes import REFUSALS, minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
+from roboco.engine.turn_metadata import completed, interrupted, usage_of
 from roboco.errors import ModelError, UsageError
 from roboco.ports import (
     Commit,
@@ -144,10 +145,10 @@ def _make_with(making: _Making, listings: Listings) -> TurnEnd:
     try:
         composed = compose(engine, making.team, claim, minutes, listings)
     except UsageError as error:
-        return _commit(making, failed(claim, "team", str(error)), _usage(minutes))
+        return _commit(making, failed(claim, "team", str(error)), usage_of(minutes))
     if refused := minutes.refused or composed.refused:
         step = at_limit(refused, claim.task.agent)  # what follows is for `decide` to say
-        return _commit(making, Said(step.parts), step.metadata | _usage(minutes), step.agent_name)
+        return _commit(making, Said(step.parts), step.metadata | usage_of(minutes), step.agent_name)
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
     if wait > 0:
         if not making.ending.asked:
@@ -215,7 +216,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
         return _break_off(making, composed, texts, failed_with)
     if reply is not None and not speech.cut:  # what nobody was told before the end that was asked for is not said
         whole = said(engine, making.team, claim, "".join(texts), reply, composed.listings)
-        _commit(making, whole, _metadata(composed, reply) | {"chunks": len(texts)})
+        _commit(making, whole, completed(composed, reply) | {"chunks": len(texts)})
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
             used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
             engine.rates.settle(composed.request.profile, making.ticket, used, ago)
@@ -223,18 +224,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
     if not ending.asked:
         return TurnEnd.LOST
     receipt = ending.receipt(claim, stream, len(texts))
-    return _commit(making, Said((TextPart(text="".join(texts)),)), _interrupted(composed, texts, receipt))
-
-
-def _interrupted(composed: Composed, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
-    """The metadata of a step that was interrupted; its usage is an estimate, since the model told none."""
-    used = composed.memory.tokens, estimate_tokens("".join(texts))
-    return _usage(composed.minutes, composed.request.profile, *used, estimated=True) | {
-        "interrupted": True,
-        "receipt": receipt,
-        "context": composed.memory.receipt,
-        "chunks": len(texts),
-    }
+    return _commit(making, Said((TextPart(text="".join(texts)),)), interrupted(composed, texts, receipt))
 
 
 def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
@@ -250,37 +240,8 @@ def _break_off(making: _Making, composed: Composed, texts: list[str], error: Mod
         return TurnEnd.BROKE_OFF
     parts = failed(claim, error.code, error.message, "".join(texts))
     tokens = (composed.memory.tokens, estimate_tokens("".join(texts))) if texts else (0, 0)
-    used = _usage(composed.minutes, composed.request.profile, *tokens)
+    used = usage_of(composed.minutes, composed.request.profile, *tokens)
     return _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
-
-
-def _metadata(composed: Composed, reply: Reply) -> dict[str, object]:
-    told = _usage(composed.minutes, composed.request.profile, reply.tokens_in, reply.tokens_out) | {
-        "model": reply.model,
-        "finish_reason": reply.finish_reason,
-        "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
-        "context": composed.memory.receipt,
-    }
-    told |= {"limit": reply.limit} if reply.limit else {}
-    return told | ({"reprompts": reply.reprompts} if reply.reprompts else {})
-
-
-def _usage(
-    minutes: Minutes,
-    profile: ModelProfile | None = None,
-    tokens_in: int = 0,
-    tokens_out: int = 0,
-    estimated: bool = False,
-) -> dict[str, object]:
-    """What the metadata says that the turn has used, with its summaries; the cost only where there are prices."""
-    made = minutes.spent
-    usage: dict[str, object] = {"tokens_in": tokens_in + made.tokens_in, "tokens_out": tokens_out + made.tokens_out}
-    if cost := made.cost + (0.0 if profile is None else profile.cost(tokens_in, tokens_out)):
-        usage["cost"] = round(cost, 9)
-    if estimated:
-        usage["estimated"] = True
-    used = profile is not None or made.steps
-    return {"usage": usage} | minutes.charged() if used else {}
 
 
 def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnEnd:
