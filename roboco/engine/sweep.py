@@ -162,10 +162,11 @@ def _recover(engine: Engine) -> None:
     Numbers of what was lost must not come twice: so each task's logs begin anew, before the task is looked at. A task
     that was closed in the moment that Redis has lost is in the schedule again, without a marker.
     """
+    run = engine.agenda.run()
     if engine.agenda.restarted():
         for task_id in {*engine.agenda.known(), *_task_ids(engine, OPEN)}:
             engine.agenda.put(f"{RESTART}{task_id}", -QUIET)
-    fill_agenda(engine, all_now=True)
+    fill_agenda(engine, all_now=True, run=run)
 
 
 def _begin_again(engine: Engine, task_id: str) -> None:
@@ -192,11 +193,14 @@ def _misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
         return False
 
 
-def fill_agenda(engine: Engine, all_now: bool = False) -> None:
+def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -> None:
     """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all.
 
-    A task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
+    `run` is the run of Redis in which the caller found that it must be filled: if Redis was restarted meanwhile, the
+    next sweep fills it again. A task that fails is tried again alone. After MOST_FAILURES, which may each have taken a
+    time-out, all others are.
     """
+    run = run or engine.agenda.run()
     open_tasks, failures = _task_ids(engine, OPEN), 0
     _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
     for task_id in open_tasks:
@@ -206,7 +210,7 @@ def fill_agenda(engine: Engine, all_now: bool = False) -> None:
             engine.agenda.put(f"{ENTER}{task_id}")
     for task_id in _task_ids(engine, NOTIFY):
         engine.agenda.add(notify.entry(task_id))
-    engine.agenda.begin(REFILL)
+    engine.agenda.begin(REFILL, run)
 
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:

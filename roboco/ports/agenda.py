@@ -49,8 +49,15 @@ class Agenda(Protocol):
     def fresh(self) -> bool:
         """Whether the last `begin` was less than its `seconds` ago."""
 
-    def begin(self, seconds: float) -> None:
-        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
+    def run(self) -> str:
+        """Return the name of this run of the server."""
+
+    def begin(self, seconds: float, run: str | None = None) -> None:
+        """Note that every open task stands in the agenda; that is fresh for so many seconds.
+
+        `run` is the run in which the caller looked for them (None: this one). If the server was restarted since, it is
+        not intact.
+        """
 
 
 class Inbox(Protocol):

@@ -237,21 +237,28 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
             use()
 
 
-def test_a_lock_of_a_stopped_process_holds_up_the_files_of_one_folder_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_of_a_stopped_process_holds_up_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FolderFiles(tmp_path)
-    for path in ("t/derived", "u/derived"):
-        assert files.replace(path, b"1", None)
-    stored = files.get_versioned("t/derived")
+    names = [f"t/task{number}" for number in range(20)]
+    for name in names:
+        assert files.replace(name, b"1", None)
+    stored = files.get_versioned(names[0])
     assert stored is not None
-    with locked(tmp_path / "t" / ".lock"):
-        monkeypatch.setattr(lock, "PATIENCE", 0.05)
+    assert files.replace(names[0], b"2", stored.version)
+    (held,) = (tmp_path / "t").glob(".lock-*")
+    monkeypatch.setattr(lock, "PATIENCE", 0.02)
+    blocked = []
+    with locked(held):
+        for name in names[1:]:
+            try:
+                assert files.replace(name, b"2", stored.version)
+            except TransientError:
+                blocked.append(name)
         with pytest.raises(TransientError, match="locked by another process"):
-            files.replace("t/derived", b"2", stored.version)
-        assert files.get("t/derived") == b"1"
-        assert files.replace("u/derived", b"2", stored.version)
-    assert files.replace("t/derived", b"2", stored.version)
+            files.replace(names[0], b"1", files.get_versioned(names[0]).version)  # type: ignore[union-attr]
+    assert len(blocked) < 5
+    for name in blocked:
+        assert files.replace(name, b"2", stored.version)
 
 
 def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ class HistoriesMachine(RuleBasedStateMachine):
 
     @rule(task_id=TASKS, moment=MOMENTS)
     def fold(self, task_id: str, moment: int) -> None:
-        self.do("fold", lambda histories: histories.fold(task_id) and None, task_id, moment)
+        self.do("fold", lambda histories: histories.fold(task_id) is None, task_id, moment)
 
     def teardown(self) -> None:
         """Whatever was done, the histories are the same, before and after one more fold."""

@@ -92,11 +92,15 @@ class MemoryAgenda:
         with self._server as held:
             return held.fresh_until > now
 
-    def begin(self, seconds: float) -> None:
-        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
+    def run(self) -> str:
+        """Return the name of this run of the server."""
+        return str(self._server.run)
+
+    def begin(self, seconds: float, run: str | None = None) -> None:
+        """Note that every open task stands in the agenda, as of this run."""
         now = self._clock.now()
         with self._server as held:
-            held.run = self._server.run
+            held.run = self._server.run if run is None else int(run)
             held.fresh_until = now + seconds
 
 

@@ -107,10 +107,15 @@ class RedisAgenda:
         with answering():
             return bool(self._client.exists(self._keys.filled))
 
-    def begin(self, seconds: float) -> None:
-        """Note that every open task stands in the agenda; that is fresh for so many seconds."""
+    def run(self) -> str:
+        """Return the name of this run of Redis."""
         with answering():
-            self._client.set(self._keys.sentinel, run_of(self._client))
+            return run_of(self._client)
+
+    def begin(self, seconds: float, run: str | None = None) -> None:
+        """Note that every open task stands in the agenda, as of this run; that is fresh for so many seconds."""
+        with answering():
+            self._client.set(self._keys.sentinel, run or run_of(self._client))
             self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
 
 
