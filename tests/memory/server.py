@@ -138,6 +138,7 @@ class MemoryServer:
         self.run = 1
         self.published: list[tuple[str, str]] = []
         self.deaf = False
+        self.wiped = False
         self.listening: list[tuple[str, int, Callable[[], None]]] = []
         self._lock = threading.RLock()
         self._generations = 0
@@ -151,6 +152,7 @@ class MemoryServer:
 
     def wipe(self) -> None:
         """Lose everything."""
+        self.wiped = True
         self.held = Stored()
 
     def kept(self) -> Stored:

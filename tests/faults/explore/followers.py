@@ -15,9 +15,9 @@ from tests.memory.world import World
 
 
 class PatientReader(Reader):
-    """A reader that drops text of a step that it holds, once Redis was set back.
+    """A reader that drops text of a step that it holds, once Redis was emptied or set back.
 
-    A worker that acts on what Redis has lost may speak until the sweeper begins a new generation.
+    A worker that acts on a state which is behind the workspace may speak until it stores its step.
     """
 
     def __init__(self, world: World) -> None:
@@ -27,7 +27,8 @@ class PatientReader(Reader):
     def show(self, item: Shown) -> None:
         """Take one item in."""
         late = isinstance(item, TextPartDelta) and item.step_id in {step.step_id for step in self.steps}
-        if not (late and self._world.server.run > 1):
+        server = self._world.server
+        if not (late and (server.run > 1 or server.wiped)):
             super().show(item)
 
 
