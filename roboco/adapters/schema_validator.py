@@ -5,6 +5,7 @@ and references can work for long. Annotations, formats and unknown keywords deci
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import islice
@@ -34,12 +35,18 @@ class Unusable(Exception):
     """The validation ended without a result, because it takes too many steps or leads too deep."""
 
 
+MOST_SECONDS = 1.0
+"""Seconds of processor time of one validation, whatever its steps cost."""
+
+
 class Validation:
     """One run over one value; it counts its steps."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._left = MOST_STEPS
+        self._checks = 0
+        self._until = time.thread_time() + MOST_SECONDS
         self._depth = 0
         self._searchers: dict[str, Callable[[str], bool]] = {}
 
@@ -49,12 +56,12 @@ class Validation:
 
     def of(self, schema: Any, value: Any, path: Path) -> str:
         """Return the first mistake of this value, or ""."""
+        self.spend(1)
         if not isinstance(schema, dict):
             return f"{_at(path)}: {shown(value)} is not allowed here" if schema is False else ""
         self._depth += 1
         if self._depth > DEEPEST:
             raise Unusable(f"more than {DEEPEST} schemas lead into each other")
-        self.spend(1)
         for keyword, wanted in schema.items():
             if (check := _CHECKS.get(keyword)) is not None:
                 self.spend(1)
@@ -81,6 +88,9 @@ class Validation:
         self._left -= steps
         if self._left < 0:
             raise Unusable(f"a validation takes more than {MOST_STEPS} steps; make the schema or the value simpler")
+        self._checks += 1
+        if self._checks % 64 == 0 and time.thread_time() > self._until:
+            raise Unusable(f"a validation takes more than {MOST_SECONDS:g} s; make the schema or the value simpler")
 
     def same(self, one: Any, other: Any) -> bool:
         """Return True if the JSON values are equal: 1 is 1.0, and neither is true."""
@@ -94,6 +104,7 @@ class Validation:
             case (list(), list()):
                 return len(one) == len(other) and all(map(self.same, one, other))
             case (dict(), dict()):
+                self.spend(len(one))
                 return one.keys() == other.keys() and all(self.same(one[name], other[name]) for name in one)
             case (list() | dict(), _) | (_, list() | dict()):
                 return False
@@ -117,6 +128,7 @@ class Validation:
             case list():
                 return f"[{','.join(map(self.spelled, value))}]"
             case _:
+                self.spend(len(value) + sum(map(len, value)) // _PER_STEP)
                 pairs = (f"{json.dumps(name)}:{self.spelled(value[name])}" for name in sorted(value))
                 return f"{{{','.join(pairs)}}}"
 

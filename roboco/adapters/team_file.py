@@ -146,14 +146,18 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
 
 def _read_prompt(named: Any, folder: Path | None) -> str:
     path = _beside(named, folder)
-    if any(map(_is_hidden, path.resolve().relative_to(_real(folder)).parts)) or any(map(_is_hidden, Path(named).parts)):
+    hidden = any(part.startswith(".") for part in Path(named).parts)
+    if hidden or any(map(_is_hidden, path.resolve().relative_to(_real(folder)).parts)):
         raise ValueError("files and folders whose names begin with '.' hold no prompts; choose another name")
     return _small_text(path)
 
 
+_OF_KUBERNETES = re.compile(r"\.\.(data|\d{4}_[0-9_.]+)")
+
+
 def _is_hidden(part: str) -> bool:
-    """Whether the name begins with one dot; with two of them Kubernetes names the folders behind a ConfigMap."""
-    return part.startswith(".") and not part.startswith("..")
+    """Return True if the name begins with a dot, unless Kubernetes names a folder behind a ConfigMap so."""
+    return part.startswith(".") and _OF_KUBERNETES.fullmatch(part) is None
 
 
 def _real(folder: Path | None) -> Path:

@@ -24,6 +24,7 @@ from roboco.adapters.template_values import (
 Filter = Callable[..., Any]
 _MOST_ITEMS_SORTED = 5000
 _LONGEST_NUMBER = 40
+_LONGEST_PATH = 1000
 
 
 def _cased(change: Callable[[str], str], factor: int = 3) -> Filter:
@@ -47,7 +48,8 @@ def _default(allowance: Allowance, value: Any, default_value: Any = "", boolean:
 
 def _join(allowance: Allowance, value: Any, d: Any = "", attribute: str | None = None) -> str:
     items = items_of(value, allowance)
-    pieces = [text_of(item if attribute is None else _at(item, attribute), allowance) for item in items]
+    get = _getter(attribute)
+    pieces = [text_of(get(item), allowance) for item in items]
     between = text_of(d, allowance)
     allowance.text(sum(map(len, pieces)) + len(between) * max(0, len(pieces) - 1))
     return between.join(pieces)
@@ -120,7 +122,8 @@ def _sorted(allowance: Allowance, value: Any, reverse: bool = False, attribute: 
     items = items_of(value, allowance)
     if len(items) > _MOST_ITEMS_SORTED:
         raise TemplateFailure(f"up to {_MOST_ITEMS_SORTED} items are sorted")
-    keys = [_key(item if attribute is None else _at(item, attribute)) for item in items]
+    get = _getter(attribute)
+    keys = [_key(get(item)) for item in items]
     allowance.step(10 * len(items) + sum(len(key) // 50 for key in keys if isinstance(key, str)))
     if len({isinstance(key, str) for key in keys}) > 1:
         raise TemplateFailure("texts and numbers are not sorted together")
@@ -148,13 +151,15 @@ def _unique(allowance: Allowance, value: Any) -> list[Any]:
 
 def _sum(allowance: Allowance, value: Any, attribute: str | None = None) -> Any:
     total: Any = 0
+    get = _getter(attribute)
     for item in items_of(value, allowance):
-        total = number(total + number(item if attribute is None else _at(item, attribute)))
+        total = number(total + number(get(item)))
     return total
 
 
 def _map(allowance: Allowance, value: Any, *, attribute: str) -> list[Any]:
-    return [needed(_at(item, attribute)) for item in items_of(value, allowance)]
+    get = _getter(attribute)
+    return [needed(get(item)) for item in items_of(value, allowance)]
 
 
 def _items(allowance: Allowance, value: Any) -> list[Any]:
@@ -181,11 +186,20 @@ def _truncate(allowance: Allowance, value: Any, length: int = 255, killwords: bo
     return (cut if killwords else cut.rsplit(" ", 1)[0]) + end
 
 
-def _at(item: Any, path: Any) -> Any:
-    """Return what the dotted path leads to."""
-    for name in text(path).split(".", 10):
-        item = attribute(item, int(name) if name.isdecimal() and len(name) < 9 else name)
-    return needed(item)
+def _getter(path: Any) -> Callable[[Any], Any]:
+    """Return a function that returns what the dotted path leads to; the identity if there is no path."""
+    if path is None:
+        return lambda item: item
+    if len(text(path)) > _LONGEST_PATH:
+        raise TemplateFailure(f"an attribute's path has up to {_LONGEST_PATH} characters")
+    names = [int(name) if name.isdecimal() and len(name) < 9 else name for name in text(path).split(".", 10)]
+
+    def get(item: Any) -> Any:
+        for name in names:
+            item = attribute(item, name)
+        return needed(item)
+
+    return get
 
 
 def _small(value: Any, most: int) -> int:

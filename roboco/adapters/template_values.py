@@ -118,6 +118,7 @@ def same(one: Any, other: Any, allowance: Allowance) -> bool:
             pairs = zip(one, other, strict=False)
             return len(one) == len(other) and all(same(first, second, allowance) for first, second in pairs)
         case (dict(), dict()):
+            allowance.step(len(one) // 8)
             return one.keys() == other.keys() and all(same(one[name], other[name], allowance) for name in one)
         case (list() | tuple() | dict(), _) | (_, list() | tuple() | dict()):
             return False

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _CREDENTIALS = re.compile(r"://\S*@")
@@ -46,7 +46,11 @@ def _path_mistake(path: str) -> str:
         return "has a path with '//'"
     if bad := _ESCAPED.search(path):
         return f"has a path with {bad[0]!r}: escaped, '%', '/', '\\\\', '.', ';' and control characters are not allowed"
-    steps = [step.partition(";")[0] for step in path.split("/")]
+    try:
+        unquoted = unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        return "has a path with escaped bytes that are no UTF-8"
+    steps = [step.partition(";")[0].strip() for step in unquoted.split("/")]
     if "." in steps or ".." in steps:
         return "has a path with '.' or '..'"
     return ""

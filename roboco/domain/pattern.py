@@ -150,7 +150,7 @@ def _times(counted: re.Match[str]) -> int:
     return max(int(least) + bool(comma and not most), int(most or 0), 1)
 
 
-# 64 compiled patterns: the engine may keep a few megabytes for each.
-@lru_cache(maxsize=64)
+# The engine may keep a few megabytes for each compiled pattern.
+@lru_cache(maxsize=8)
 def _matcher(pattern: str) -> TypeAdapter[str]:
     return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])

@@ -116,6 +116,8 @@ def header_flaw(headers: Mapping[str, Any]) -> str | None:
     """Why the headers are not those of a Celery task: the main process of a worker uses them unchecked."""
     if found := plain_flaw(headers):
         return f"a header holds {found}"
+    if sent := [name for name in _SENT_ON if headers.get(name)]:
+        return f"header {sent[0]!r} has the worker send messages with its own rights; Roboco's Celery tasks have none"
     return _kind_flaw(headers) or _limit_flaw(headers) or _stamp_flaw(headers) or _time_flaw(headers)
 
 
@@ -146,6 +148,7 @@ def _is_amount(value: object, most: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
 
 
+_SENT_ON: Final = ("callbacks", "errbacks", "chain", "chord")
 _TEXTS: Final = ("root_id", "parent_id", "group", "lang", "origin", "shadow", "argsrepr", "kwargsrepr", "meth")
 _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(
     dict.fromkeys((*_TEXTS, "eta", "expires"), (_is_text, "a text"))

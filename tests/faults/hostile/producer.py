@@ -167,6 +167,10 @@ MALFORMED: Final[dict[str, bytes]] = {
     "ignore result is a text": _headers(ignore_result="x"),
     "sent at is a text": _headers(roboco_sent_at="x"),
     "sent at is huge": _headers(roboco_sent_at=10**400),
+    **{
+        f"{name} in the headers": _headers(**{name: [{"task": "shop.pay", "args": [], "kwargs": {}, "options": {}}]})
+        for name in ("callbacks", "errbacks", "chain", "chord")
+    },
     # bodies
     "body is no JSON": raw(message(b"\xff" * 1000)),
     "body is a JSON object": raw(message(b'{"args": [], "kwargs": {}}')),

@@ -75,7 +75,20 @@ def _nested(depth: int) -> dict[str, Any]:
     return value
 
 
+def _fan(leaf: dict[str, Any]) -> dict[str, Any]:
+    """A schema that looks at the list `x` with the leaf 900 times."""
+    ways = [{"$ref": "#/$defs/b"}] * 30
+    return {
+        "properties": {"x": {"allOf": [{"$ref": "#/$defs/a"}] * 30}},
+        "$defs": {"a": {"allOf": ways}, "b": {"$ref": "#/$defs/c"}, "c": leaf},
+    }
+
+
 ENDLESS_SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "items: true, 900 times": (_fan({"items": True}), {"x": [0] * 60_000}),
+    "contains: false, 900 times": (_fan({"contains": False, "minContains": 0}), {"x": [0] * 60_000}),
+    "propertyNames: true, 900 times": (_fan({"propertyNames": True}), {"x": {str(n): 0 for n in range(60_000)}}),
+    "a long name, 900 times": (_fan({"uniqueItems": True}), {"x": [{"n" * 1_000_000: 0}, {"n" * 1_000_000: 1}]}),
     "doubling allOf": (_laughs("allOf"), {}),
     "doubling anyOf": (_laughs("anyOf"), {}),
     "doubling oneOf": (_laughs("oneOf"), {}),
@@ -176,6 +189,11 @@ REFUSED_TEMPLATES: tuple[str, ...] = (
 """Templates that a check refuses, without running anything."""
 
 GREEDY_TEMPLATES: tuple[str, ...] = (
+    "{% set p = 'a' %}"
+    + "{% set p = p ~ p %}" * 19
+    + "{% set q = p ~ '.b' %}{% set l = [{p: {'b': 1}}] %}"
+    + "{% set l = l + l %}" * 11
+    + "{{ l | sum(attribute=q) }}" * 18,
     "{% for i in range(999) %}{% for j in range(999) %}{% endfor %}{% endfor %}",
     "{% for i in range(999) %}{% for j in range(999) %}{% for k in range(999) %}x{% endfor %}{% endfor %}{% endfor %}",
     "{% for i in range(999) %}{{ context.big }}{% endfor %}",

@@ -157,7 +157,7 @@ def test_a_prompt_file_that_cannot_be_had(tmp_path: Path, prompt_file: object, t
     assert "secret" not in mistake
 
 
-@pytest.mark.parametrize("name", [".env", ".git/config", "a/.hidden.md", "link.md"])
+@pytest.mark.parametrize("name", [".env", "..env", ".git/config", "a/.hidden.md", "link.md"])
 def test_a_hidden_file_is_no_prompt(tmp_path: Path, name: str) -> None:
     stored(tmp_path, ".env", "SECRET=1")
     (tmp_path / "link.md").symlink_to(tmp_path / ".env")

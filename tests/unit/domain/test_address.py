@@ -15,6 +15,8 @@ ENTRY = "https://h.example/team"
         ("https://h.example/team/.;/admin", "'.' or '..'"),
         ("https://h.example/team/../admin", "'.' or '..'"),
         ("https://h.example/team/%2e%2e;/admin", "'%2e'"),
+        ("https://h.example/team/%c0%ae%c0%ae/admin", "no UTF-8"),
+        ("https://h.example/team/..%20/admin", "'.' or '..'"),
         ("https://h.example/team/.%2E/admin", "'%2E'"),
         ("https://h.example/team/..%3b/admin", "'%3b'"),
         ("https://h.example/team/%00", "'%00'"),
