@@ -73,9 +73,15 @@ def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> b
 
 
 def close_again(engine: Engine, task_id: str) -> None:
-    """Have Redis forget a closed task whose end was decided again: its events are those of a new generation."""
+    """Have Redis forget a closed task whose end was decided again: its events are those of a new generation.
+
+    If the sweeper has not begun that generation yet, it does so first.
+    """
     _write_events(engine, task_id)
-    leave(engine, task_id)
+    if engine.agenda.recovered(task_id):
+        leave(engine, task_id)
+    else:
+        engine.agenda.put(task_id)
 
 
 def leave(engine: Engine, task_id: str) -> None:

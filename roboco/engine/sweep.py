@@ -173,10 +173,7 @@ def _begin_again(engine: Engine, task_id: str) -> None:
     """Begin a new generation of the task's logs, and forget sweepers that were lost: Redis may have restored them."""
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
-    task = engine.board.load(task_id, recover.COORDINATOR_TAIL)
-    ended = task is not None and task.phase is Phase.END
-    if task is not None and ended and _misses_an_item(engine, task_id, task):
-        take_back(engine, task_id, task)
+    ended = _take_back_end(engine, task_id)
     recover.begin_again(engine, task_id)
     if ended and engine.files.get(open_path(task_id)) is None:
         close_again(engine, task_id)
@@ -215,10 +212,24 @@ def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:
     """Enter the task in the agenda, to be looked at at once if an item waits for it, or with `now`."""
-    if knock_again(engine, task_id) or now:
+    waits = knock_again(engine, task_id)
+    if waits and now:
+        _take_back_end(engine, task_id)
+    if waits or now:
         engine.agenda.put(task_id)
     else:
         engine.agenda.add(task_id)
+
+
+def _take_back_end(engine: Engine, task_id: str) -> bool:
+    """Let the task go on if its end was decided while Redis had lost an accepted item; whether it has ended."""
+    task = engine.board.load(task_id, recover.COORDINATOR_TAIL)
+    if task is None or task.phase is not Phase.END:
+        return False
+    if _misses_an_item(engine, task_id, task):
+        take_back(engine, task_id, task)
+        recover.begin_again(engine, task_id)
+    return True
 
 
 def _task_ids(engine: Engine, folder: str) -> list[str]:

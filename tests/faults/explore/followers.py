@@ -8,7 +8,7 @@ from typing import Any, cast
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.client.following import Following
-from roboco.domain.view import Cursor, Shown, TextPartDelta, View
+from roboco.domain.view import Cursor, Shown, StepFinal, TextPartDelta, View
 from tests.faults.explore.violation import Violation
 from tests.memory.reader import Reader
 from tests.memory.world import World
@@ -17,7 +17,7 @@ from tests.memory.world import World
 class PatientReader(Reader):
     """A reader that drops text of a step that it holds, once Redis was emptied or set back.
 
-    A worker that acts on a state which is behind the workspace may speak until it stores its step.
+    A worker that acts on a state which is behind the workspace may speak until it stores its step. The step counts.
     """
 
     def __init__(self, world: World) -> None:
@@ -28,7 +28,10 @@ class PatientReader(Reader):
         """Take one item in."""
         late = isinstance(item, TextPartDelta) and item.step_id in {step.step_id for step in self.steps}
         server = self._world.server
-        if not (late and (server.run > 1 or server.wiped)):
+        lost = server.run > 1 or server.wiped
+        if lost and isinstance(item, StepFinal):
+            self.texts[item.step.step_id] = item.step.text
+        if not (late and lost):
             super().show(item)
 
 
