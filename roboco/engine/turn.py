@@ -53,8 +53,8 @@ LONGEST = 60.0
 """Seconds for which a turn is given back at most where the server does not say for how long."""
 LONGEST_TOLD = 900.0
 """Seconds for which a turn is given back at most, whatever the server says."""
-ALONE = 5.0
-"""Seconds for which a turn is given back that waits for its place in quarantine; they double up to LONGEST."""
+ALONE, LONGEST_ALONE = 5.0, 15.0
+"""Seconds for which a turn is given back that waits for its place in quarantine; they double."""
 
 
 class TurnEnd(StrEnum):
@@ -87,7 +87,7 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
             doing.tell(agent=claim.task.agent, model=making.model)
             with engine.quarantine.entered(order.attempt, engine.policy.attempts) as entered:
                 if not entered:
-                    pause = min(LONGEST, ALONE * 2.0 ** min(claim.task.rings, 10))
+                    pause = min(LONGEST_ALONE, ALONE * 2.0 ** min(claim.task.rings, 10))
                     return _defer(making, pause, _alone(making), TurnEnd.DEFERRED)
                 with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
                     return _make(making)

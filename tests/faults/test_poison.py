@@ -101,7 +101,7 @@ def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> 
             stack.start("agents")
         return all(task.summary().status.ended for task in open_tasks)
 
-    until(settled, 120, "all have ended")
+    until(settled, 300, "all have ended")
     assert poison.summary().status == "failed"
     assert [task.summary().status for task in tasks] == ["completed"] * healthy
     assert len(kills) == 3
