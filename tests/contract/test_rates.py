@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.rates import RedisRates
+from roboco.adapters.redis.rates import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.model_profile import ModelProfile
 from roboco.ports import Ticket
@@ -89,6 +89,18 @@ def test_requests_that_no_longer_count_are_forgotten(task: ATask) -> None:
     task.outlive(WINDOW + WINDOW / 60)
     assert task.brief_rates.reserve(many, of("d"), 1) == 0
     assert task.tickets(many, of("d")) == {of("d").name}
+
+
+def test_what_left_the_window_is_removed(redis_task: TaskOnRedis) -> None:
+    many = ModelProfile(model="m", requests_per_minute=1000)
+    window = Buckets(redis_task.keys, LIMITS).of(many, "", "desk")[0].keys[0]
+    assert redis_task.brief_rates.reserve(many, of("a"), 1) == 0
+    client: Any = redis_task.client
+    old = set(client.hkeys(window))
+    redis_task.outlive(WINDOW + 2 * WINDOW / 60)
+    assert redis_task.brief_rates.reserve(many, of("b"), 1) == 0
+    assert old
+    assert not old & set(client.hkeys(window))
 
 
 def test_a_pause_holds_for_all_and_the_longest_counts(task: ATask) -> None:
