@@ -34,7 +34,7 @@ def check(run: Run) -> list[Violation]:
     checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
     for task in [Checked(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
-    checks += [partial(_check_deed, world, deed) for deed in run.users.deeds]
+    checks += [partial(_check_deed, run, deed) for deed in run.users.deeds]
     checks.append(partial(_check_pauses, run))
     return [broken for one in checks if (broken := _broken(one)) is not None]
 
@@ -249,7 +249,8 @@ def _check_payments(world: World) -> None:
     hold("only known calls run", set(runs) <= paid, set(runs) - paid)
 
 
-def _check_deed(world: World, deed: Deed) -> None:
+def _check_deed(run: Run, deed: Deed) -> None:
+    world = run.world
     if deed.answer != "accepted":
         return
     if deed.kind in ("submit", "fork"):
@@ -270,9 +271,17 @@ def _check_deed(world: World, deed: Deed) -> None:
         return
     ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
     waits = task.open and item.taken_at_seq is None
-    hold("accepted item", steps or waits or (ended_early and not deed.late), f"{deed}, {item}")
+    in_time = not deed.late or _was_stopped_later(run, task, deed)
+    hold("accepted item", steps or waits or (ended_early and in_time), f"{deed}, {item}")
     if not waits:
         _check_receipt(world, deed, steps)
+
+
+def _was_stopped_later(run: Run, task: Checked, deed: Deed) -> bool:
+    """Whether a stop after this deed became a step: then the end that the deed was late for had been lost."""
+    later = run.users.deeds[run.users.deeds.index(deed) + 1 :]
+    stops = {other.item_id for other in later if other.kind == "stop" and other.task_id == deed.task_id}
+    return any(step.metadata.get("item_id") in stops for step in task.history)
 
 
 def _check_pauses(run: Run) -> None:
