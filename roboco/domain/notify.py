@@ -195,6 +195,11 @@ class NoticeName:
         """The target and the position."""
         return self.target, self.seq
 
+    def again_as(self, later: "NoticeName") -> bool:
+        """Whether both report the same at one position, in different generations."""
+        same = (self.place, self.about) == (later.place, later.about)
+        return same and self.generation != later.generation
+
     def __str__(self) -> str:
         return f"{self.target}-{self.seq:08d}-{self.generation}-{self.epoch:012x}-{self.about}"
 
@@ -202,6 +207,11 @@ class NoticeName:
     def of(cls, target: int, seq: int, fence: tuple[str, int], status: TaskStatus, reason: str) -> "NoticeName":
         """Return the name of the notice of the decision at this generation and epoch."""
         return cls(target, seq, *fence, f"{status}-{sha256(reason)[:8]}")
+
+    @classmethod
+    def is_one(cls, name: str) -> bool:
+        """Whether this is the name of a notice."""
+        return _NAME.fullmatch(name) is not None
 
     @classmethod
     def parse(cls, name: str) -> "NoticeName":

@@ -238,7 +238,7 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
 
 
 def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Look again in QUIET seconds; at once if something came before that was noted.
+    """Look again in QUIET seconds; at once if something came before that was noted, or if Redis lost the task.
 
     A worker that began to close the task, because Redis had an end that it lost, may have died since.
     """
@@ -247,7 +247,7 @@ def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
     notify.tell(engine, task_id, task)
     engine.agenda.put(task_id, QUIET)
     now = engine.board.load(task_id, 1)
-    return now is not None and not set(now.item_ids) <= set(task.item_ids)
+    return now is None or not set(now.item_ids) <= set(task.item_ids)
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:

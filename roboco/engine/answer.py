@@ -10,12 +10,13 @@ from roboco.domain.ids import check_item_id, check_task_id
 from roboco.domain.inbox import Answer, Resolution, Verdict
 from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
+from roboco.domain.paths import item_path
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.engine.listings import approve_change
-from roboco.engine.receive import check_open, receive, stored
+from roboco.engine.receive import check_open, check_same, receive, stored
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
 
@@ -93,12 +94,26 @@ def _judge_change(
         return False
     if args is not None:
         raise UsageError(f"args: call {call_id!r} is not run, since its tool has changed: approve it without arguments")
+    item = Resolution(
+        item_id=change_id(call_id),
+        created_at=engine.now(),
+        call_id=call_id,
+        at_seq=task.seq - 1,
+        happened=approved,
+        result=reason or None,
+    )
     if approved:
+        _be_first(engine, task_id, item)
         approve_change(engine, task_id, call_id)
-    fields = {"call_id": call_id, "at_seq": task.seq - 1, "happened": approved, "result": reason or None}
-    item = {"item_id": change_id(call_id), "created_at": engine.now()} | fields
-    receive(engine, task_id, Resolution.model_validate(item))
+    receive(engine, task_id, item)
     return True
+
+
+def _be_first(engine: Engine, task_id: str, item: Resolution) -> None:
+    """Store the item before it has any effect. UsageError if another word on the change stands already."""
+    if stored(engine, task_id, item.item_id) is None:
+        engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    check_same(item, stored(engine, task_id, item.item_id))
 
 
 def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:

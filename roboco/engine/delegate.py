@@ -81,7 +81,7 @@ def report(engine: Engine, task_id: str, task: Snapshot) -> None:
 def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
     """Stop the task to which the call gave its work; also if it is yet to come."""
     item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
-    receive(engine, sub_task_id(task_id, call.id), item)
+    receive(engine, sub_task_id(task_id, call.id), item, limited=False)
 
 
 def used_so_far(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:

@@ -100,14 +100,14 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
 def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tuple[set[str], set[str]]) -> bool:
     """Write the notice down; whether it is yet to be delivered. `known` are pending and settled notices.
 
-    Nothing is written if the newest notice about this position reports the same, which Redis may have lost and decided
-    again, or reports a later decision.
+    Nothing is written if the newest notice about this position reports this decision or a later one, or the same of
+    an earlier generation: Redis may have lost that decision, and the coordinator made it again.
     """
     pending, settled = known
     name = NoticeName.of(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
     here = [other for other in map(NoticeName.parse, pending | settled) if (other.target, other.seq) == name.place]
     newest = max(here, default=None)
-    if newest is not None and (newest.about == name.about or newest > name):
+    if newest is not None and (newest >= name or newest.again_as(name)):
         return str(newest) not in settled
     said, now = last_said(task.tail), engine.agenda.time()
     notice = Notice(
@@ -133,7 +133,11 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
 
 
 def _names(engine: Engine, folder: str) -> set[str]:
-    return {name.removesuffix(".json") for name in engine.files.names(folder)}
+    """Return the notices of the folder, without names that are none: they must not keep a task from its end."""
+    names = {name.removesuffix(".json") for name in engine.files.names(folder)}
+    if strays := sorted(name for name in names if not NoticeName.is_one(name)):
+        _log.warning("%d names below %s are no notices and are skipped: %r", len(strays), folder, strays[:5])
+    return names.difference(strays)
 
 
 def deliver(engine: Engine, task_id: str) -> None:
@@ -282,7 +286,7 @@ def _target_of(name: str) -> int:
 
 
 def _pending(engine: Engine, task_id: str) -> list[str]:
-    return sorted(_names(engine, notices_path(task_id)))
+    return sorted(_names(engine, notices_path(task_id)), key=NoticeName.parse)
 
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:

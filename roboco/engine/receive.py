@@ -14,7 +14,7 @@ module notes the item before it reads the marker. One of the two sees the other.
 import logging
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Answer, Hold, Item, Message, Resolution, Stop, Verdict, is_urgent, read_item
+from roboco.domain.inbox import Answer, Hold, Item, Message, Resolution, Resume, Stop, Verdict, is_urgent, read_item
 from roboco.domain.paths import CLOSED, OPENED, inbox_path, item_path, open_path, summary_path, taken_path
 from roboco.domain.summary import TaskSummary
 from roboco.engine.engine import Engine
@@ -26,17 +26,20 @@ _log = logging.getLogger(__name__)
 MAX_ITEMS = 1000
 """How many items an inbox holds before it refuses messages. Senders at the same moment may exceed it."""
 MAX_CONTROLS = 100
-"""How many controls an inbox holds beside that, so that a full one does not keep a task from continuing or ending."""
+"""How many controls an inbox holds beside that, and how many stops and resumptions beside those.
+
+So neither messages nor pauses, which stay while they count, keep a task from continuing or ending.
+"""
 ABOUT_CALLS = (Answer, Verdict, Resolution)
 """Items on open calls are as many as the calls at most, and a task may wait for nothing else: they are not limited."""
 
 
-def receive(engine: Engine, task_id: str, item: Item) -> None:
+def receive(engine: Engine, task_id: str, item: Item, limited: bool = True) -> None:
     """Accept the item. UsageError for anything but a stop, if the task has ended or is not known.
 
     A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
     has ended changes nothing. UsageError if something else was accepted under the item's id: that stands, and is
-    announced once more. UsageError if too many items wait already.
+    announced once more. If `limited`, UsageError if too many items wait already.
     """
     check_task_id(task_id)
     before = stored(engine, task_id, item.item_id)
@@ -46,7 +49,8 @@ def receive(engine: Engine, task_id: str, item: Item) -> None:
     if before is None:
         if isinstance(item, Message) and not _may_come(engine, task_id, item):
             return
-        _check_room(engine, task_id, item)
+        if limited and not isinstance(item, ABOUT_CALLS):
+            _check_room(engine, task_id, item)
         if not engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode()):
             before = stored(engine, task_id, item.item_id)
     _announce(engine, task_id, before or item)
@@ -97,7 +101,7 @@ def check_same(item: Item, before: Item | None) -> None:
     """UsageError if something else was accepted before under the item's id: a call has one answer, for instance."""
     if before is None or _said(before) == _said(item):
         return
-    if isinstance(item, Answer | Verdict):
+    if isinstance(item, ABOUT_CALLS) and isinstance(before, ABOUT_CALLS) and item.call_id == before.call_id:
         raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer stands")
     raise UsageError(f"item_id: {item.item_id!r} was sent before and says something else; give each thing its own id")
 
@@ -123,10 +127,11 @@ def _may_come(engine: Engine, task_id: str, message: Message) -> bool:
 
 
 def _check_room(engine: Engine, task_id: str, item: Item) -> None:
-    if isinstance(item, ABOUT_CALLS):
-        return
-    queues = isinstance(item, Message) and not item.interrupts
-    most = MAX_ITEMS if queues else MAX_ITEMS + MAX_CONTROLS
+    most = MAX_ITEMS
+    if not isinstance(item, Message) or item.interrupts:
+        most += MAX_CONTROLS
+    if isinstance(item, Stop | Resume):
+        most += MAX_CONTROLS
     if (waiting := engine.inbox.count(task_id)) >= most:
         raise UsageError(
             f"task {task_id!r} has {waiting} items in its inbox, at most {most} may wait; "

@@ -12,9 +12,11 @@ from roboco.domain.inbox import Message, Stop
 from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import message
+from roboco.engine import receive as receiving
 from roboco.engine.advance import advance
 from roboco.engine.receive import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import TransientError, UsageError
+from roboco.ports import Phase
 from tests.memory.controlled import DELEGATING
 from tests.memory.journeys import CUSTOM, MANUAL, SEQUENTIAL, assert_whole
 from tests.memory.reader import items_of, read
@@ -256,32 +258,58 @@ def test_an_inbox_is_limited_and_a_stop_is_not_kept_out() -> None:
         world.send("too much", "item-one-too-many")
     world.send("more", "item0")  # a repetition is no further item
     for number in range(MAX_CONTROLS):
+        world.interrupt("now", f"interrupt{number}")
+    with pytest.raises(UsageError, match="in its inbox"):
+        world.interrupt("now", "interrupt-one-too-many")
+    for number in range(MAX_CONTROLS):
         world.stop(f"stop{number}")
-    assert len(world.untaken()) == MAX_ITEMS + MAX_CONTROLS
+    assert len(world.untaken()) == MAX_ITEMS + 2 * MAX_CONTROLS
     with pytest.raises(UsageError, match="in its inbox"):
         world.stop("stop-one-too-many")
 
 
-def test_a_full_inbox_keeps_no_task_from_going_on() -> None:
+@pytest.mark.parametrize("leave", [World.resume, World.stop])
+def test_an_inbox_full_of_pauses_keeps_no_task_from_going_on(leave: Callable[[World], None]) -> None:
+    """A pause stays in the inbox while it counts."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    for number in range(MAX_ITEMS + MAX_CONTROLS):
+        world.pause(f"pause{number}")
+    with pytest.raises(UsageError, match="in its inbox"):
+        world.pause("pause-one-too-many")
+    leave(world)
+    world.settle()
+    assert world.summary().status.ended
+
+
+FEW = 40
+"""The limit of an inbox in tests that also have the task take all items, of which each look reads every one."""
+
+
+def test_a_full_inbox_keeps_no_task_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A paused task takes none of its messages before it is resumed."""
+    monkeypatch.setattr(receiving, "MAX_ITEMS", FEW)
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.pause()
     world.settle()
-    for number in range(MAX_ITEMS - 1):  # the pause waits, too
+    for number in range(FEW - 1):  # the pause waits, too
         world.send("more", f"item{number}")
+    with pytest.raises(UsageError, match="in its inbox"):
+        world.send("more", "item-one-too-many")
     world.resume()
     world.drain()
     assert world.status() is not TaskStatus.PAUSED
-    assert len(world.untaken()) < MAX_ITEMS
+    assert len(world.untaken()) < FEW
 
 
-def test_a_full_inbox_keeps_no_result_of_a_sub_task_out() -> None:
+def test_a_full_inbox_keeps_no_result_of_a_sub_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "MAX_ITEMS", FEW)
     world = DELEGATING.world()
     world.submit(DELEGATING.team, **DELEGATING.wishes)
     while world.server.held.tasks[TASK].phase.value != "tools":
         world.deliver(world.dispatcher.queue.popleft())
-    for number in range(MAX_ITEMS):
+    for number in range(FEW):
         world.send("more", f"item{number}")
     while len(world.history()) < 3:
         world.deliver(world.dispatcher.queue.popleft())
@@ -413,3 +441,26 @@ def test_a_history_that_is_not_gathered_keeps_the_task_open() -> None:
     assert open_path(TASK) in world.files.held
     gathered = True
     assert_ended(world, TaskStatus.COMPLETED)
+
+
+def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() -> None:
+    """The coordinator that decided to wait must not put off what came in between."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    sent: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "agenda.put" and not sent and TASK in world.server.held.tasks:
+            if world.server.held.tasks[TASK].phase is Phase.WAIT:
+                sent.append("item1")
+                world.server.wipe()
+                world.dispatcher.queue.clear()
+                world.send("more")
+                world.dispatcher.queue.clear()
+        return call()
+
+    world.watch = watch
+    world.drain()
+    assert sent
+    world.watch = make
+    assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.untaken() == []

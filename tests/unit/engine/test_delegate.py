@@ -9,6 +9,9 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import verify_chain
 from roboco.domain.team import Team
+from roboco.engine import delegate
+from roboco.engine import receive as receiving
+from roboco.errors import UsageError
 from roboco.ports import Request
 from tests.memory.journeys import assert_whole, member, own_turns, speaker
 from tests.memory.model import Said, said
@@ -112,6 +115,18 @@ def test_who_ends_the_parents_wait_stops_the_children(act: str) -> None:
     assert [result.is_error for result in world.history()[2].results] == [True, True]
     assert world.summary().status is (TaskStatus.CANCELLED if act == "stop" else TaskStatus.COMPLETED)
     assert_whole(world, "")
+
+
+def test_a_full_inbox_of_a_child_does_not_keep_its_parent_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = begun()
+    for limit in ("MAX_ITEMS", "MAX_CONTROLS"):
+        monkeypatch.setattr(receiving, limit, 0)
+    call, child = world.history()[1].calls[0], children(world)[0]
+    with pytest.raises(UsageError, match="at most 0 may wait"):
+        world.stop(task_id=child)
+    delegate.stop(world.engine, TASK, call, "not needed")
+    finished(world)
+    assert world.summary(child).status is TaskStatus.CANCELLED
 
 
 def test_a_child_that_fails_is_an_error_that_the_agent_reads() -> None:

@@ -138,6 +138,19 @@ def test_denied_change_is_told_and_asked_about_again() -> None:
     assert runs == []
 
 
+@pytest.mark.parametrize("denied_first", [True, False])
+def test_first_word_on_a_change_stands(denied_first: bool) -> None:
+    world, runs = shopping(2, later=listing("Sell."))
+    world.settle()
+    call_id = world.history()[1].calls[0].id
+    world.judge(call_id, not denied_first, "not this one" if denied_first else "")
+    with pytest.raises(UsageError, match="was answered before, in another way; its first answer stands"):
+        world.judge(call_id, denied_first, "" if denied_first else "not this one")
+    world.settle()
+    assert runs == ([] if denied_first else [{"number": 1}])
+    assert world.status() is (TaskStatus.APPROVAL if denied_first else TaskStatus.COMPLETED)
+
+
 def test_tool_that_is_gone_is_an_error_to_read() -> None:
     world, runs = shopping(later=Listing())
     world.settle()

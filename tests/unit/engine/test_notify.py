@@ -88,6 +88,33 @@ def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
     assert len({notice.notice_id for _, notice in world.deliverer.told}) == 3
 
 
+def test_each_of_two_pauses_at_the_same_position_is_told() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("paused")])
+    world.settle()
+    for number in range(2):
+        world.pause(f"pause{number}")
+        world.settle()
+        world.resume(f"resume{number}")
+        world.settle()
+    delivered(world)
+    assert world.deliverer.heard(URL) == ["paused", "paused"]
+    assert len({notice.notice_id for _, notice in world.deliverer.told}) == 2
+
+
+def test_a_stray_name_among_the_notices_keeps_no_task_from_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("user_turn", "cancelled")])
+    world.settle()
+    world.files.held[f"{notices_path(TASK)}order-17~.json"] = b"{}"
+    world.stop()
+    world.settle()
+    delivered(world)
+    assert world.deliverer.heard(URL) == ["user_turn", "cancelled"]
+    assert world.summary().status is TaskStatus.CANCELLED
+    assert "order-17~" in caplog.text
+
+
 @pytest.mark.parametrize("skew", [-600.0, 600.0])
 def test_a_notice_is_delivered_at_once_though_the_clocks_of_workers_differ(skew: float) -> None:
     world = GRAPH.world()
