@@ -450,13 +450,12 @@ def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() ->
     sent: list[str] = []
 
     def watch(name: str, call: Call) -> Any:
-        if name == "agenda.put" and not sent and TASK in world.server.held.tasks:
-            if world.server.held.tasks[TASK].phase is Phase.WAIT:
-                sent.append("item1")
-                world.server.wipe()
-                world.dispatcher.queue.clear()
-                world.send("more")
-                world.dispatcher.queue.clear()
+        task = world.server.held.tasks.get(TASK)
+        if name == "agenda.put" and not sent and task is not None and task.phase is Phase.WAIT:
+            sent.append("item1")
+            world.server.wipe()
+            world.send("more")
+            world.dispatcher.queue.clear()
         return call()
 
     world.watch = watch
