@@ -1,5 +1,6 @@
 """The transport: kombu's, with one client for each channel."""
 
+import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from kombu import Connection
 from kombu import transport as kombu_transport
 
-from roboco.adapters.celery.transport import Transport, guard_transports
+from roboco.adapters.celery.refused import record_of_raw
+from roboco.adapters.celery.transport import NOTE_MOST, Transport, guard_transports, noted
 from roboco.adapters.local.valkey import ValkeyServer
+from tests.faults.hostile.producer import headers, message
 
 pytestmark = pytest.mark.redis
 
@@ -51,3 +54,43 @@ def test_a_message_comes_through(connection: Connection) -> None:
         message.ack()
         with pytest.raises((queue.Empty, socket.timeout)):
             queue.get(timeout=0.1)
+
+
+def test_a_message_with_large_headers_comes_again(connection: Connection) -> None:
+    """kombu writes them with ASCII escapes among the messages that a worker holds: three times as long."""
+    sent = headers(**{f"n{number}": "é" * 25_000 for number in range(5)})
+    channel: Any = connection.default_channel
+    with connection.SimpleQueue("transport.large") as queue, channel.conn_or_acquire() as client:
+        client.lpush("transport.large", json.dumps(message(headers=sent), ensure_ascii=False))
+        queue.get(timeout=5).requeue()
+        again = queue.get(timeout=5)
+        assert again.headers == sent | {"redelivered": True}
+        again.ack()
+
+
+def test_refused_messages_stay_apart_until_their_dead_letters_are_stored(connection: Connection) -> None:
+    stored: list[dict[str, Any]] = []
+
+    def fail(record: dict[str, Any]) -> None:
+        raise OSError(f"the store is away, not stored: {record['letter_id']}")
+
+    transport: Any = connection.transport
+    channel: Any = connection.default_channel
+    transport.refuse = fail
+    raw = [b"unreadable", b"also unreadable"]
+    with connection.SimpleQueue("transport.refused") as queue, channel.conn_or_acquire() as client:
+        client.lpush("transport.refused", *raw)
+        for _ in raw:
+            with pytest.raises((queue.Empty, socket.timeout)):
+                queue.get(timeout=0.1)
+        transport.refuse = stored.append
+        for tag in client.hkeys(channel.unacked_key):
+            channel.qos.restore_by_tag(tag.decode())
+    letters = {record["letter_id"]: record["body"].encode() for record in stored}
+    assert letters == {record_of_raw(one, "transport.refused", "", {})["letter_id"]: one for one in raw}
+
+
+@pytest.mark.parametrize(("size", "read"), [(1000, True), (NOTE_MOST, False)])
+def test_a_note_of_a_dead_letter_is_not_parsed_if_it_is_too_large(size: int, read: bool) -> None:
+    record = record_of_raw(b"unreadable", "transport.refused", "is no JSON", {}) | {"body": "x" * size}
+    assert (noted(json.dumps([json.dumps(record), "", "transport.refused"]).encode()) is not None) == read

@@ -18,6 +18,15 @@ REST_MOST: Final = 256 * 1024
 """Bytes of an envelope without its body."""
 RAW_MOST: Final = BODY_MOST // 3 * 4 + REST_MOST
 """Bytes of an envelope: base64 makes four bytes of three."""
+HELD_REST_MOST: Final = 5 * REST_MOST
+"""Bytes beside the body of a message that a worker holds.
+
+kombu writes such a message with ASCII escapes and spaces: é, two bytes, becomes six, and 1e15 with its comma, five
+bytes, becomes twenty. So the body is at most three times as long as it came, and the rest four times, and a little that
+kombu adds.
+"""
+HELD_MOST: Final = 3 * RAW_MOST + 2 * REST_MOST
+"""Bytes of a message that a worker holds: what `read_envelope` accepts, `read_held` accepts."""
 COMMAND_MOST: Final = 64 * 1024
 """Bytes of a message of remote control."""
 TEXT_MOST: Final = 255
@@ -56,7 +65,7 @@ def read_envelope(raw: bytes, queue: str) -> dict[str, Any] | Refused:
     Otherwise a worker would give it back to a queue to which its sender may not write.
     """
     try:
-        return _checked(_parsed(raw), queue)
+        return _checked(_parsed(raw, RAW_MOST, REST_MOST), queue)
     except _Unreadable as error:
         return Refused(str(error), _headers_of(raw))
 
@@ -64,7 +73,7 @@ def read_envelope(raw: bytes, queue: str) -> dict[str, Any] | Refused:
 def read_held(raw: bytes) -> Held | Refused:
     """What the broker keeps of a message that a worker holds: the envelope, its exchange, and its queue."""
     try:
-        match _parsed(raw):
+        match _parsed(raw, HELD_MOST, HELD_REST_MOST):
             case [dict() as envelope, str(), str(queue)] if _is_short(queue):
                 return Held(_checked(envelope, queue), queue)
             case found:
@@ -80,18 +89,27 @@ def read_broadcast(raw: bytes, exchange: str) -> dict[str, Any] | Refused:
         return read
     reason = f"has {len(raw)} bytes, at most {COMMAND_MOST} are possible" if len(raw) > COMMAND_MOST else None
     try:
-        reason = reason or _command_flaw(_parsed(_body_of(read["body"], read["properties"]["body_encoding"])))
+        command = _body_of(read["body"], read["properties"]["body_encoding"])
+        reason = reason or _command_flaw(_parsed(command, COMMAND_MOST, COMMAND_MOST))
     except _Unreadable as error:
         reason = str(error)
     reason = reason or _clock_flaw(read["headers"])
     return Refused(reason, read["headers"]) if reason else read
 
 
-def _parsed(raw: bytes) -> Any:
-    if len(raw) > RAW_MOST:
-        raise _Unreadable(f"has {len(raw)} bytes, at most {RAW_MOST} are possible")
-    if len(raw) > REST_MOST and (rest := _without_body(raw)) > REST_MOST:
-        raise _Unreadable(f"has {rest} bytes or more beside its body, at most {REST_MOST} are possible")
+def written(message: dict[str, Any]) -> bytes:
+    """The message as JSON without ASCII escapes and spaces, so that it can be read again within the same limits.
+
+    It is longer than it came only by the name of its queue, some hundred bytes, and by numbers such as 1e15.
+    """
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _parsed(raw: bytes, most: int, rest_most: int) -> Any:
+    if len(raw) > most:
+        raise _Unreadable(f"has {len(raw)} bytes, at most {most} are possible")
+    if len(raw) > rest_most and (rest := _without_body(raw, rest_most)) > rest_most:
+        raise _Unreadable(f"has {rest} bytes or more beside its body, at most {rest_most} are possible")
     try:
         return _DECODER.decode(raw.decode())
     except RecursionError:
@@ -100,12 +118,12 @@ def _parsed(raw: bytes) -> Any:
         raise _Unreadable(f"is no JSON in UTF-8: {str(error)[:200]}") from None
 
 
-def _without_body(raw: bytes) -> int:
-    """How many bytes there are beside the longest text, or that there are more than possible."""
+def _without_body(raw: bytes, most: int) -> int:
+    """How many bytes there are beside the longest text, or that there are more than `most`."""
     longest = 0
     for text in _TEXTS.finditer(raw):
         longest = max(longest, text.end() - text.start())
-        if text.end() - longest > REST_MOST:
+        if text.end() - longest > most:
             return text.end() - longest
     return len(raw) - longest
 

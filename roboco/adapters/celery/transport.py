@@ -25,9 +25,10 @@ from kombu.transport import pyamqp, redis
 from kombu.utils.encoding import bytes_to_str
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held
+from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held, written
 from roboco.adapters.celery.flaws import content_flaw
 from roboco.adapters.celery.refused import record_of_raw
+from roboco.domain.letter import letter_id_of
 
 Refuse = Callable[[dict[str, Any]], None]
 """Stores the record of a message that is refused; raises if it cannot."""
@@ -62,7 +63,7 @@ class QoS(redis.QoS):
                 message["headers"]["redelivered"] = True
                 message["properties"]["delivery_info"]["redelivered"] = True
                 key = self.channel._q_for_pri(queue, message["properties"].get("priority") or 0)
-                (pipe.lpush if leftmost else pipe.rpush)(key, json.dumps(message))
+                (pipe.lpush if leftmost else pipe.rpush)(key, written(message))
                 return True
             case Refused() as refused:
                 return bool(self.channel.store_held(raw, refused))
@@ -110,7 +111,7 @@ class GuardedChannel:
             case message:
                 # A sender may have used the tag of another message: what a worker holds under it would be overwritten.
                 message["properties"]["delivery_tag"] = self._next_delivery_tag()  # type: ignore[attr-defined]
-                return key, json.dumps(message)
+                return key, written(message)
 
     def _published(self, parse: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What was published, with nothing in place of what no worker may have."""
@@ -161,6 +162,8 @@ class GuardedChannel:
 
 def noted(raw: bytes) -> dict[str, Any] | None:
     """The record in a note of `_keep`, made anew: any producer may have written it. None if it is no such note."""
+    if len(raw) > NOTE_MOST:
+        return None
     try:
         note, _, queue = json.loads(raw)
         record = json.loads(note)
@@ -170,12 +173,13 @@ def noted(raw: bytes) -> dict[str, Any] | None:
     match reason, headers, body, size, digest, queue:
         case str(), dict(), str(), int(), str(), str() if len(digest) == len(_NO_DIGEST):
             made = record_of_raw(body.encode("utf-8", "replace"), queue, reason, headers)
-            letter_id = record_of_raw(b"", queue, digest, {})["letter_id"]
-            return made | {"size": size, "digest": ascii(digest)[1:-1], "letter_id": letter_id}
+            return made | {"size": size, "digest": ascii(digest)[1:-1], "letter_id": letter_id_of(queue, digest)}
         case _:
             return None
 
 
+NOTE_MOST: Final = 1024 * 1024
+"""Bytes of a note: a record has less than 64 K characters, and JSON in JSON makes up to fourteen bytes of each."""
 _NOTED: Final = ("reason", "headers", "body", "size", "digest")
 _NO_DIGEST: Final = "0" * 64
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.message import Message as AnyMessage
 from kombu.transport.virtual.base import Channel, Message
-from kombu.utils.json import loads
+from kombu.utils.json import dumps, loads
 
-from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held
+from roboco.adapters.celery import envelope
+from roboco.adapters.celery.envelope import REST_MOST, Held, Refused, read_broadcast, read_envelope, read_held, written
 from roboco.adapters.celery.flaws import flaw
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
 from roboco.adapters.celery.refused import BODY_KEPT, record_of, record_of_raw
@@ -154,6 +155,34 @@ def test_what_a_worker_holds_goes_back() -> None:
     held = read_held(raw([message(), "", AGENTS_QUEUE]))
     assert isinstance(held, Held)
     assert held.queue == AGENTS_QUEUE
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"body": "é" * 140_000, "properties": properties(body_encoding=None)},
+        {"headers": headers(**{f"n{n}": "é" * 25_000 for n in range(5)})},
+        {"headers": headers(**{f"n{n}": [10.0**15] * 10_000 for n in range(5)})},
+    ],
+    ids=["body", "headers", "numbers"],
+)
+def test_read_held_reads_what_read_envelope_accepted(changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """kombu writes what a worker holds with ASCII escapes."""
+    monkeypatch.setattr(envelope, "RAW_MOST", 300_000)
+    monkeypatch.setattr(envelope, "HELD_MOST", 3 * 300_000 + 2 * REST_MOST)
+    came = json.dumps(message() | changed, ensure_ascii=False).replace("1000000000000000.0, ", "1e15,").encode()
+    accepted = read_envelope(came, AGENTS_QUEUE)
+    assert isinstance(accepted, dict)
+    kept = dumps([loads(written(accepted)), "", AGENTS_QUEUE]).encode()
+    assert len(kept) > 1.3 * len(came)
+    assert read_held(kept) == Held(accepted, AGENTS_QUEUE)
+
+
+def test_written_text_is_no_longer_than_it_came() -> None:
+    came = json.dumps(message(headers=headers(note="é" * 25_000)), ensure_ascii=False).encode()
+    accepted = read_envelope(came, AGENTS_QUEUE)
+    assert isinstance(accepted, dict)
+    assert len(written(accepted)) < len(came) + 500
 
 
 @pytest.mark.parametrize("piece", [b"[],", b'"",', b'"\\"",', b'"\\"', b"1,"], ids=repr)
