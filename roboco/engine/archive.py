@@ -3,7 +3,8 @@
     fold ─► events.jsonl ─► marker: closing ─► end on the board? ─► marker: closed ─► task.json ─► parent, notices
             (replace)       (replace)          (load; no: reopen)   (replace)         (replace)    ─► no marker
 
-Both files are derived: they are replaced on condition that nobody else has written them, and only by what is newer.
+Both files are derived. A worker replaces a file only if no other worker has written it since the read, and only with
+newer content.
 """
 
 from collections import deque
@@ -116,7 +117,7 @@ def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
     if marker.data != ours and not engine.files.replace(path, ours, marker.version):
         return False
     if not engine.agenda.recovered(task_id):
-        raise TransientError(f"task {task_id!r} is closed when the sweeper has recovered what Redis lost")
+        raise TransientError(f"task {task_id!r} cannot be closed before the sweeper has recovered Redis; it is retried")
     changed = engine.files.get_versioned(path)
     if changed is None or changed.data != ours:
         return False
@@ -160,7 +161,7 @@ def _version(stored: Versioned | None) -> str | None:
 
 
 def _contended(path: str) -> TransientError:
-    return TransientError(f"{path!r} is written by other workers again and again; it is tried again")
+    return TransientError(f"other workers keep changing {path!r}; the write is retried")
 
 
 def _summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummary:

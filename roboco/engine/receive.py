@@ -156,7 +156,7 @@ def _give_back(engine: Engine, task_id: str, item: Item, ended: bool = False) ->
         engine.files.delete(item_path(task_id, item.item_id))
     elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
         engine.files.delete(item_path(task_id, item.item_id))
-        raise UsageError(f"task {task_id!r} is not submitted yet, and {MAX_CONTROLS} stops wait for it: one is enough")
+        raise UsageError(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
 
 
 def _has_ended(engine: Engine, task_id: str) -> bool:

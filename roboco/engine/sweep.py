@@ -68,7 +68,7 @@ def _attend(engine: Engine, entry: str, look: Look) -> None:
 
 
 def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
-    """Do the work. If it fails, log why, have the sweeper try the entry again later, and return False.
+    """Do the work. If it fails, log the error, schedule the entry for a retry, and return False.
 
     TransientError if the schedule does not answer either.
     """
@@ -76,10 +76,10 @@ def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
         work()
     except TransientError as error:
         delay = engine.backoff.fail(entry)
-        _log.error("%s could not be seen to and is tried again in %g s: %s", _named(entry), delay, error)
+        _log.error("%s failed; the sweeper retries it in %g s: %s", _named(entry), delay, error)
     except Exception:
         delay = engine.backoff.fail(entry)
-        _log.exception("%s could not be seen to and is tried again in %g s", _named(entry), delay)
+        _log.exception("%s failed; the sweeper retries it in %g s", _named(entry), delay)
     else:
         engine.backoff.succeed(entry)
         return True
@@ -89,7 +89,7 @@ def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
 
 def _named(entry: str) -> str:
     kind, slash, task_id = entry.rpartition("/")
-    return f"task {task_id}" + (f" ({kind})" if slash else "")
+    return f"the sweep of task {task_id}" + (f" ({kind})" if slash else "")
 
 
 def _look_at(engine: Engine, task_id: str, look: Look) -> None:
@@ -125,9 +125,9 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
     except Exception as error:  # one task that cannot be looked at must not keep the others from it
         failed = engine.attempts.count(failures) + 1
         if failed < engine.policy.attempts:
-            _log.exception("task %s could not be looked at and is tried again in %g s", task_id, pause)
+            _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, pause)
             return
-        _log.exception("task %s could not be looked at for the %d. time and is put aside", task_id, failed)
+        _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
         engine.dead.bury(
             lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now())
         )
@@ -140,8 +140,8 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     engine.dead.bury(letter)
     engine.agenda.put(task_id, QUIET)
     _log.error(
-        "task %s stands still, because its history is broken: %s. Restore history.jsonl (or what lies below history/) "
-        "from a backup and run: roboco requeue %s. Or delete %s to give the task up",
+        "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
+        "history/) from a backup and run: roboco requeue %s. Or delete %s to abandon the task",
         task_id,
         error,
         letter.letter_id,
@@ -186,7 +186,7 @@ def _misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
     except TransientError:
         raise
     except Exception:
-        _log.exception("the items of task %s cannot be read, and its end stands", task_id)
+        _log.exception("cannot read the inbox of task %s; the task stays ended", task_id)
         return False
 
 
@@ -236,5 +236,5 @@ def _task_ids(engine: Engine, folder: str) -> list[str]:
     """Return the tasks that have a marker in the folder, without names that are no task ids."""
     names = engine.files.names(folder)
     if strays := [name for name in names if not is_task_id(name)]:
-        _log.warning("%d names below %s are no task ids and are skipped: %r", len(strays), folder, strays[:5])
+        _log.warning("skipped %d names below %s that are not task ids: %r", len(strays), folder, strays[:5])
     return [name for name in names if is_task_id(name)]

@@ -186,7 +186,8 @@ def test_a_broken_history_stands_still_until_a_person_has_restored_it(folder_sta
     path.write_bytes(whole.replace(b"hello", b"hullo"))
     _forget_in_redis(stack, task.task_id)
     task.send("And you?")
-    until(lambda: "stands still, because its history is broken: step 1 (" in stack.log("coordinator"), 30, "it is told")
+    logged = "cannot continue, because its history is broken: step 1 ("
+    until(lambda: logged in stack.log("coordinator"), 30, "the log names the broken step")
     [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
     assert f"roboco requeue {letter.letter_id}" in stack.log("coordinator")
     assert "was changed: its digest does not match" in letter.reason
