@@ -5,15 +5,18 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from roboco.adapters.prompts import check_template, code_size
+from roboco.adapters.template_rules import is_plain
 from roboco.adapters.yaml_text import read_yaml
 from roboco.domain.team import MAX_PROMPT, Team
-from roboco.domain.team_check import read_team
+from roboco.domain.team_check import MAX_TEAM, read_team
 from roboco.errors import TeamError, UsageError
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -39,48 +42,88 @@ def team_from(data: Any, source: str = "team", folder: Path | None = None) -> Te
     """The team that data declares; prompt files are read below `folder`, or refused without one."""
     if not isinstance(data, dict):
         raise TeamError(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
-    whole, mistakes = _whole(data, folder, MOST_NESTED, _Templates())
-    return read_team(whole, source, tuple(mistakes))
+    found = _Found()
+    whole = _whole(data, _Place(folder), found)
+    return read_team(whole, source, (*found.mistakes, *found.mistakes_in_templates()))
 
 
-class _Templates:
-    """Checks the templates of a team and of the teams in it, until their code is too much."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a team is: the folder of its files, its path in the whole team, and how many levels of teams may follow."""
+
+    folder: Path | None
+    path: str = ""
+    deep: int = MOST_NESTED
+
+
+class _Found:
+    """The mistakes in a team and the teams in it, and the templates in them, of which none is parsed at first.
+
+    Parsing takes time and memory for each character, so the length of each template and of all together is checked
+    before the first one is parsed.
+    """
 
     def __init__(self) -> None:
-        self._left = MOST_CODE
+        self.mistakes: list[str] = []
+        self._templates: list[tuple[str, str]] = []
+        self._characters = 0
 
-    def mistakes(self, template: str) -> list[str]:
-        """Return what is wrong with the template; it is parsed only if the code so far is not too much."""
-        if self._left < 0:
-            return []
-        self._left -= code_size(template)
-        if self._left < 0:
-            return [f"the templates up to here have more than {MOST_CODE} words and signs of code, make them simpler"]
-        return check_template(template)
+    def prompt(self, at: str, prompt: str) -> str:
+        """Return the prompt, or the stand-in for one that is too long, alone or with those before it."""
+        if len(prompt) > MAX_PROMPT:
+            self.mistakes.append(f"{at}: has {len(prompt)} characters, at most {MAX_PROMPT} are possible")
+            return _NO_PROMPT
+        before, self._characters = self._characters, self._characters + len(prompt)
+        if self._characters <= MAX_TEAM:
+            self._keep(at, prompt)
+            return prompt
+        if before <= MAX_TEAM:
+            together = f"have {self._characters} characters, at most {MAX_TEAM} are possible together"
+            self.mistakes.append(f"{at}: the prompts up to here {together}")
+        return _NO_PROMPT
+
+    def _keep(self, at: str, template: str) -> None:
+        if not is_plain(template) and len(self._templates) <= MOST_CODE:  # each of them has at least one sign of code
+            self._templates.append((at, template))
+
+    def mistakes_in_templates(self) -> Iterator[str]:
+        """Parse the templates until their code is too much, and yield what is wrong with them."""
+        left = MOST_CODE
+        for at, template in self._templates:
+            left -= code_size(template)
+            if left < 0:
+                much = f"more than {MOST_CODE} words and signs of code"
+                yield f"{at}: the templates up to here have {much}, make them simpler"
+                return
+            yield from (f"{at}: {mistake}" for mistake in check_template(template))
 
 
-def _whole(
-    data: dict[str, Any], folder: Path | None, deep: int, templates: _Templates
-) -> tuple[dict[str, Any], list[str]]:
-    """The team's data with the prompts and teams of other files in it, and the mistakes in those."""
-    agents, mistakes = _with_prompts(data.get("agents"), folder, templates)
-    whole = data | {"agents": agents} if "agents" in data else data
+_LONGEST_SHOWN = 80
+"""Characters of the name of a team in a path: mistakes repeat it."""
+_NO_PROMPT = "(none)"
+"""Stands in for a prompt that is a mistake already, so that no second mistake is found in it."""
+
+
+def _whole(data: dict[str, Any], place: _Place, found: _Found) -> dict[str, Any]:
+    """The team's data with the prompts and teams of other files in it."""
+    whole = data | {"agents": _with_prompts(data["agents"], place, found)} if "agents" in data else data
     teams = data.get("teams")
     if not isinstance(teams, dict):
-        return whole, mistakes
+        return whole
     read: dict[str, Any] = {}
     for name, team in teams.items():
+        path = f"{place.path}teams.{str(name)[:_LONGEST_SHOWN]}"
         try:
-            found, beside = _read_team(team, folder) if isinstance(team, str) else (team, folder)
+            inner, beside = _read_team(team, place.folder) if isinstance(team, str) else (team, place.folder)
         except (OSError, ValueError, UsageError) as error:
-            mistakes.append(f"teams.{name}: {team!r} cannot be read: {_reason(error)}")
+            found.mistakes.append(f"{path}: {team!r} cannot be read: {_reason(error)}")
             continue
-        if deep == 0:
-            mistakes.append(f"teams.{name}: teams stand in teams more than {MOST_NESTED} deep; does one name itself?")
+        if place.deep == 0:
+            found.mistakes.append(f"{path}: teams stand in teams more than {MOST_NESTED} deep; does one name itself?")
             continue
-        read[name], nested = _whole(found, beside, deep - 1, templates) if isinstance(found, dict) else (found, [])
-        mistakes += [f"teams.{name}.{mistake}" for mistake in nested]
-    return whole | {"teams": read}, mistakes
+        there = _Place(beside, f"{path}.", place.deep - 1)
+        read[name] = _whole(inner, there, found) if isinstance(inner, dict) else inner
+    return whole | {"teams": read}
 
 
 def _read_team(named: str, folder: Path | None) -> tuple[Any, Path]:
@@ -114,20 +157,20 @@ def _parse(path: Path, text: str) -> Any:
         raise TeamError(str(path), (f"the file: is not {path.suffix[1:].upper()}: {told}",)) from error
 
 
-def _with_prompts(agents: Any, folder: Path | None, templates: _Templates) -> tuple[Any, list[str]]:
+def _with_prompts(agents: Any, place: _Place, found: _Found) -> Any:
     if not isinstance(agents, list):
-        return agents, []
-    mistakes: list[str] = []
+        return agents
     whole: list[Any] = []
     for index, agent in enumerate(agents):
         if not isinstance(agent, dict):
             whole.append(agent)
             continue
         field = "prompt_file" if "prompt_file" in agent and "prompt" not in agent else "prompt"
-        whole.append(agent := _with_prompt(agent, f"agents[{index}]", folder, mistakes))
+        at = f"{place.path}agents[{index}]"
+        whole.append(agent := _with_prompt(agent, at, place.folder, found.mistakes))
         if isinstance(prompt := agent.get("prompt"), str):
-            mistakes.extend(f"agents[{index}].{field}: {mistake}" for mistake in templates.mistakes(prompt))
-    return whole, mistakes
+            agent["prompt"] = found.prompt(f"{at}.{field}", prompt)
+    return whole
 
 
 def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: list[str]) -> dict[str, Any]:
@@ -136,7 +179,7 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
     if named is not None and "prompt" in agent:
         mistakes.append(f"{at}: has both 'prompt' and 'prompt_file', keep one of them")
     elif named is not None:
-        agent["prompt"] = "(none)"
+        agent["prompt"] = _NO_PROMPT
         try:
             agent["prompt"] = _read_prompt(named, folder)
         except (OSError, ValueError) as error:

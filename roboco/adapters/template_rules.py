@@ -10,11 +10,14 @@ from typing import Any
 from jinja2 import Environment, TemplateError, nodes
 
 from roboco.adapters.template_filters import FILTERS, TESTS
+from roboco.domain.team import MAX_PROMPT
 
 VARIABLES = ("task", "team", "agent", "context")
 """What a template may name, beside its own variables and `loop`."""
 MOST_TOKENS = 4000
 """How many words and signs of code a template may have."""
+LONGEST_KEPT = 16 * 1024
+"""Characters of a template whose tree is kept: 64 such trees have 40 MB at most. A longer one is parsed in 60 ms."""
 DEEPEST = 50
 """How deep expressions, loops and conditions may be nested."""
 METHODS = frozenset({"get", "items", "keys", "values"})
@@ -68,9 +71,14 @@ def code_size(template: str) -> int:
     return count
 
 
-@lru_cache(maxsize=64)
 def parsed(template: str) -> nodes.Template:
     """Return the tree of the template; raise RefusedTemplate if the rules do not accept it."""
+    if len(template) > MAX_PROMPT:  # before anything reads it
+        raise RefusedTemplate((f"has {len(template)} characters, at most {MAX_PROMPT} are possible",))
+    return _kept(template) if len(template) <= LONGEST_KEPT else _parsed(template)
+
+
+def _parsed(template: str) -> nodes.Template:
     if code_size(template) > MOST_TOKENS:
         raise RefusedTemplate((f"has more than {MOST_TOKENS} words and signs of code, make it simpler",))
     try:
@@ -85,6 +93,9 @@ def parsed(template: str) -> nodes.Template:
     if mistakes:
         raise RefusedTemplate(mistakes)
     return tree
+
+
+_kept = lru_cache(maxsize=64)(_parsed)
 
 
 def _mistakes(tree: nodes.Template) -> Iterator[str]:

@@ -7,8 +7,11 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from roboco.adapters import template_rules
 from roboco.adapters.prompts import JinjaPrompts, check_template
+from roboco.adapters.template_rules import LONGEST_KEPT, parsed
 from roboco.adapters.template_values import LONGEST
+from roboco.domain.team import MAX_PROMPT
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant
 
@@ -182,6 +185,21 @@ def test_templates_of_a_team_share_an_allowance() -> None:
 def test_what_a_text_without_code_holds_is_not_read() -> None:
     assert render("a } } % b\r\nc\n\n") == "a } } % b\nc\n"
     assert render("x" * (LONGEST + 1)) == "x" * (LONGEST + 1)
+
+
+def test_a_template_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template_rules, "_environment", None)
+    long = "{{ task.id }}" + "x" * MAX_PROMPT
+    told = f"has {len(long)} characters, at most {MAX_PROMPT} are possible"
+    assert check_template(long) == [told]
+    with pytest.raises(UsageError, match=f"the template fails: {told}"):
+        render(long)
+
+
+def test_the_tree_of_a_long_template_is_not_kept() -> None:
+    short = "{{ task.id }}" + "x" * (LONGEST_KEPT - 13)
+    assert parsed(short) is parsed(short)
+    assert parsed(short + "x") is not parsed(short + "x")
 
 
 ALSO_JINJA = [

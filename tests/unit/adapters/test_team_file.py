@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from roboco.adapters import template_rules
 from roboco.adapters.team_file import load_team, named_team, team_from
 from roboco.domain.team import MAX_PROMPT, Team
+from roboco.domain.team_check import MAX_TEAM
 from roboco.engine.teams import frozen
 from roboco.errors import TeamError, UsageError
 
@@ -175,6 +177,28 @@ def test_a_prompt_file_is_small_text(tmp_path: Path, content: bytes) -> None:
     assert len(mistake) < 300
 
 
+def prompted(*prompts: str) -> dict[str, Any]:
+    return {"name": "desk", "agents": [{"name": f"a{n}", "prompt": prompt} for n, prompt in enumerate(prompts)]}
+
+
+def test_a_prompt_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template_rules, "_environment", None)
+    long = "{{ tusk }}" + "x" * MAX_PROMPT
+    with pytest.raises(TeamError) as raised:
+        team_from(prompted("p", long) | {"teams": {"inner": prompted(long)}})
+    told = f"has {len(long)} characters, at most {MAX_PROMPT} are possible"
+    assert raised.value.mistakes == (f"agents[1].prompt: {told}", f"teams.inner.agents[0].prompt: {told}")
+
+
+def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template_rules, "_environment", None)
+    prompt = "x" * (MAX_PROMPT - 1010)
+    with pytest.raises(TeamError) as raised:
+        team_from(prompted(*[prompt] * 4) | {"teams": {"inner": prompted("{{ tusk }}" + prompt, "{{ tusk }}")}})
+    told = f"the prompts up to here have {5 * MAX_PROMPT - 5040} characters, at most {MAX_TEAM} are possible together"
+    assert raised.value.mistakes == (f"teams.inner.agents[0].prompt: {told}",)
+
+
 def test_a_prompt_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.md")
     [mistake] = mistakes(of_agent(tmp_path, prompt_file="x.md"))
@@ -276,3 +300,10 @@ def test_a_team_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
 def test_a_team_that_is_sent_has_no_team_files() -> None:
     with pytest.raises(TeamError, match="has its prompts and teams in itself"):
         team_from({"name": "x", "agents": [{"name": "a", "prompt": "p"}], "teams": {"y": "y.yaml"}})
+
+
+def test_a_mistake_in_a_team_with_a_long_name_is_short() -> None:
+    agents = [{"name": "a", "prompt": "{{ tusk }}"}]
+    with pytest.raises(TeamError) as raised:
+        team_from(prompted("p") | {"teams": {"t" * 10_000: {"name": "inner", "agents": agents}}})
+    assert raised.value.mistakes[0].startswith(f"teams.{'t' * 80}.agents[0].prompt: line 1: unknown variable 'tusk'")
