@@ -25,4 +25,6 @@ def mistake(schema: dict[str, Any], value: Any) -> str:
     except Unusable as error:
         return f"the schema cannot be used: {shortened(str(error), MOST_SHOWN)}"
     except RecursionError:
-        return "the schema cannot be used: it leads too deep"
+        return "the schema cannot be used: it is nested too deeply"
+    except (ValueError, ArithmeticError) as error:  # no rule has checked the schemas of the operator's tool functions
+        return f"the schema cannot be used: {shortened(f'{type(error).__name__}: {error}', MOST_SHOWN)}"

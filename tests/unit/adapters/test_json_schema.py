@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from roboco.adapters.json_schema import MOST_SHOWN, mistake, schema_mistake
 from tests.faults.hostile import tenant
+from tests.faults.hostile.producer import nested
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
@@ -63,6 +64,21 @@ def test_a_schema_within_itself_is_read() -> None:
 def test_a_schema_that_never_ends_is_refused() -> None:
     assert "lead back to themselves" in schema_mistake({"$ref": "#"})
     assert "the schema cannot be used" in mistake({"$ref": "#"}, {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        ({"multipleOf": float("nan")}, 1, "ValueError: "),
+        ({"multipleOf": 0}, 1, "ZeroDivisionError: "),
+        ({"uniqueItems": True}, nested(2000), "it is nested too deeply"),
+    ],
+)
+def test_a_schema_that_the_validator_cannot_use_is_named(schema: dict[str, Any], value: Any, told: str) -> None:
+    """Tool functions of the operator have schemas that no rule has checked."""
+    found = mistake(schema, value)
+    assert found.startswith("the schema cannot be used: ")
+    assert told in found
 
 
 def test_no_value_makes_a_pattern_slow() -> None:
