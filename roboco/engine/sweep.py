@@ -164,7 +164,7 @@ def _recover(engine: Engine) -> None:
     """
     run = engine.agenda.run()
     if engine.agenda.restarted():
-        for task_id in {*engine.agenda.known(), *_task_ids(engine, OPEN)}:
+        for task_id in sorted({*engine.agenda.known(), *_task_ids(engine, OPEN)}):
             engine.agenda.put(f"{RESTART}{task_id}", -QUIET)
     fill_agenda(engine, all_now=True, run=run)
 

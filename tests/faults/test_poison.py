@@ -139,7 +139,7 @@ def test_a_message_that_no_worker_knows_is_sent_again_when_one_does(stack: Stack
     assert (letter.name, letter.cut) == ("roboco.tomorrow", False)
     assert "deploy workers before" in letter.reason
     stack.orchestrator.requeue(letter.letter_id)
-    until(lambda: stack.log("coordinator").count("buried a message") == 2, 20, "it came again")
+    until(lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "it came again")
     until(lambda: letter_of(stack).letter_id != letter.letter_id, 10, "it is a letter of its own")
     again = letter_of(stack)
     assert (again.body, again.reason, again.headers["id"]) == (letter.body, letter.reason, letter.headers["id"])

@@ -12,6 +12,7 @@ from roboco.domain.decide import decide
 from roboco.domain.history import History
 from roboco.domain.inbox import Message as UserMessage
 from roboco.domain.inbox import Stop, over, read_item
+from roboco.domain.lineage import parent_of
 from roboco.domain.outcome import Outcome
 from roboco.domain.paths import inbox_path, open_path, summary_path
 from roboco.domain.router import Router
@@ -226,9 +227,9 @@ class World:
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
             return False
-        return task.seq == len(self.history(task_id)) and self._waits_on(task_id)
+        return task.seq == len(self.history(task_id)) and self.waits_on(task_id)
 
-    def _waits_on(self, task_id: str) -> bool:
+    def waits_on(self, task_id: str) -> bool:
         """Whether nothing has come that ends the task's wait."""
         task = MemoryBoard(self.server, self.clock).load(task_id, 100)
         assert task is not None
@@ -238,7 +239,8 @@ class World:
         inbox = tuple(item for item in found if item.item_id not in ended and item.item_id not in task.state.items)
         outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
         team = FrozenTeams(self.files).get(task_id)
-        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes))
+        sub_task = parent_of(task_id, task.first) is not None
+        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task))
         return isinstance(action, Wait) and action.status is task.status
 
     def untaken(self, task_id: str = TASK) -> list[str]:

@@ -48,13 +48,14 @@ USERS = {
 """Actions of users."""
 KINDS = PROCESS | AROUND | USERS
 _SCHEDULING = ("hold", "release", "deliver", "again", "sweep", "pass")
-_LOSSES = ("wipe", "restart", "back")
+LOSSES = ("wipe", "restart", "back")
+"""Disturbances in which Redis is restarted or loses data."""
 THEMES = (
     tuple(KINDS),
     ("hold", *USERS),
     ("pause", "resume", "step", "send", "interrupt", "stop"),
     (*PROCESS, *_SCHEDULING, "lose", "copy", "send", "stop"),
-    (*_SCHEDULING, *_LOSSES, "die", "send", "stop", "pause"),
+    (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
@@ -123,10 +124,16 @@ class Case:
         return cls(shape, tuple(map(Disturbance.parse, words)))
 
     @classmethod
-    def random(cls, random: Random, shapes: Sequence[str] = tuple(SHAPES), without: Sequence[str] = ()) -> "Case":
-        """Draw a case of one theme: a few disturbances, near each other or far apart."""
+    def random(
+        cls,
+        random: Random,
+        shapes: Sequence[str] = tuple(SHAPES),
+        without: Sequence[str] = (),
+        losses: int | None = None,
+    ) -> "Case":
+        """Draw a case of one theme: a few disturbances, near each other or far apart, with at most so many losses."""
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
-        kinds = _kinds(random, theme, random.choice(_COUNTS))
+        kinds = _limited(_kinds(random, theme, random.choice(_COUNTS)), losses)
         first, *later = kinds
         disturbances = [_disturbance(random, first, _FIRST), *(_disturbance(random, kind, _LATER) for kind in later)]
         return cls(random.choice(shapes), tuple(disturbances))
@@ -149,3 +156,10 @@ def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
         often = bool(follows) and random.random() < 0.6
         kinds += [random.choice(follows)] if often else random.choices(theme, weights)
     return kinds
+
+
+def _limited(kinds: list[str], losses: int | None) -> list[str]:
+    """Return the kinds with the losses beyond so many replaced by sweeps."""
+    found = [index for index, kind in enumerate(kinds) if kind in LOSSES]
+    beyond = set() if losses is None else set(found[losses:])
+    return ["sweep" if index in beyond else kind for index, kind in enumerate(kinds)]

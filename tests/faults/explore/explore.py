@@ -31,6 +31,7 @@ def _judged(run: Run) -> list[Violation]:
     broken = check(run)
     if run.users.deeds[0].answer == "unknown":
         run.user("submit")  # a client sends again what was not answered
+        broken = broken or check(run)
     if broken or not run.open():
         return broken
     for _ in range(2):  # a task's sub-tasks end with it, or after it

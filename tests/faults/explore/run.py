@@ -7,6 +7,7 @@ first, then workers take messages in order. A held process waits until all other
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,8 @@ CALM = 250.0
 """Seconds without any due task after which the deployment counts as quiet."""
 ROUNDS = 200
 """Sweeps after which a deployment that is not quiet never will be."""
+MOST = 500
+"""Processes after which a deployment that is still busy never will be quiet; most schedules start fewer than 40."""
 NEVER = 1_000_000
 
 
@@ -68,7 +71,7 @@ class Run:
         self._idle_engines: list[Engine] = []
         self.copies = [self.world.server.kept()]
         self._trace = trace
-        self._names: dict[str, int] = {}
+        self._names = Counter[str]()
 
     def explore(self) -> None:
         """Submit the task and run all disturbances."""
@@ -218,7 +221,9 @@ class Run:
 
     def _start(self, name: str, work: Callable[[Engine], object]) -> None:
         """Start a process; its engine serves another one unless it dies or raises."""
-        self._names[name] = number = self._names.get(name, 0) + 1
+        self._names[name] = number = self._names[name] + 1
+        if self._names.total() > MOST:
+            raise Violation("settles", f"still busy after {MOST} processes: {dict(self._names)}")
 
         def run() -> None:
             engine = self._idle_engines.pop() if self._idle_engines else self.world.process()
