@@ -167,9 +167,9 @@ MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "unknown task": ({"id": "1", "task": "shop.unknown"}, {}, "no Celery task 'shop.unknown'"),
     "older protocol": ({}, {"body": b'{"task": "roboco.turn", "id": "1"}'}, "header 'task' is None"),
     "not JSON": (GOOD, {"body": b"\xff" * 10_000}, "body cannot be read"),
-    "an object": (GOOD, {"body": b'{"a": 1}'}, "body is no [args, kwargs, options] but a dict"),
-    "a pair": (GOOD, {"body": b'[["x"], {}]'}, "options] but a list"),
-    "no body": (GOOD, {"body": b""}, "options] but a bytes"),
+    "an object": (GOOD, {"body": b'{"a": 1}'}, "body is a dict, expected [args, kwargs, options]"),
+    "a pair": (GOOD, {"body": b'[["x"], {}]'}, "body is a list, expected"),
+    "no body": (GOOD, {"body": b""}, "body is a bytes, expected"),
     "pickle": (
         GOOD,
         {"content-type": "application/x-python-serialize"},
@@ -240,7 +240,7 @@ def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:
 def test_without_a_dead_list_a_malformed_message_is_logged(bench: Bench) -> None:
     bench.start_worker("threads", roboco_bury=None)
     bench.push({"task": TURN})
-    until(lambda: bench.logged("dropped, as 'roboco_bury' is not set, a message of queue 'roboco.agents': header"))
+    until(lambda: bench.logged("was dropped, because 'roboco_bury' is not set: header"))
     until(bench.settled)
 
 

@@ -86,7 +86,7 @@ def test_remote_control_can_only_ask(bench: Bench) -> None:
     }
     for command, arguments in asked.items():
         [answer] = bench.app.control.broadcast(command, arguments, reply=True, timeout=20, limit=1) or [{}]
-        assert "refused: messages are signed here" in json.dumps(answer)
+        assert "refused: this worker accepts signed messages only" in json.dumps(answer)
     [queues] = (bench.app.control.inspect(timeout=20, limit=1).active_queues() or {}).values()
     assert [queue["name"] for queue in queues] == list(lanes(AGENTS_QUEUE))
     [settings] = (bench.app.control.inspect(timeout=20, limit=1).conf() or {}).values()

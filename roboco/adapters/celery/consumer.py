@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class GuardedConsumer(Consumer):
-    """Celery's consumer, mended for a lost broker, and guarded against messages that it cannot run.
+    """Celery's consumer with fixes for a lost broker and checks for messages that it cannot run.
 
-    Such a message is acknowledged and handed to the setting `roboco_bury`; without one it is only logged.
-    Gossip and mingle are off: nothing here needs them. Where messages are signed, remote control, which is not, can
-    only ask. Off are the 28 queues, too, that Celery declares on RabbitMQ for messages of a later time, which it cannot
-    deliver to the queues here.
+    Such a message is acknowledged and passed to the function in the setting `roboco_bury`; without one it is only
+    logged. Gossip and mingle are off, since nothing here needs them. If messages are signed, remote control can only
+    ask, because its messages are not signed. The 28 queues that Celery declares on RabbitMQ for delayed messages are
+    off as well: it cannot deliver to the queues here.
     """
 
     Blueprint: Any = type(
@@ -39,7 +39,7 @@ class GuardedConsumer(Consumer):
         {"default_steps": [step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")]},
     )
 
-    pause = 2.0  # seconds until a message that could not be buried goes back to its queue
+    pause = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
     gathering = 0.1  # seconds for which events wait for more: each publication is a message of its own
 
     hub: Any
@@ -96,7 +96,7 @@ class GuardedConsumer(Consumer):
             dispatcher.flush()
 
     def connect(self) -> Any:
-        """Connect to the broker; what the transport refuses is stored as the consumer's own dead letters are."""
+        """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
         connection: Any = super().connect()
         connection.transport.refuse = self._bury_record
         return connection
@@ -115,9 +115,9 @@ class GuardedConsumer(Consumer):
             except self._outages:
                 raise
             except Exception as error:
-                # Unforeseen: this worker may have lost a slot and has to go, but it must not take the next along.
+                # Unforeseen: this worker may have lost a slot and has to exit. Spare the next worker the message.
                 if not message.acknowledged:
-                    self._bury(message, f"no worker can take it: {error!r}")
+                    self._bury(message, f"the worker failed to receive it: {error!r}")
                 raise
 
         return guarded
@@ -133,9 +133,9 @@ class GuardedConsumer(Consumer):
         try:
             self._bury_record(record)
         except Exception:
-            # To the end of its queue, and later: at once would be a hot loop for as long as the store is away.
+            # Return it to the end of its queue after a pause: without one this is a hot loop while the store is away.
             named = {name: record[name] for name in ("queue", "reason", "letter_id")}
-            logger.exception("cannot bury %s, trying again in %s s", json.dumps(named), self.pause)
+            logger.exception("cannot store dead letter %s; retrying in %s s", json.dumps(named), self.pause)
             give_back = (logger, self.connection_errors, True)
             self.timer.call_after(self.pause, message.reject_log_error, give_back)
         else:
@@ -145,23 +145,23 @@ class GuardedConsumer(Consumer):
         bury: Bury | None = self.app.conf.get("roboco_bury")
         if bury:
             bury(record)
-        done = "buried" if bury else "dropped, as 'roboco_bury' is not set,"
-        logger.warning("%s a message of queue %r: %s", done, record["queue"], record["reason"])
+        done = "stored as a dead letter" if bury else "dropped, because 'roboco_bury' is not set"
+        logger.warning("a message of queue %r was %s: %s", record["queue"], done, record["reason"])
 
 
 def _record(message: Message, reason: str) -> dict[str, Any]:
-    """The record of the message; of one that makes even this fail, of its bytes alone."""
+    """Return the record of the message. If that fails, return a record of its body alone."""
     try:
         return record_of(message, reason)
     except Exception:
-        logger.exception("a message can only be kept in part")
+        logger.exception("cannot record all of a message; its dead letter keeps only the body")
         return record_of_raw(as_bytes(message.body or ""), str(message.delivery_info.get("routing_key")), reason, {})
 
 
 def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str]:
-    """The Celery tasks that are for these queues: a tool must not run in a pool that holds the keys of models.
+    """Return the Celery tasks for these queues: a tool must not run in a pool that holds the keys of models.
 
-    Celery's own, such as `celery.map`, would run any of the others.
+    Celery's own tasks are excluded, because `celery.map`, for example, runs any other Celery task.
     """
     ours = set(queues) & set(QUEUE_OF.values())
     return frozenset(
@@ -172,11 +172,11 @@ def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str
 
 
 def _only_questions() -> None:
-    """Refuse all commands of remote control that do something; this process is a worker."""
+    """Refuse all commands of remote control that change something. Call this in a worker process only."""
     for name, command in Panel.meta.items():
         if name in COSTLY or (command.type == "control" and name not in UNSIGNED):
             Panel.data[name] = _refuse
 
 
 def _refuse(state: object, **arguments: object) -> dict[str, str]:
-    return {"error": "refused: messages are signed here (ROBOCO_MESSAGE_KEYS), and remote control is not"}
+    return {"error": "refused: this worker accepts signed messages only (ROBOCO_MESSAGE_KEYS); commands are not signed"}

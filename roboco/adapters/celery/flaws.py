@@ -1,4 +1,4 @@
-"""Why a worker must not run a message: what Celery would believe of its headers and its body, and should not."""
+"""Checks of messages: headers and bodies that Celery accepts unchecked, and that a worker must refuse."""
 
 import math
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -16,7 +16,7 @@ BODY_MOST: Final = 64 * 1024 * 1024
 VALUES_MOST: Final = 4_000_000
 """Values in a body: in memory each takes up to forty times as much as in JSON."""
 BODY_DEPTH: Final = MAX_DEPTH + 16
-"""How deep a body may be nested: a little deeper than its arguments, so that their sender hears of those."""
+"""How deep a body may be nested. Arguments may be nested less deep, so that their check can answer the sender."""
 HEADER_DEPTH: Final = 16
 """How deep headers and properties may be nested."""
 ID_LIMIT: Final = 255
@@ -24,17 +24,17 @@ ID_LIMIT: Final = 255
 HEADER_MOST: Final = 64 * 1024
 """Characters of a header or a property."""
 AHEAD_MOST: Final = timedelta(hours=1)
-"""How far ahead `eta` may be: until then the message is held by workers, and handed from one to the next."""
+"""How far ahead `eta` may be: until then workers hold the message and pass it from one to the next."""
 LIMIT_MOST: Final = 7 * 86_400
 """Seconds of a time limit."""
 COUNT_MOST: Final = 1_000_000
-"""What counts in headers may say."""
+"""The largest count in a header."""
 _EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def flaw(message: Message, known: Container[object], keys: MessageKeys) -> str | None:
-    """Why a worker with the `known` Celery tasks must not run `message`, or None where it can."""
+    """Return why a worker with the `known` Celery tasks must not run `message`, or None if it may."""
     return (
         header_flaw(message.headers)
         or _task_flaw(message.headers, known)
@@ -46,7 +46,7 @@ def flaw(message: Message, known: Container[object], keys: MessageKeys) -> str |
 
 
 def later_release(reason: str) -> bool:
-    """Whether a worker of another release may be able to run the message: it is kept whole, to be sent again."""
+    """Return True if a worker of another release may be able to run the message, which is then kept whole."""
     return reason.startswith(_UNKNOWN)
 
 
@@ -54,18 +54,18 @@ _UNKNOWN: Final = "this worker has no Celery task"
 
 
 def content_flaw(content_type: object, encoding: object, headers: Mapping[str, Any]) -> str | None:
-    """Why the body must not be read: only JSON in UTF-8 is, and nothing is unpacked."""
+    """Return why the body must not be read, or None. Workers read uncompressed JSON in UTF-8 only."""
     if content_type != "application/json":
-        return f"content-type is {content_type!r:.80}, expected 'application/json': other kinds are not read"
+        return f"content-type is {content_type!r:.80}, expected 'application/json'"
     if not (encoding is None or (isinstance(encoding, str) and encoding.lower() in ("utf-8", "utf8"))):
-        return f"content-encoding is {encoding!r:.80}, expected 'utf-8': other encodings are not read"
+        return f"content-encoding is {encoding!r:.80}, expected 'utf-8'"
     if packed := headers.get("compression"):
-        return f"header 'compression' is {packed!r:.80}: compressed messages are not read, send it without"
+        return f"header 'compression' is {packed!r:.80}: compressed messages are not read; send it uncompressed"
     return None
 
 
 def plain_flaw(value: object) -> str | None:
-    """What the value holds that cannot be JSON in UTF-8, or nests too deeply; None if all is well."""
+    """Return what in the value is not JSON in UTF-8, or nests too deeply; None if there is nothing."""
     level = [value]
     for _ in range(HEADER_DEPTH):
         if found := next(filter(None, map(_scalar_flaw, level)), None):
@@ -85,7 +85,7 @@ def _inside(value: object) -> Iterator[object]:
 
 
 _TYPED: Final = {"__type__", "__value__"}
-"""The keys of an object that kombu makes another value of, or raises: a date, a UUID, bytes."""
+"""The keys of an object that kombu decodes to a date, a UUID or bytes, or raises an error for."""
 
 
 def _scalar_flaw(value: object) -> str | None:
@@ -93,13 +93,13 @@ def _scalar_flaw(value: object) -> str | None:
         case str():
             return _text_flaw(value)
         case float():
-            return None if math.isfinite(value) else f"{value}, which is no number of JSON"
+            return None if math.isfinite(value) else f"{value}, which is not a JSON number"
         case dict() if value.keys() == _TYPED:
-            return f"a value of kombu's own kind, {value!r:.80}: write it as a text"
+            return f"a value in kombu's own encoding, {value!r:.80}; send it as a text"
         case None | bool() | int() | dict() | list():
             return None
         case _:
-            return f"a {type(value).__name__}, which is no value of JSON"
+            return f"a {type(value).__name__}, which is not a JSON value"
 
 
 def _text_flaw(text: str) -> str | None:
@@ -108,16 +108,16 @@ def _text_flaw(text: str) -> str | None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "half a character (a lone surrogate)"
+        return "a lone surrogate, which is not a character"
     return None
 
 
 def header_flaw(headers: Mapping[str, Any]) -> str | None:
-    """Why the headers are not those of a Celery task: the main process of a worker uses them unchecked."""
+    """Return why a worker must refuse the headers, or None: its main process uses them unchecked."""
     if found := plain_flaw(headers):
         return f"a header holds {found}"
     if sent := [name for name in _SENT_ON if headers.get(name)]:
-        return f"header {sent[0]!r} has the worker send messages with its own rights; Roboco's Celery tasks have none"
+        return f"header {sent[0]!r} would make the worker send messages with its own rights; leave it out"
     return _kind_flaw(headers) or _limit_flaw(headers) or _stamp_flaw(headers) or _time_flaw(headers)
 
 
@@ -198,7 +198,7 @@ def _time_flaw(headers: Mapping[str, Any]) -> str | None:
 def _task_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | None:
     match headers:
         case {"task": str(task)} if task not in known:
-            return f"{_UNKNOWN} {task!r:.300}: deploy workers before what sends to them"
+            return f"{_UNKNOWN} {task!r:.300}; deploy workers before the services that send to them"
         case {"task": str(), "id": str(ident)} if ident and len(ident) <= ID_LIMIT and ident.isprintable():
             return None
         case {"task": str()}:
@@ -208,7 +208,7 @@ def _task_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | No
 
 
 def size_flaw(body: bytes | str) -> str | None:
-    """Why the body is too large to be read."""
+    """Return why the body is too large to be read, or None if it is not."""
     if len(body) > BODY_MOST:
         return f"body has {len(body)} bytes, at most {BODY_MOST} are possible"
     return None
@@ -226,14 +226,14 @@ def _body_flaw(message: Message) -> str | None:
         case [list(), dict(), dict() | None as options]:
             return _options_flaw(options or {}) or _depth_flaw(payload)
         case _:
-            return f"body is no [args, kwargs, options] but a {type(payload).__name__}"
+            return f"body is a {type(payload).__name__}, expected [args, kwargs, options]"
 
 
 def _options_flaw(options: Mapping[str, Any]) -> str | None:
-    """Why its options must not be read: a worker would send what they hold, with its own rights and signature."""
+    """Return why the options must be refused, or None: a worker would send their messages with its own rights."""
     named = sorted(str(name) for name, value in options.items() if value)
     if named:
-        return f"body has the option {named[0]!r:.40}: what follows in a canvas is not sent from here"
+        return f"body has the option {named[0]!r:.40}: workers send no further messages of a canvas; leave it out"
     return None
 
 

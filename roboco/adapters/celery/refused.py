@@ -1,4 +1,4 @@
-"""The records that are kept of messages which no worker runs: the JSON of a DeadLetter, bounded, whatever they hold."""
+"""Records of messages that no worker runs: the JSON of a DeadLetter, of bounded size for any message."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ from roboco.domain.canonical import canonical, well_formed, well_formed_json
 from roboco.domain.letter import letter_id_of
 
 BODY_KEPT: Final = 16 * 1024
-"""Bytes that are kept of a body which no worker can read."""
+"""Bytes that a record keeps of a body that no worker can read."""
 BODY_LIMIT: Final = 1024 * 1024
-"""Bytes that are kept of a body which a worker of another release may read."""
+"""Bytes that a record keeps of a body that a worker of another release may be able to read."""
 HEADER_LIMIT: Final = 256
 """Characters of JSON that are kept of a header."""
 HEADERS_LIMIT: Final = 40
@@ -28,7 +28,7 @@ SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})
 
 
 def record_of(message: Message, reason: str) -> dict[str, Any]:
-    """The record of a message that kombu has read."""
+    """Return the record of a message that kombu has read."""
     body: Any = message.body
     raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
     queue = str(message.delivery_info.get("routing_key"))
@@ -46,7 +46,7 @@ def record_of(message: Message, reason: str) -> dict[str, Any]:
 
 
 def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of what no worker can read: it cannot be sent again."""
+    """Return the record of bytes that no worker can read. It cannot be requeued."""
     record = _record(queue, reason, headers, raw, BODY_KEPT)
     return record | {"letter_id": letter_id_of(queue, record["digest"]), "cut": True}
 
@@ -67,7 +67,7 @@ def _record(queue: str, reason: str, headers: Mapping[str, Any], raw: bytes, mos
 
 
 def _identity(message: Message) -> str:
-    """A text that stays when the message comes again: not its tag, and not whether it came before."""
+    """Return a text that is the same at each delivery of the message: without delivery tag and redelivery flag."""
     headers = {name: value for name, value in message.headers.items() if name != "redelivered"}
     known = ("correlation_id", "reply_to", "priority", "message_id", "timestamp")
     properties = {name: message.properties.get(name) for name in known}
@@ -75,7 +75,7 @@ def _identity(message: Message) -> str:
 
 
 def _shortened(value: object) -> object:
-    """The value as JSON has it; the beginning of its text if that is long or no JSON."""
+    """Return the value as JSON, or the beginning of its text if that is long or not JSON."""
     try:
         clean = well_formed_json(value)
         text = canonical(clean)
