@@ -1,6 +1,5 @@
 """Filters and tests of templates: Jinja's own by name and result, with a price that is paid before the work."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from roboco.adapters.template_values import (
     TemplateFailure,
     attribute,
     items_of,
+    json_of,
     needed,
     number,
     same,
@@ -78,14 +78,7 @@ def _replace(allowance: Allowance, value: Any, old: Any, new: Any, count: int | 
 
 
 def _tojson(allowance: Allowance, value: Any, indent: int | None = None) -> str:
-    size = len(text_of(value, allowance)) if isinstance(needed(value), list | tuple | dict) else len(str(short(value)))
-    wide = 0 if indent is None else _small(indent, 8)
-    allowance.text(len(value) if isinstance(value, str) else size, 6 + 8 * wide)
-    made = json.dumps(value, sort_keys=True, indent=None if indent is None else wide)
-    for sign in "<>&'":
-        made = made.replace(sign, f"\\u{ord(sign):04x}")
-    allowance.text(len(made))
-    return made
+    return json_of(value, allowance, None if indent is None else _small(indent, 8))
 
 
 def _int(allowance: Allowance, value: Any, default: Any = 0) -> Any:

@@ -161,6 +161,19 @@ def test_a_template_takes_little_memory(template: str) -> None:
         tracemalloc.stop()
 
 
+def test_tojson_of_a_deep_value_stops_before_it_is_long() -> None:
+    """Each of 8000 items would become a line of 3600 spaces."""
+    deep = "{% set a = " + "[" * 45 + "a" + "]" * 45 + " %}"
+    template = "{% set a = range(1000) | list %}" + "{% set a = a + a %}" * 3 + deep * 10 + "{{ a | tojson(8) }}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match=f"it makes a text longer than {LONGEST} characters"):
+            render(template)
+        assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_mistake_names_the_construct_its_line_and_what_is_possible() -> None:
     (mistake,) = check_template("You write.\n\n{{ context.tone.upper() }}")
     assert mistake.startswith("line 3: this call is not possible, only range(...), and get, items, keys and values of")
@@ -209,6 +222,8 @@ ALSO_JINJA = [
     "{{ team.agents | length }} {{ 'abc' | count }} {{ [3, 1, 2] | sort }} {{ ['b', 'A'] | sort(reverse=true) }}",
     "{{ [1, 2, 1] | unique | list }} {{ [1, 2] | sum }} {{ [1, 2] | first }} {{ [1, 2] | last }} {{ 'abc' | reverse }}",
     "{{ context | tojson }} {{ '<&>' | tojson }} {{ [1, {'b': 1, 'a': 2}] | tojson(2) }} {{ 'é' | tojson }}",
+    "{{ [[], {}, [[1.5, none]], {'b': {'c': []}, 'a': '<\\''}, true] | tojson(0) }} {{ (1, ('x', ())) | tojson(3) }}",
+    "{{ {2: 1, 10: 'é', 1.5: false} | tojson }} {{ {none: 'x'} | tojson(8) }} {{ 1e99 | tojson }} {{ {} | tojson(2) }}",
     "{{ context }} {{ team.agents }} {{ [1, 2.5, none, true, 'it\\'s'] }} {{ (1,) }} {{ {} }} {{ (1, 'a') }}",
     "{{ 'a-b-a' | replace('a', 'c') }} {{ 'aaa' | replace('a', 'b', 2) }} {{ 'a\\nb' | indent(2, true) }}",
     "{{ 'some words here and there' | truncate(12) }} {{ 'some words here' | truncate(9, true) }}",
