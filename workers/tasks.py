@@ -1,12 +1,13 @@
 """The Celery tasks: each body is a call into the engine.
 
-`turn` and `tool` acknowledge early: leases guard them, and a long Celery task must never meet the broker's
-visibility timeout. What comes from outside acknowledges late, since nobody else knows of it yet; where a server
-does not answer it goes back to its queue. `advance` may get lost: the sweeper rings again.
+`turn` and `tool` acknowledge early: leases guard them, and a long Celery task must not exceed the broker's visibility
+timeout. Messages from outside acknowledge late, since nothing else records them yet. If a server does not answer, they
+return to their queue. An `advance` may get lost: the sweeper repeats it.
 
-Each of them has a time limit. At the soft one (ROBOCO_COORDINATOR_LIMIT) a message from outside goes back to its queue,
-and so it does if its process had to be killed. Each of these tries counts as an attempt, and after ROBOCO_ATTEMPTS the
-message is a dead letter. A look at a task, or a delivery of notices, fails then, and the sweeper announces it again.
+The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_LIMIT) a message from outside
+returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an attempt, and
+after ROBOCO_ATTEMPTS attempts the message becomes a dead letter. `advance` and `notify` fail at the limit, and the
+sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model profile limits it.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ from workers.orders import order_of, task_of
 from workers.process import ProcessEngine
 
 PAUSE = 1.0
-"""Seconds before something from outside goes back to its queue because a server does not answer."""
+"""Seconds before a message from outside returns to its queue because a server does not answer."""
 GRACE = 30.0
 """Seconds that a coordinator's Celery task has to end after its soft time limit."""
 LONGEST_CALL = 86_400.0
@@ -60,21 +61,21 @@ SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.request:ShownRequest
 SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
 
-GIVEN_UP = "{} workers were lost while they took it in, or their time was up (ROBOCO_COORDINATOR_LIMIT)"
-"""Why a message from outside is a dead letter that each try has ended in the same way."""
+GIVEN_UP = "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_LIMIT) while they processed it"
+"""The reason of the dead letter of a message from outside for which no attempt has finished."""
 Read = TypeVar("Read")
 
 CREATING = (SUBMIT, FORK)
-"""What makes a task: without an id of its own it gets one from its message's."""
+"""The Celery tasks that create a task. Without a `task_id` the id of the message names it."""
 
 
 class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task generic, celery does not
-    """The Celery task of a tool call: where the pool had to kill it, the call is closed from the parent process."""
+    """The Celery task of a tool call. If the pool kills it, the parent process closes the call."""
 
     engine: ProcessEngine
 
     def on_failure(self, exc: BaseException, task_id: str, args: Any, kwargs: dict[str, Any], einfo: Any) -> None:
-        """Close the call if its time was up; a call that failed otherwise is seen to by its lease."""
+        """Close the call if it exceeded its time limit. After any other failure its lease expires."""
         if isinstance(exc, TimeLimitExceeded):
             timeout = float(exc.args[0]) - KILL_AFTER if exc.args else 0.0
             overdue(self.engine(), order_of(CallOrder, (), kwargs), timeout)
@@ -89,11 +90,11 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     def advance(self: Any, *given: Any, **named: Any) -> None:
         task_id = _read(engine(), self.request, lambda: task_of(given, named))
-        _within(limit, f"a look at task {task_id!r}", lambda: engine_advance(engine(), task_id))
+        _within(limit, f"roboco.advance of task {task_id!r}", lambda: engine_advance(engine(), task_id))
 
     def notify(self: Any, *given: Any, **named: Any) -> None:
         task_id = _read(engine(), self.request, lambda: task_of(given, named))
-        _within(limit, f"a delivery of the notices of task {task_id!r}", lambda: deliver(engine(), task_id))
+        _within(limit, f"roboco.notify of task {task_id!r}", lambda: deliver(engine(), task_id))
 
     def turn(self: Any, *given: Any, **named: Any) -> str:
         order = _read(engine(), self.request, lambda: order_of(TurnOrder, given, named))
@@ -126,21 +127,21 @@ def _limits(seconds: float) -> dict[str, float]:
 
 
 def _within(limit: float, work: str, do: Callable[[], None]) -> None:
-    """Do it; TransientError if the time is up before."""
+    """Do the work; raise TransientError if it exceeds the time limit."""
     try:
         do()
     except SoftTimeLimitExceeded as error:
         raise TransientError(
-            f"{work} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper announces it again"
+            f"{work} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper repeats it"
         ) from error
 
 
 def _read(engine: Engine, request: Any, read: Callable[[], Read]) -> Read:
-    """Return the arguments as `read` does. If it refuses them, keep the message as a dead letter and raise."""
+    """Return the arguments as `read` does. If it refuses them, store the message as a dead letter and raise."""
     try:
         return read()
     except UsageError as error:
-        engine.dead.bury(_letter(engine, request, f"its arguments are unfit: {error}", 1))
+        engine.dead.bury(_letter(engine, request, f"invalid arguments: {error}", 1))
         raise
 
 
@@ -159,16 +160,16 @@ def _refuse(given: tuple[Any, ...]) -> None:
 
 
 def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:
-    """Accept what came from outside; put it back if a server does not answer, or if the time is up.
+    """Accept a message from outside. Return it to its queue if a server does not answer or the time limit is exceeded.
 
-    What ends all its workers, takes too long each time, or fails in a way that is not its sender's mistake, is kept as
-    a dead letter.
+    If every attempt loses its worker or exceeds the limit, or if the message fails by an unexpected error, it is stored
+    as a dead letter.
     """
     key = f"message:{request.id}"
     try:
         lost = engine.attempts.begin(key)
         if lost is None:
-            raise TransientError("another worker is at it, or was lost a moment ago")
+            raise TransientError("another worker is processing this message, or was lost less than one lease ago")
         if lost >= engine.policy.attempts:
             engine.dead.bury(_letter(engine, request, GIVEN_UP.format(lost), lost))
         else:
@@ -184,7 +185,7 @@ def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object
     try:
         accept()
     except SoftTimeLimitExceeded:
-        raise  # an attempt that counts, as if the worker had been lost
+        raise  # it counts as an attempt, like the loss of a worker
     except (TransientError, UsageError):
         engine.attempts.end(key)
         raise

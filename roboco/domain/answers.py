@@ -20,24 +20,24 @@ BUILTIN_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class Told:
-    """What somebody outside says that a call came to, in the item of this id."""
+    """The outcome of a call as a client or person reports it in the item of this id."""
 
     item_id: str
     outcome: Outcome
 
 
 def waits_for_person(outcome: Outcome | None) -> bool:
-    """Whether a person has to say what the call came to."""
+    """Return True if a person must resolve the outcome."""
     return outcome is not None and outcome.unknown == "ask"
 
 
 def is_changed(outcome: Outcome | None) -> bool:
-    """Whether a person has to say whether the change of the call's tool is approved."""
+    """Return True if a person must approve or deny the change of the call's tool."""
     return waits_for_person(outcome) and outcome is not None and outcome.changed
 
 
 def is_told(call_id: str, outcomes: Mapping[str, Outcome]) -> bool:
-    """Whether a tool worker has told the call's result; what waits for a person is no result yet."""
+    """Return True if a tools worker has reported the call's result. An outcome that waits for a person is none."""
     return call_id in outcomes and not waits_for_person(outcomes[call_id])
 
 
@@ -55,7 +55,7 @@ def needs_approval(team: Team, call: ToolCall) -> bool:
 
 
 def verdicts(step: TaskStep, inbox: Iterable[Item]) -> dict[str, Verdict]:
-    """What persons say of the calls of a step that need approval; the first word on a call counts."""
+    """Return the decisions of persons on the calls of a step that need approval; the first one on a call counts."""
     found: dict[str, Verdict] = {}
     for item in inbox:
         if isinstance(item, Verdict) and item.at_seq == step.seq:
@@ -64,7 +64,7 @@ def verdicts(step: TaskStep, inbox: Iterable[Item]) -> dict[str, Verdict]:
 
 
 def told_outside(step: TaskStep, inbox: Iterable[Item], outcomes: Mapping[str, Outcome]) -> dict[str, Told]:
-    """The outcomes of the step's calls that stand in the inbox; of several words on a call the first one counts."""
+    """Return the outcomes of the step's calls from the inbox. The first item on a call counts."""
     calls = {call.id: call for call in step.calls}
     told: dict[str, Told] = {}
     for item in inbox:
@@ -96,12 +96,12 @@ def _resolved(call: ToolCall, item: Resolution, known: Outcome) -> Outcome:
 
 
 def _judged_change(call: ToolCall, item: Resolution) -> Outcome:
-    """The outcome of a call whose tool had changed: its arguments were made for the tool as it was, so it never ran."""
+    """Return the outcome of a call whose tool had changed. It never ran: its arguments were made for the old tool."""
     if item.happened:
-        message = "not run, since the tool had changed; a person has approved the change: read it again, then call it"
+        message = "not run: the tool had changed, and a person has approved the change: read it again, then call it"
     else:
         why = f": {item.result}" if item.result else ""
-        message = f"not run, since the tool has changed, and a person did not approve the change{why}"
+        message = f"not run: the tool has changed, and a person did not approve the change{why}"
     return failure(call.id, message)
 
 

@@ -1,4 +1,4 @@
-"""Notify: who is told when a task comes to a status, and what they are told."""
+"""Notify: the receivers of notices about a task's status, and the notices."""
 
 import re
 from collections.abc import Iterable
@@ -15,21 +15,21 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 
 MOST = 8
-"""How many are told of one task."""
+"""The most receivers of one task."""
 MAX_SIGNATURE = 64 * 1024
 """The largest Celery signature, in characters of its JSON."""
 MAX_KEPT = 256 * 1024
-"""How many characters are kept for who confirms."""
+"""The most characters that are kept for a receiver that confirms."""
 MAX_TEXT = 16_000
-"""How many characters of what was said last a notice carries."""
+"""The most characters of the last text that a notice carries."""
 FINAL = tuple(status for status in TaskStatus if status.ended)
 
 
 class Notify(Declared):
-    """Who is told: a Celery signature, or a webhook signed with the secret in the variable `secret_env`.
+    """A receiver: a Celery signature, or a webhook signed with the secret in the variable `secret_env`.
 
-    `on` are the statuses of which they are told: those in which a task has ended or waits. A signature that is
-    `confirmed` is sent again until it has confirmed; `kept` is what it finds then.
+    `on` are the statuses that it gets notices of: those in which a task has ended or waits. A signature with
+    `confirmed` is sent again until its Celery task confirms the notice; `kept` is stored for that Celery task.
     """
 
     celery: dict[str, JsonValue] | None = None
@@ -43,7 +43,7 @@ class Notify(Declared):
     @classmethod
     def _is_signature(cls, signature: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
         if signature is not None and not isinstance(signature.get("task"), str):
-            raise ValueError("is no signature: 'task' must be the name of a Celery task")
+            raise ValueError("is not a signature: 'task' must be the name of a Celery task")
         if (size := len(canonical(signature))) > MAX_SIGNATURE:
             raise ValueError(f"has {size} characters of JSON, at most {MAX_SIGNATURE} are possible")
         return signature
@@ -52,7 +52,7 @@ class Notify(Declared):
     @classmethod
     def _can_be_told(cls, statuses: tuple[TaskStatus, ...]) -> tuple[TaskStatus, ...]:
         if passing := [status.value for status in statuses if not (status.ended or status.waiting)]:
-            raise ValueError(f"{passing[0]!r} passes too soon to be told: follow the task's events instead")
+            raise ValueError(f"{passing[0]!r} passes too soon for a notice: follow the task's events instead")
         return statuses
 
     @model_validator(mode="after")
@@ -60,14 +60,14 @@ class Notify(Declared):
         if (self.celery is None) == (self.webhook is None):
             raise ValueError("give either 'celery' or 'webhook'")
         if (self.webhook is None) != (self.secret_env is None):
-            raise ValueError("'secret_env' names the variable with a webhook's secret, and comes with one")
+            raise ValueError("give 'secret_env', the variable with the secret, with 'webhook' and only with it")
         if self.confirmed and self.celery is None:
             raise ValueError("a webhook confirms by its answer: 'confirmed' is for signatures")
         return self
 
     @property
     def named(self) -> str:
-        """Who it is, for people: of an address not what stands behind its "?", which may be a secret."""
+        """The name of the receiver for people: of an address without its query, which may be a secret."""
         return (self.webhook or str((self.celery or {}).get("task"))).partition("?")[0]
 
 
@@ -75,35 +75,38 @@ _SHAPE = {"task", "args", "kwargs", "options", "subtask_type", "immutable", "cho
 
 
 def check_callback(target: Notify, allowed: Iterable[str]) -> None:
-    """UsageError unless a callback is a plain signature that the operator allows; nothing is checked of a webhook.
+    """Raise UsageError unless a callback is a plain signature that the operator allows. Webhooks are not checked here.
 
     `allowed` names Celery tasks: "TASK" for the broker's default queue, "TASK@QUEUE" for another one.
     """
     if target.celery is None:
         return
     if target.confirmed or target.kept:
-        raise UsageError(f"callback {target.named!r}: 'confirmed' and 'kept' are Roboco's own, leave them out")
+        raise UsageError(f"callback {target.named!r}: leave out 'confirmed' and 'kept', which only Roboco sets")
     queue = check_plain(target)
     task = str(target.celery["task"])
     wanted = f"{task}@{queue}" if queue else task
     if "@" in task or wanted not in allowed:
         raise UsageError(
-            f"callback {wanted!r} is not allowed: name it in ROBOCO_ALLOWED_CALLBACKS, for coordinators and for what "
-            f"submits; it names {', '.join(allowed) or 'none'}"
+            f"callback {wanted!r} is not allowed: add it to ROBOCO_ALLOWED_CALLBACKS of the coordinators and of the "
+            f"submitting service; allowed callbacks: {', '.join(allowed) or 'none'}"
         )
 
 
 def check_plain(target: Notify) -> str:
-    """The queue of a callback, "" for the default one; UsageError if its signature says more than task and queue."""
+    """Return the queue of a callback, "" for the default one.
+
+    UsageError if the signature has more than a Celery task, its arguments and a queue.
+    """
     signature = target.celery or {}
     options = signature.get("options") or {}
     if other := sorted(signature.keys() - _SHAPE):
-        raise UsageError(f"callback {target.named!r}: {other[0]!r:.80} is not possible")
+        raise UsageError(f"callback {target.named!r}: {other[0]!r:.80} is not supported; leave it out")
     if signature.get("subtask_type") is not None:
-        raise UsageError(f"callback {target.named!r}: only one Celery task is possible, and no canvas")
+        raise UsageError(f"callback {target.named!r}: name a single Celery task, not a canvas")
     if not isinstance(options, dict) or (other := sorted(options.keys() - {"queue"})):
         found = f"option {other[0]!r:.80}" if isinstance(options, dict) else f"'options' {options!r:.80}"
-        raise UsageError(f"callback {target.named!r}: {found} is not possible, only 'queue'")
+        raise UsageError(f"callback {target.named!r}: {found} is not supported; the only option is 'queue'")
     if not isinstance(signature.get("args", []), list) or not isinstance(signature.get("kwargs", {}), dict):
         raise UsageError(f"callback {target.named!r}: 'args' must be a list, and 'kwargs' an object")
     queue = options.get("queue")

@@ -1,4 +1,4 @@
-"""What a tool call came to: its result, and the artifacts that it made."""
+"""The outcome of a tool call: its result, and the artifacts that it made."""
 
 from typing import Literal
 
@@ -8,10 +8,10 @@ from roboco.domain.part import Artifact, Recorded, ToolCall, ToolResult
 class Outcome(Recorded):
     """The result of one tool call and the artifacts to be named beside it.
 
-    `unknown` is set where nobody knows whether the call had its effect: then the agent is told so, or a person is
-    asked before the agent hears of it. With `changed` the call was not run, since its tool is not the one that the task
-    knows any more, and a person is asked whether the change is approved. `usage` is what a sub-task has used:
-    `tokens_in`, `tokens_out`, `cost`.
+    `unknown` is set if it is not known whether the call had its effect: with "tell" the agent reads that, with "ask" a
+    person resolves it before the agent goes on. With `changed` the call did not run, because its tool differs from the
+    one that the task knows, and a person must approve the change. `usage` is the usage of a sub-task: `tokens_in`,
+    `tokens_out`, `cost`.
     """
 
     result: ToolResult
@@ -22,18 +22,18 @@ class Outcome(Recorded):
 
 
 def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:
-    """An outcome that tells the agent what went wrong."""
+    """Return an outcome with an error for the agent."""
     result = ToolResult(tool_call_id=call_id, is_error=True, error=message, runtime_ms=runtime_ms)
     return Outcome(result=result)
 
 
 def success(call: ToolCall, result: object, runtime_ms: int = 0) -> Outcome:
-    """An outcome with a result and no artifacts."""
+    """Return an outcome with a result and no artifacts."""
     return Outcome(result=ToolResult(tool_call_id=call.id, result=result, runtime_ms=runtime_ms))
 
 
 def unknown(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_ms: int = 0) -> Outcome:
-    """An outcome that says that nobody knows it."""
+    """Return the outcome of a call of which it is not known whether it had its effect."""
     message = (
         f"outcome unknown: {why}, and the call may or may not have had its effect; it is not repeated. "
         "Find out what happened before you try again"
@@ -42,11 +42,11 @@ def unknown(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_
 
 
 def changed(call: ToolCall, why: str) -> Outcome:
-    """An outcome of a call that was not run, until a person has approved that its tool has changed."""
-    message = f"{why} since the task began; the call was not run, and a person must approve the change"
+    """Return the outcome of a call that did not run, because a person must approve the change of its tool first."""
+    message = f"{why} since the task began; the call did not run, and a person must approve the change"
     return failure(call.id, message).model_copy(update={"unknown": "ask", "changed": True})
 
 
 def without_effect(call_id: str) -> Outcome:
-    """The outcome of a call that was lost, and is known not to have had its effect."""
+    """Return the outcome of a call that was lost and is known not to have had its effect."""
     return failure(call_id, "the call was lost before it had its effect; call again if it is still wanted")

@@ -1,14 +1,14 @@
 """listings: the tools of MCP servers, as each task knows them.
 
-    turn: listing stored? ─no─► ask a tools worker, give the turn back for a while     (agents pool: starts no server)
+    turn: listing stored? ─no─► ask a tools worker, defer the turn                     (agents pool: starts no server)
                                   └─► list the tools ─► mcp/SERVER.json (create: the first listing counts)
-    call: list the tools again ─► same digest? ─no─► mcp/changes/CALL.json, and a person is asked
+    call: list the tools again ─► same digest? ─no─► mcp/changes/CALL.json, and a person must decide
                                                        └─ approved ─► mcp/SERVER.approved.json (compare and set)
 
 An agents worker composes its request from the stored listing alone. A tools worker lists the tools again before each
-call: what a server changes after the task has seen it is not run until a person approves the change. A listing that
-fails is tried again with growing pauses. After `policy.attempts` failures the turn goes on without it: its tools say
-why, and a call of one lists them once more.
+call. If the server has changed the tool since the task stored it, the call does not run until a person approves the
+change. A listing that fails is retried with growing pauses. After `policy.attempts` failures the turn continues without
+it: the descriptions of the server's tools hold the error, and a call of one of them lists the tools once more.
 """
 
 from roboco.domain.listing import Listing, ToolChange, read_listing
@@ -38,10 +38,10 @@ def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
 
 
 def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
-    """The listings of the agent's servers; Unlisted, with a new order sent, if one is not there yet.
+    """Return the listings of the agent's servers, or Unlisted if one is missing, for which an order is sent then.
 
-    A listing that has failed `policy.attempts` times stands for itself, with its error. UsageError if the operator does
-    not allow a server.
+    A listing that has failed `policy.attempts` times is returned with its error. UsageError if the operator does not
+    allow a server.
     """
     found: dict[str, Listing] = {}
     for server in servers_of(team, agent):
@@ -57,16 +57,16 @@ def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> List
 
 
 def stored_listing(engine: Engine, task_id: str, server: str) -> Listing | None:
-    """The task's listing of the server, with the changes that a person has approved; None if there is none yet."""
+    """Return the task's listing of the server with the approved changes, or None if there is none yet."""
     first = _read(engine, listing_path(task_id, server))
     approved = None if first is None else _read(engine, approved_tools_path(task_id, server))
     return first if first is None or approved is None else first.with_tools(approved)
 
 
 def list_tools(engine: Engine, order: ListOrder) -> None:
-    """List the tools of the server for the task, unless that is done. The first listing to be stored counts.
+    """List the tools of the server for the task, unless a listing is stored. The first stored listing counts.
 
-    Harmless twice and late. A failure is stored with its cause, for the turn that waits.
+    It may run twice and late. A failure is stored with its cause, for the waiting turn.
     """
     path = listing_path(order.task_id, order.server)
     if engine.files.get(path) is not None:
@@ -84,7 +84,7 @@ def list_tools(engine: Engine, order: ListOrder) -> None:
 
 
 def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool) -> Outcome | None:
-    """Why the call of a server's tool may not run: the tool is not the one that the task knows. None if it is."""
+    """Return the outcome of a call that may not run because its tool differs from the task's, or None if it may."""
     live = _live(engine, team, spec.server)
     if live.error:
         return failure(call.id, live.error)
@@ -103,17 +103,17 @@ def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: Serv
     engine.files.put(tool_change_path(task_id, call.id), change.model_dump_json().encode())
     parts = ("description", "input_schema", "effect")
     names = [name for name in parts if before is None or getattr(before, name) != getattr(tool, name)]
-    return changed(call, f"MCP server {spec.server!r} has changed its {', '.join(names)} of tool {spec.remote!r}")
+    return changed(call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}")
 
 
 _AGAIN = "so call again if it is still wanted"
 
 
 def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
-    """Have the task take the tool as it was when this call was refused. The same again changes nothing."""
+    """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
     data = engine.files.get(tool_change_path(task_id, call_id))
     if data is None:
-        raise UsageError(f"call_id: no change of a tool is kept for call {call_id!r} of task {task_id!r}")
+        raise UsageError(f"call_id: call {call_id!r} of task {task_id!r} has no change of a tool to approve")
     change = ToolChange.model_validate_json(data)
     path = approved_tools_path(task_id, change.server)
     for _ in range(5):
@@ -127,7 +127,7 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
 
 
 def _live(engine: Engine, team: Team, server: str) -> Listing:
-    """The tools that the server lists now, or why there are none."""
+    """Return the server's present listing, or one with the error."""
     try:
         return engine.toolbox.list_tools(team, server)
     except UsageError as error:

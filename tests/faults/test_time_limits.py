@@ -26,7 +26,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
         assert stack.orchestrator.task("good").result(60).status == "completed"
         letter = letter_of(stack)
         assert (letter.name, letter.attempts, letter.queue, letter.cut) == ("roboco.submit", 2, "roboco.coordinator", 0)
-        assert "their time was up (ROBOCO_COORDINATOR_LIMIT)" in letter.reason
+        assert "exceeded the time limit (ROBOCO_COORDINATOR_LIMIT)" in letter.reason
         until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "nothing of it is held")
         assert worker.alive()
 
@@ -36,7 +36,7 @@ def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
         stack.start("slow", modules="tests.killing")
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
-        wanted = "a look at task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_LIMIT)"
+        wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_LIMIT)"
         until(lambda: wanted in stack.log("slow"), 30, "its log says so")
 
 
@@ -56,5 +56,5 @@ def test_unfit_arguments_are_dead_letters(tmp_path: Path) -> None:
         until(lambda: len(stack.orchestrator.dead_letters()) == len(UNFIT) + 1, 30, "each is a dead letter")
         letters = stack.orchestrator.dead_letters()
         assert {letter.name for letter in letters} == {*UNFIT, "roboco.submit"}
-        assert all(letter.reason.startswith("its arguments are unfit: ") for letter in letters)
+        assert all(letter.reason.startswith("invalid arguments: ") for letter in letters)
         assert all(worker.alive() for worker in stack.workers.values())

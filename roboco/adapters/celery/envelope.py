@@ -1,7 +1,8 @@
-"""The envelope of a Celery message as it lies in Redis, read strictly before kombu makes a message of it.
+"""The envelope of a Celery message in Redis, checked strictly before kombu makes a message of it.
 
-kombu believes it: of most envelopes that it cannot read it ends the worker, or it drops them. It also unpacks what is
-compressed while it reads it. So the size comes first, then the JSON, then each field that kombu or Celery reads.
+kombu does not check envelopes: most of those that it cannot read end the worker, or kombu drops them. It also unpacks
+compressed messages while it reads them. So this module checks the size, then the JSON, then each field that kombu or
+Celery reads.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Callbacks: Celery tasks of the shop's own, sent to its broker."""
+"""Callbacks: Celery tasks of the shop's application, sent to its broker."""
 
 from typing import Any
 
@@ -13,9 +13,10 @@ from roboco.errors import UsageError
 
 
 class Callbacks:
-    """Sends the Celery tasks that hear of a task, if `allowed` names them. Queues are the shop's: it declares none.
+    """Sends the Celery tasks that receive notices, if `allowed` names them. It declares none of the shop's queues.
 
-    The coordinator checks them, whoever has submitted the task: a tenant reaches no Celery task by that, and no queue.
+    The coordinator checks each callback again, whichever service has submitted the task. So a tenant can reach no other
+    Celery task and no other queue.
     """
 
     def __init__(self, broker_url: str, allowed: tuple[str, ...] = ()) -> None:
@@ -24,9 +25,9 @@ class Callbacks:
         self._app.conf.update(callback_configuration(broker_url))
 
     def deliver(self, target: Notify, notice: Notice) -> None:
-        """Send the Celery task, with the notice as its first argument; its id is the same in every try.
+        """Send the Celery task with the notice as its first argument. Its id is the same in every attempt.
 
-        What goes on in a canvas gets the names of task and notice instead, and finds the rest in the workspace.
+        The Celery task that continues a canvas gets the names of task and notice instead and reads the workspace.
         """
         self._check(target)
         given: dict[str, Any] = target.celery or {}
@@ -46,8 +47,8 @@ class Callbacks:
                 signature.apply_async((notice.body(),), argsrepr=repr((notice.notice_id,)), **sent)
 
     def _check(self, target: Notify) -> None:
-        """UsageError unless it is allowed, or goes on in a canvas: only `roboco.team` submits such a one."""
+        """Raise UsageError unless the callback is allowed, or continues the canvas of `roboco.team`."""
         if not target.confirmed:
             check_callback(target, self._allowed)
         elif target.named != ENDED:
-            raise UsageError(f"callback {target.named!r} cannot be confirmed: only {ENDED!r} can")
+            raise UsageError(f"callback {target.named!r}: 'confirmed' is possible for {ENDED!r} only")

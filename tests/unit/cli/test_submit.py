@@ -69,7 +69,7 @@ def test_every_option_is_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--notify-on", "failed"], "says its own 'on'"),
         (["--notify-on", "running", "--callback", "shop.heard"], "is not one of"),
         (["--notify", "[1]"], "must be a JSON object"),
-        (["--notify", '{"celery": {"args": []}}'], "is no signature"),
+        (["--notify", '{"celery": {"args": []}}'], "is not a signature"),
         (["--notify", '{"on": ["failed"]}'], "give either 'celery' or 'webhook'"),
         (["--eta", "tomorrow"], "eta: must be a time"),
         (["--eta", "2026-03-01T08:00:00"], "needs a time zone"),
