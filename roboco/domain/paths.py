@@ -7,6 +7,8 @@ OPEN = "_open/"
 NOTIFY = "_notify/"
 RESTART = "restart/"
 """Prefix of the schedule's entries for tasks whose logs begin anew after a restart of Redis."""
+ENTER = "enter/"
+"""Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""

@@ -15,9 +15,9 @@ from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
 from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item, Message, Stop, is_held, is_urgent
+from roboco.domain.inbox import Item, Stop, is_held, is_urgent
 from roboco.domain.part import brought_by
-from roboco.domain.paths import CLOSED, open_path
+from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
@@ -33,6 +33,8 @@ MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
 QUIET = 3600.0
 """Seconds after which a waiting task is looked at although nothing came for it."""
+UNRECOVERED = 1.0
+"""Seconds after which a task is looked at that cannot end before the sweeper has recovered Redis."""
 
 
 def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | None = None) -> None:
@@ -89,23 +91,6 @@ def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
         return finish(engine, task_id, task, marker)
     close_again(engine, task_id)
     return True
-
-
-def misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Return True if the task would not end now: its end was decided while Redis had lost an accepted item."""
-    if not task.item_ids or engine.files.get(open_path(task_id)) in (None, CLOSED):
-        return False
-    team, waiting = engine.teams.get(task_id), items.waiting(engine, task_id, task)
-    if isinstance(team.collaboration_model, Custom):  # a sweeper does not run a user's code
-        return any(isinstance(item, Message) for item in waiting)
-    return not isinstance(Place(engine, task_id, team, task).decided(waiting), End)
-
-
-def take_back(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Continue a task that has ended and is not closed. Its logs begin anew after this."""
-    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason="")
-    engine.board.choose(task_id, task.epoch, Choice(Phase.IDLE, TaskStatus.RUNNING), [event])
-    recover.reopen(engine, task_id)
 
 
 def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item, ...]) -> bool:
@@ -251,8 +236,13 @@ def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
+    """Write down that the task ends. While Redis may lack an item that was accepted, the task goes on for now."""
+    run = engine.agenda.recovered(task_id)
+    if run is None:
+        engine.agenda.put(task_id, UNRECOVERED)
+        return False
     event = recover.ended(engine, task_id, task.state, action.status, action.reason)
-    choice = Choice(Phase.END, action.status, action.reason, seen=frozenset(task.item_ids))
+    choice = Choice(Phase.END, action.status, action.reason, seen=frozenset(task.item_ids), run=run)
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         engine.telemetry.note(TASKS, 1, action.status)
     return True

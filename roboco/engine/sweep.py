@@ -10,14 +10,14 @@ from functools import partial
 
 from roboco.domain.ids import is_task_id
 from roboco.domain.letter import lost_work
-from roboco.domain.paths import NOTIFY, OPEN, RESTART, open_path
+from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, open_path
 from roboco.engine import notify, recover
-from roboco.engine.advance import QUIET, advance, misses_an_item, take_back
+from roboco.engine.advance import QUIET, advance
 from roboco.engine.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports import Phase, Snapshot
+from roboco.ports import Phase
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +28,6 @@ REFILL = 1800.0
 """Seconds after which the agenda is filled from the workspace again."""
 RETRY = 5.0
 """Seconds after which a task is looked at again whose look ended its worker, or failed."""
-ENTER = "enter/"
-"""Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
 MOST_FAILURES = 10
 """Failures after which one sweep leaves the rest to the next one."""
 LOOKS = ("look", "failed-look", "router")
@@ -150,6 +148,9 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
 
 
 def _give_up(engine: Engine, task_id: str, lost: int) -> None:
+    """End the task, unless Redis waits to be recovered: it may have restored the count, and no task can end then."""
+    if engine.agenda.recovered(task_id) is None:
+        return
     reason = f"{lost} sweepers were lost while they looked at the task"
     _log.error("task %s is given up: %s", task_id, reason)
     engine.dead.bury(lost_work("advance", task_id, "", reason, lost, engine.now()))
@@ -170,24 +171,17 @@ def _recover(engine: Engine) -> None:
 
 
 def _begin_again(engine: Engine, task_id: str) -> None:
-    """Begin a new generation of the task's logs, and forget sweepers that were lost: Redis may have restored them."""
+    """Begin a new generation of the task's logs, and note its items, of which Redis may have lost some.
+
+    Sweepers that were lost are forgotten: Redis may have restored them.
+    """
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
-    ended = _take_back_end(engine, task_id)
+    knock_again(engine, task_id)
     recover.begin_again(engine, task_id)
-    if ended and engine.files.get(open_path(task_id)) is None:
+    task = engine.board.load(task_id, 1)
+    if task is not None and task.phase is Phase.END and engine.files.get(open_path(task_id)) is None:
         close_again(engine, task_id)
-
-
-def _misses_an_item(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Return False if that cannot be known, so that the task can be closed."""
-    try:
-        return misses_an_item(engine, task_id, task)
-    except TransientError:
-        raise
-    except Exception:
-        _log.exception("cannot read the inbox of task %s; the task stays ended", task_id)
-        return False
 
 
 def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -> None:
@@ -212,24 +206,10 @@ def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:
     """Enter the task in the agenda, to be looked at at once if an item waits for it, or with `now`."""
-    waits = knock_again(engine, task_id)
-    if waits and now:
-        _take_back_end(engine, task_id)
-    if waits or now:
+    if knock_again(engine, task_id) or now:
         engine.agenda.put(task_id)
     else:
         engine.agenda.add(task_id)
-
-
-def _take_back_end(engine: Engine, task_id: str) -> bool:
-    """Let the task go on if its end was decided while Redis had lost an accepted item; whether it has ended."""
-    task = engine.board.load(task_id, recover.COORDINATOR_TAIL)
-    if task is None or task.phase is not Phase.END:
-        return False
-    if _misses_an_item(engine, task_id, task):
-        take_back(engine, task_id, task)
-        recover.begin_again(engine, task_id)
-    return True
 
 
 def _task_ids(engine: Engine, folder: str) -> list[str]:

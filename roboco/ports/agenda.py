@@ -40,8 +40,11 @@ class Agenda(Protocol):
     def intact(self) -> bool:
         """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
 
-    def recovered(self, task_id: str) -> bool:
-        """Return True if Redis is intact, and the task's logs do not wait to begin anew after a restart."""
+    def recovered(self, task_id: str) -> str | None:
+        """Return the name of this run of Redis if it is intact and the sweeper has nothing to recover of the task.
+
+        All items that were accepted before are noted then. None if a sweeper has to recover the task first.
+        """
 
     def restarted(self) -> bool:
         """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""

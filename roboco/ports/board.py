@@ -89,7 +89,8 @@ class Choice:
     """What is to happen next, as it is written down before it is handed out.
 
     `seen`, if given, are the ids of the inbox items that the decision considered: if the inbox holds any other item,
-    the choice is void.
+    the choice is void. `run`, if given, is the run of Redis in which that was decided: in another one, which may have
+    lost items, the choice is void.
     """
 
     phase: Phase
@@ -98,6 +99,7 @@ class Choice:
     agent: str = ""
     routing: Mapping[str, Any] | None = None
     seen: frozenset[str] | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.paths import TELLING
+from roboco.domain.paths import ENTER, RESTART, TELLING
 from roboco.errors import TransientError
 from roboco.ports import Agenda
 from tests.contract.a_task import SHORT, ATask
@@ -145,6 +145,18 @@ def test_a_lost_agenda_is_noticed(task: ATask) -> None:
 
 @pytest.mark.redis
 @pytest.mark.usefixtures("valkey")
+def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: ATask) -> None:
+    assert task.agenda.recovered("a") is None, "no sweep has been made"
+    task.agenda.begin(LATER)
+    assert task.agenda.recovered("a") == task.agenda.run()
+    for kind in (RESTART, ENTER):
+        task.agenda.put(f"{kind}a")
+        assert task.agenda.recovered("a") is None
+        assert task.agenda.recovered("b") == task.agenda.run()
+        task.agenda.drop(f"{kind}a")
+    assert task.agenda.recovered("a") == task.agenda.run()
+
+
 def test_an_agenda_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
     """A server that was started again may have lost its last second."""
     for first in (True, False):
@@ -154,6 +166,7 @@ def test_an_agenda_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
                 agenda = RedisAgenda(Scripts(client), Keys())
                 assert agenda.due(10) == ([] if first else ["a"])
                 assert (agenda.intact(), agenda.restarted()) == (False, not first)
+                assert agenda.recovered("a") is None
                 agenda.begin(60)
                 agenda.put("a")
                 assert (agenda.intact(), agenda.restarted()) == (True, False)

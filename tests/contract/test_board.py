@@ -130,6 +130,16 @@ def test_a_choice_is_void_if_more_has_come(task: ATask) -> None:
     assert task.told() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
+def test_a_choice_is_void_in_another_run_of_redis(task: ATask) -> None:
+    task.create()
+    before = task.now
+    assert task.board.choose(TASK, before.epoch, replace(TURN, run="0123456789abcdef"), [told("void")]) is None
+    assert task.now == before
+    here = replace(TURN, run=task.agenda.run())
+    assert task.board.choose(TASK, before.epoch, here, [told("a")]) == task.now.epoch
+    assert task.told() == [(1, 0, "a")]
+
+
 def test_a_fence_starts_above_a_known_epoch(task: ATask) -> None:
     task.create()
     ahead = task.now.epoch + 1_000_000

@@ -40,6 +40,18 @@ def test_random_schedules_keep_the_promises() -> None:
     )
 
 
+FOUND = (
+    "tools 0:restart:0 w4:sweep:0 w0:restart:6 200:stop:2 0:release:3",
+    "sequential 28:hold:4 2:send:6 w0:deliver:6 0:hold:3 w2:sweep:5 7:restart:0",
+)
+"""Cases that broke a promise: an end that Redis had kept was taken back."""
+
+
+@pytest.mark.parametrize("line", FOUND)
+def test_a_case_that_broke_a_promise_keeps_it(line: str) -> None:
+    assert violations(Case.parse(line)) == []
+
+
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 def test_a_schedule_without_disturbances_keeps_the_promises(shape: str) -> None:
     assert violations(Case(shape, ())) == []

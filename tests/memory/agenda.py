@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
 from roboco.domain.letter import DeadLetter
-from roboco.domain.paths import RESTART
+from roboco.domain.paths import ENTER, RESTART
 from roboco.ports import Clock, Phase
 from tests.memory.server import MemoryServer
 
@@ -76,10 +76,11 @@ class MemoryAgenda:
         with self._server as held:
             return held.run == self._server.run
 
-    def recovered(self, task_id: str) -> bool:
-        """Return True if the server is intact, and the task's logs do not wait to begin anew after a restart."""
+    def recovered(self, task_id: str) -> str | None:
+        """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
         with self._server as held:
-            return self.intact() and f"{RESTART}{task_id}" not in held.agenda
+            waits = {f"{RESTART}{task_id}", f"{ENTER}{task_id}"} & held.agenda.keys()
+            return self.run() if self.intact() and not waits else None
 
     def restarted(self) -> bool:
         """Whether the server was set back since the last `begin`; not if it was emptied."""

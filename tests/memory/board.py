@@ -68,6 +68,8 @@ class MemoryBoard:
                 return None
             if choice.seen is not None and not held.inboxes.get(task_id, set()) <= choice.seen:
                 return None
+            if choice.run not in (None, str(self._server.run)):
+                return None
             return self._write_down(task_id, task, choice, events)
 
     def commit_and_choose(

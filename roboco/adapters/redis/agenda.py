@@ -10,7 +10,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical
 from roboco.domain.event import AnyEvent
-from roboco.domain.paths import RESTART
+from roboco.domain.paths import ENTER, RESTART
 
 PAGE = 500
 KEPT = 86_400
@@ -91,10 +91,12 @@ class RedisAgenda:
         with answering():
             return same_run(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
 
-    def recovered(self, task_id: str) -> bool:
-        """Return True if Redis is intact, and the task's logs do not wait to begin anew after a restart."""
+    def recovered(self, task_id: str) -> str | None:
+        """Return the name of this run of Redis if it is intact and the sweeper has nothing to recover of the task."""
         with answering():
-            return self.intact() and self._client.zscore(self._keys.telling, f"{RESTART}{task_id}") is None
+            run = cast(str | None, self._client.get(self._keys.sentinel))
+            waits = [self._client.zscore(self._keys.telling, f"{kind}{task_id}") for kind in (RESTART, ENTER)]
+            return run if waits == [None, None] and same_run(self._client, run) else None
 
     def restarted(self) -> bool:
         """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""

@@ -67,7 +67,8 @@ class RedisBoard:
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
         names += [keys.inbox(task_id)]
         seen = [""] if choice.seen is None else [len(choice.seen), *choice.seen]
-        answer = self._scripts.run("choose", names, epoch, *seen, *_written(choice), *map(body, events))
+        conditions = [epoch, choice.run or "", *seen]
+        answer = self._scripts.run("choose", names, *conditions, *_written(choice), *map(body, events))
         return answer or None
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:

@@ -18,7 +18,7 @@ from roboco.engine.receive import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Phase
 from tests.memory.controlled import DELEGATING
-from tests.memory.journeys import CUSTOM, MANUAL, SEQUENTIAL, assert_whole
+from tests.memory.journeys import MANUAL, SEQUENTIAL, assert_whole
 from tests.memory.reader import items_of, read
 from tests.memory.watch import Call, Crash, make
 from tests.memory.world import TASK, World
@@ -398,33 +398,39 @@ def test_a_closed_task_that_is_set_up_again_takes_no_item() -> None:
     assert world.summary().steps == len(world.history())
 
 
-def test_a_sweeper_does_not_run_a_users_router_to_learn_whether_an_end_stands() -> None:
-    world = CUSTOM.world()
-    routed: list[str] = []
+def test_no_task_ends_before_the_sweeper_has_recovered_a_restarted_redis() -> None:
+    """Redis may have lost the note of an item that was accepted."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    kept = world.server.kept()
+    world.send("and this")
+    world.server.set_back(kept)
+    world.drain()
+    assert not world.status().ended
+    world.sweep()
+    world.settle()
+    assert_ended(world, TaskStatus.COMPLETED)
+    assert "and this" in [step.text for step in world.history()]
+
+
+def test_an_end_that_redis_kept_stands_though_an_item_came_after_it() -> None:
+    """A sender has stored its message and not yet learned that the task has ended when Redis is restarted."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
 
     def die() -> None:
         raise Crash
 
-    world.submit(CUSTOM.team)
     once(world, "histories.fold", die)
     world.drain()
-    world.server.held.inboxes[TASK] = {"late"}
     late = Message(item_id="late", created_at=world.engine.now(), text="late")
     world.files.held[item_path(TASK, "late")] = late.model_dump_json().encode()
     world.server.set_back(world.server.kept())
-
-    def watch(name: str, call: Call) -> Any:
-        if name == "toolbox.router":
-            routed.append(name)
-        return call()
-
-    world.watch = watch
-    world.clock.move(30)
-    world.sweep()
-    assert routed == []
-    world.watch = make
     world.settle()
-    assert "late" in [step.text for step in world.history()]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert "late" not in [step.text for step in world.history()]
+    ends = [record["status"] for record in world.published() if record["type"] == "event_task_end"]
+    assert set(ends) == {"completed"}
 
 
 def test_a_history_that_is_not_gathered_keeps_the_task_open() -> None:
