@@ -1,4 +1,4 @@
-"""What the sweeper works from, and what came for a task from outside."""
+"""The sweeper's schedule, the inboxes of tasks, their logs, counts of attempts, and dead letters."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -26,7 +26,7 @@ class Agenda(Protocol):
         """Return at most `limit` due tasks, earliest first."""
 
     def drop(self, task_id: str) -> None:
-        """Do not look at the task again."""
+        """Remove the task from the schedule."""
 
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order, read in pages."""
@@ -35,10 +35,10 @@ class Agenda(Protocol):
         """Return the server's time in Unix seconds."""
 
     def lock(self, token: str, seconds: float) -> bool:
-        """Whether this sweeper may sweep now, for so many seconds."""
+        """Take the sweepers' lock for so many seconds. Return False if another sweeper holds it."""
 
     def intact(self) -> bool:
-        """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
+        """Return True if Redis was neither emptied nor restarted since the last `begin`."""
 
     def recovered(self, task_id: str) -> str | None:
         """Return the name of this run of Redis if it is intact and the sweeper has nothing to recover of the task.
@@ -47,24 +47,24 @@ class Agenda(Protocol):
         """
 
     def restarted(self) -> bool:
-        """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
+        """Return True if Redis was restarted or replaced since the last `begin`, and not if it was emptied."""
 
     def fresh(self) -> bool:
-        """Whether the last `begin` was less than its `seconds` ago."""
+        """Return True if the last `begin` was less than its `seconds` ago."""
 
     def run(self) -> str:
         """Return the name of this run of the server."""
 
     def begin(self, seconds: float, run: str | None = None) -> None:
-        """Note that every open task stands in the agenda; that is fresh for so many seconds.
+        """Record that the schedule holds every open task, which counts as fresh for so many seconds.
 
-        `run` is the run in which the caller looked for them (None: this one). If the server was restarted since, it is
-        not intact.
+        `run` is the run of the server in which the caller listed them (None: this one). If the server was restarted
+        since, it does not count as intact.
         """
 
 
 class Inbox(Protocol):
-    """Which items wait for a task; what they say is in the workspace."""
+    """The ids of the items that wait for a task. The items themselves are in the workspace."""
 
     def knock(
         self,
@@ -74,65 +74,65 @@ class Inbox(Protocol):
         epoch: int | None = None,
         hold: bool = False,
     ) -> None:
-        """Note the items. With `urgent`, whoever works at the task's pending turn or calls is asked to end that now.
+        """Add the items. With `urgent`, also request that the workers end the task's pending turn or calls now.
 
-        Given an epoch, only the work of that one is concerned. With `hold`, no worker can claim the pending turn any
-        more; a worker that has claimed it goes on.
+        With an epoch, the request is for the work of that epoch only. With `hold`, no worker can claim the pending turn
+        from now on; a worker that has claimed it continues.
         """
 
     def count(self, task_id: str) -> int:
-        """Return how many items are noted."""
+        """Return the number of items."""
 
     def calm(self, task_id: str, epoch: int) -> None:
-        """Nobody wants the pending work of this epoch to end any more."""
+        """Withdraw the request to end the pending work of this epoch."""
 
     def forget(self, task_id: str, item_id: str) -> None:
-        """The item was taken over."""
+        """Remove the item."""
 
 
 class Logs(Protocol):
     """The logs of both channels."""
 
     def events(self, task_id: str, after: int) -> Iterator[bytes]:
-        """The messages of the execution channel after this number, oldest first."""
+        """Return the messages of the execution channel after this number, oldest first."""
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """The messages of the content channel after this number that are still kept, oldest first."""
+        """Return the messages of the content channel after this number that are still kept, oldest first."""
 
     def announce(self, task_id: str, event: AnyEvent) -> None:
-        """Publish an event that belongs to no task that is known: it has no number and is in no log."""
+        """Publish an event of a task that does not exist. It has no number and is stored in no log."""
 
 
 class Attempts(Protocol):
-    """Work that may kill whoever does it: counted outside of what announces it."""
+    """Counts of attempts at work that may end its worker. They are kept outside the messages that announce the work."""
 
     def begin(self, key: str) -> int | None:
-        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it.
+        """Begin an attempt, with a lease. Return how many earlier attempts have not ended.
 
-        Whoever begins is at it for the time of a lease.
+        None, and nothing is counted, while another attempt has the lease.
         """
 
     def renew(self, key: str) -> bool:
-        """Be at it for one more lease."""
+        """Renew the lease. Return False if it has expired."""
 
     def count(self, key: str) -> int:
-        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+        """Begin an attempt without a lease. Return how many earlier attempts have not ended."""
 
     def end(self, key: str) -> None:
-        """The work has ended, well or with an error: what was counted is forgotten."""
+        """End the lease and reset the count: the work has finished, with success or with an error."""
 
 
 class DeadLetters(Protocol):
-    """Messages that nobody delivers any more."""
+    """Messages and work that Roboco no longer tries to deliver or to do."""
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
+        """Store the letter, in place of one with the same id. If there are too many, the oldest ones are removed."""
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        """The letter of this id; None if there is none."""
+        """Return the letter with this id, or None if there is none."""
 
     def letters(self) -> list[DeadLetter]:
-        """All letters, oldest first."""
+        """Return all letters, oldest first."""
 
     def remove(self, letter_id: str) -> None:
-        """Forget the letter, if it is there."""
+        """Remove the letter, if there is one with this id."""

@@ -13,7 +13,7 @@ from roboco.domain.step import TaskStep
 
 
 class Phase(StrEnum):
-    """What a task is doing between two commits: the kind of the choice that was written down last."""
+    """The state of a task between two commits: the kind of its last recorded choice."""
 
     IDLE = "idle"
     TURN = "turn"
@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class CallState:
-    """A tool call that was handed out: attempts from 1, whether a worker took it, and its outcome."""
+    """A dispatched tool call: the attempt, from 1, whether a worker has claimed it, and its outcome."""
 
     attempt: int = 1
     claimed: bool = False
@@ -34,59 +34,71 @@ class CallState:
 
 @dataclass(frozen=True)
 class Used:
-    """What answers of a model have used, as far as it is known: tokens in and out, by an estimate."""
+    """Tokens that unfinished answers of a model have used, as an estimate."""
 
     tokens_in: int = 0
     tokens_out: int = 0
 
     def plus(self, more: "Used") -> "Used":
-        """Both together."""
+        """Return the sum of both."""
         return Used(self.tokens_in + more.tokens_in, self.tokens_out + more.tokens_out)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A task as the board has it: `epoch` is the fence, `seq` the position of the next step.
-
-    `handed_at` is when the pending choice was handed out last, in Unix seconds, and `rings` how often the sweeper
-    has found it untaken; `lease_left` is the rest of a live lease in seconds, or 0; `routing` belongs to the
-    pending turn; `item_ids` are in the inbox. `cut_age` is for how many seconds somebody has wanted the pending turn
-    or calls to end, if so, and `due_in` for how many more the pending turn was given back, if it was: only `load`
-    tells them. `refusals` is how often its model's server refused it. `generation`, `events` and `chunks` say how far
-    the logs are, `emitted` how many chunks the pending turn's attempt has, and `used` what that and the attempts before
-    it have used for the step to come, as far as they had begun to answer.
-    """
+    """The state of a task on the board at one moment."""
 
     epoch: int
+    """The fence."""
     seq: int
+    """The position of the next step."""
     phase: Phase
     status: TaskStatus
     reason: str
+    """Why the task has its status, or waits."""
     agent: str
+    """The agent of the pending turn. In a wait, the agent that is charged for unfinished attempts, if any."""
     attempt: int
+    """The attempt at the pending turn, from 1."""
     claimed: bool
+    """True if a worker has claimed that attempt."""
     lease_left: float
+    """Seconds that are left of a live lease, or 0."""
     rings: int
+    """How often the sweeper has found the pending choice unclaimed."""
     handed_at: float
+    """When the pending choice was last dispatched, in Unix seconds."""
     cut_age: float | None
+    """Seconds since a request to end the pending turn or calls, or None. Only `load` sets it."""
     due_in: float | None
+    """Seconds until a deferred turn may be claimed again, or None. Only `load` sets it."""
     refusals: int
+    """How often the model's server has refused the pending turn."""
     generation: str
+    """The generation of the logs."""
     events: int
+    """The number of events in the logs."""
     chunks: int
+    """The number of chunks in the logs."""
     emitted: int
+    """The number of chunks of the present attempt."""
     used: Used
+    """The tokens of this attempt and of earlier ones at the same step, as far as their answers had begun."""
     routing: dict[str, Any]
+    """The record of the routing that chose the pending turn."""
     state: TaskState
     first: TaskStep
     tail: tuple[TaskStep, ...]
+    """The newest steps, oldest first."""
     item_ids: tuple[str, ...]
+    """The ids of the items in the inbox."""
     calls: Mapping[str, CallState]
+    """The dispatched calls, by id."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is to happen next, as it is written down before it is handed out.
+    """What happens next in the task. It is recorded before it is dispatched.
 
     `seen`, if given, are the ids of the inbox items that the decision considered: if the inbox holds any other item,
     the choice is void. `run`, if given, is the run of Redis in which that was decided: in another one, which may have
@@ -104,7 +116,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Commit:
-    """A stored step that is to be taken over, the state of the history after it, and what followers are told of it."""
+    """A stored step, the state of the history after it, and the events about it for followers."""
 
     step: TaskStep
     state: TaskState
@@ -112,43 +124,43 @@ class Commit:
 
 
 class Board(Protocol):
-    """The state of tasks, in Redis. All of it can be computed again from the workspace."""
+    """The state of tasks in Redis. It can be rebuilt from the workspace."""
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """The task with at most `tail` of its newest steps, at one moment; None if it is not known."""
+        """Return the task with at most `tail` of its newest steps, or None if the board does not have it."""
 
     def create(
         self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
     ) -> bool:
-        """Set the task up, idle, with these newest steps; False and nothing changed if it is known already.
+        """Create the task, idle, with these newest steps. Return False, and change nothing, if it exists.
 
         The fence starts at the server's time in milliseconds, and in any case above the epoch `above`. The generation
-        of the logs sorts behind all earlier ones of the task that began below that number.
+        of the logs sorts after all earlier ones of the task that began below that number.
         """
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
+        """Record the choice and move the fence. Return the new epoch, or None if the fence had moved or it is void."""
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
-        """Take over a stored step: the task is idle after it and the fence moves.
+        """Apply a stored step: the task becomes idle and the fence moves.
 
-        True also if the step was taken over before; False if the fence had moved and the step is not in.
+        Return True also if the step was applied before, and False if the fence had moved and the step was not applied.
         """
 
     def commit_and_choose(
         self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
     ) -> int | None:
-        """`commit`, and, unless an item waits for the task, `choose` at the same moment: the new epoch of the choice.
+        """`commit`, and, unless an item waits for the task, `choose`, atomically. Return the new epoch of the choice.
 
-        None if it was not written down, whatever became of the step.
+        None if the choice was not recorded; the step may have been applied all the same.
         """
 
     def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
-        """Begin a new generation of the logs with these events. False, and nothing changed, if the fence had moved.
+        """Begin a new generation of the logs with these events. Return False, and change nothing, if the fence moved.
 
-        Nothing happens if the task is not known. The new generation sorts behind the present one. The fence of an idle
-        or waiting task moves, to the server's time in milliseconds at least.
+        Nothing happens if the board does not have the task. The new generation sorts after the present one. The fence
+        of an idle or waiting task moves, to the server's time in milliseconds at least.
         """
 
     def leave(self, task_id: str, seconds: int) -> bool:
-        """Forget an ended task after so many seconds. False, and nothing changed, if it is known and has not ended."""
+        """Remove an ended task after so many seconds. Return False, and change nothing, if it has not ended."""

@@ -1,4 +1,4 @@
-"""Models: requests, and answers as they come."""
+"""Models: requests and streamed replies."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from roboco.domain.model_profile import ModelProfile
 
 @dataclass(frozen=True)
 class Request:
-    """One model call: messages and tools as the chat completions protocol has them.
+    """One model call, with messages and tools in the format of chat completions.
 
-    `tool_choice` "required" asks for one call at least; `max_tokens` wins over the profile's where it is smaller.
+    `tool_choice` "required" demands at least one call. The smaller `max_tokens` counts, this one or the profile's.
     """
 
     profile: ModelProfile
@@ -24,7 +24,7 @@ class Request:
 
 @dataclass(frozen=True)
 class RequestedCall:
-    """A tool call as the model wrote it: `arguments` should be a JSON object, but may be anything."""
+    """A tool call as the model wrote it. `arguments` should be a JSON object, but may be any text."""
 
     name: str
     arguments: str
@@ -32,11 +32,11 @@ class RequestedCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """How a model call ended; token counts as the model reported them, times in milliseconds.
+    """The result of a model call, with token counts as the model reports them and times in milliseconds.
 
-    `reprompts` is how often the model was told that its answer could not be read; their tokens are counted too.
-    `finish_reason` "malformed" says that the last answer could not be read either: it is the text.
-    `limit` is the limit of Roboco at which the answer was cut off, with `finish_reason` "length"; "" if it was not.
+    `reprompts` is how often the model was asked again because its answer could not be parsed; the tokens include those
+    answers. With `finish_reason` "malformed" the last answer could not be parsed either and is returned as text.
+    `limit` is the limit of Roboco that cut the answer off, with `finish_reason` "length"; "" if none did.
     """
 
     model: str
@@ -51,35 +51,34 @@ class Reply:
 
 
 Say = Callable[[str], None]
-"""Is told each text as it comes, from any thread, and must not wait."""
+"""Is called with each text when it arrives, from any thread, and must not block."""
 
 
 class ModelStream(Protocol):
-    """A running model call: texts as they come, then one Reply.
+    """A running model call: texts when they arrive, then one Reply.
 
-    Whatever the server sends, every text, name and message that comes out can be stored as UTF-8, and no count of
-    tokens is below 0.
+    For any output of the server, every text, name and message can be stored as UTF-8, and no token count is negative.
     """
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Texts, unless somebody else is told them, and at the end the Reply; ModelError if the call fails."""
+        """Yield the texts, unless a `say` gets them, and at the end the Reply; ModelError if the call fails."""
 
     def close(self) -> None:
-        """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
+        """Close the connection to the model now; iteration then ends. Any thread may call this, also repeatedly."""
 
     def wait_closed(self, seconds: float) -> bool:
-        """Wait until the connection is closed: whether it is, after so many seconds at most."""
+        """Wait at most so many seconds until the connection is closed. Return True if it is."""
 
 
 class Model(Protocol):
-    """A way to call models."""
+    """Calls models."""
 
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
-        """Begin the call. Failures before the first token are tried again; later ones are raised.
+        """Begin the call. A failure before the first token is retried; a later one is raised.
 
-        Texts are gathered while they come fast. With `say` they go there, and whoever iterates is woken once, at the
-        end; nothing is said after that, or once the stream was closed and `wait_closed` has said so.
-        A provider's rate limit is raised at once, as ModelError "rate_limit" with its `retry_after`; the caller waits.
+        Texts that arrive in quick succession are joined. With `say`, that function gets the texts, and the iterator
+        yields only the Reply. `say` is not called after the Reply, nor after `wait_closed` has returned True.
+        A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
         """
 
 
@@ -87,7 +86,7 @@ class Prompts(Protocol):
     """Templates of prompts."""
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """The rendered prompt; UsageError if it names what is not there, takes too much work or becomes too long."""
+        """Return the rendered prompt; UsageError if it has undefined names, takes too much work or becomes too long."""
 
     def sharing(self) -> "Prompts":
         """Return prompts whose renderings share one allowance of work, for the prompts of a whole team."""

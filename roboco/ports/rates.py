@@ -1,4 +1,4 @@
-"""What providers allow a minute, kept by all workers together, and how tokens are counted."""
+"""Rate limits of model providers, which all workers keep together, and tokenizers."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from roboco.domain.tokens import Tokens
 
 @dataclass(frozen=True)
 class Ticket:
-    """The place of one request of a task of a team; `request` is its name among those of the task."""
+    """The place of one request in the queue of a rate limit. `request` identifies it within its task."""
 
     task_id: str
     team: str
@@ -18,42 +18,42 @@ class Ticket:
 
     @property
     def name(self) -> str:
-        """By what name the request counts."""
+        """The name of the request, unique among all tasks."""
         return f"{self.task_id}/{self.request}"
 
     @property
     def tenant(self) -> str:
-        """Whose task it is; "" for one of no tenant."""
+        """The tenant of the task, or ""."""
         return tenant_of(self.task_id)
 
 
 class Rates(Protocol):
-    """How many requests and tokens a minute may be asked for, in any sixty seconds as the provider sees them.
+    """Limits of requests and tokens a minute, for any sixty seconds as the provider measures them.
 
-    The operator's limits are for an address and model, whoever asks. A profile's own slow only its team, of one tenant.
+    The operator's limits apply to an address and model, for all teams and tenants together. The limits of a profile
+    apply to its team in one tenant.
     """
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
-        """Return after how many seconds to ask again: 0 if the request may be made now, and then it counts from now on.
+        """Return the seconds after which to ask again: 0 if the request may be made now, which is counted from then on.
 
-        A ticket that waits keeps its place, for as long as it asks again in time. Within a tenant the order is that of
-        arrival; across tenants the operator's limits are shared fairly. The same ticket again, once its request may be
-        made, is the same request. A request that is larger than a minute's tokens waits until none was made for a
-        minute.
+        A waiting ticket keeps its place as long as it asks again in time. Within a tenant, tickets are served in order
+        of arrival; tenants share the operator's limits fairly. A ticket that may make its request and asks again is not
+        counted twice. A request with more tokens than the limit waits until a minute has passed without a request.
         """
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
-        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
+        """Record the tokens that the ticket's request has used; it was made `ago` seconds ago."""
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
-        """Give up the place of a ticket that waits, since its request is not made any more: those behind it move up."""
+        """Remove a waiting ticket, whose request will not be made, so that those behind it move up."""
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
-        """Let nobody ask this profile's server with its key for so many seconds: it said so. A longer pause stands."""
+        """Hold back all requests to this profile's server with its key, as it demands. A longer pause remains."""
 
 
 class Tokenizers(Protocol):
-    """How the tokens of models are counted."""
+    """The ways to count the tokens of models."""
 
     def of(self, model: str) -> Tokens:
-        """How this model's tokens are counted: by its tokenizer, if that is known, else as an estimate that says so."""
+        """Return the way to count this model's tokens: its tokenizer if that is known, else a declared estimate."""

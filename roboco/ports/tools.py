@@ -1,4 +1,4 @@
-"""Tools: what a process can describe and run."""
+"""Tools that a worker process can describe and run."""
 
 import threading
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Listings = Mapping[str, Listing]
 
 @dataclass(frozen=True)
 class ListOrder:
-    """The order to a tools worker to list the tools of a server for the task."""
+    """The request to a tools worker to list the tools of a server for the task."""
 
     task_id: str
     server: str
@@ -26,7 +26,7 @@ class ListOrder:
 
 @dataclass(frozen=True)
 class Unlisted:
-    """A listing that a turn needs is not there yet: for how many seconds the turn is given back, and why."""
+    """A listing that a turn needs is missing: the seconds for which the turn is deferred, and the reason."""
 
     seconds: float
     reason: str
@@ -34,11 +34,11 @@ class Unlisted:
 
 @dataclass(frozen=True)
 class CallContext:
-    """What a tool may know of its call; the same `idempotency_key` on every attempt. `step_id` is the step that calls.
+    """The context of a tool call. Every attempt has the same `idempotency_key`. `step_id` is the step with the call.
 
-    `cancelled` turns true when nobody waits for the result any more: the user has interrupted or stopped the task, or
-    another worker has taken the call over. A tool that looks may end early; one that does not is ended at its time-out.
-    `scope` is what the user wants tools to look at, as the newest message that had one says it; None for everything.
+    `cancelled` becomes true when the result is no longer needed: the user has interrupted or stopped the task, or
+    another worker has taken over the call. A tool that checks it can end early; any other tool ends at its timeout.
+    `scope` restricts what tools use, as the newest message with a scope says; None is no restriction.
     """
 
     task_id: str
@@ -52,42 +52,42 @@ class CallContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more."""
+        """True if the result is no longer needed."""
         return self.cancellation.is_set()
 
 
 class Toolbox(Protocol):
-    """The tools that this process can describe and run."""
+    """The tools of this process."""
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
-        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had.
+        """Return the agent's own tools in the format of chat completions; UsageError if one is not available.
 
-        Those of MCP servers as the listings say; no server is started or asked.
+        The tools of MCP servers are described from the listings; no server is started or called.
         """
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """The tools that this server of the team lists now, or the error; UsageError if it is not allowed here.
+        """Return the tools that this server of the team lists now, or the error; UsageError if it is not allowed here.
 
-        For tools workers alone: it starts the server, or connects to it.
+        Only tools workers call this: it starts the server, or connects to it.
         """
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
-        """What is wrong with the JSON Schema of an object; "" if nothing is."""
+        """Return why the JSON Schema of an object is refused, or "" if it is accepted."""
 
     def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
-        """What the JSON Schema finds wrong with the arguments; "" if nothing."""
+        """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
 
     def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
-        """Run the call of a built-in (`spec` None) or another tool; whatever goes wrong is in the outcome."""
+        """Run the call of a built-in (`spec` None) or another tool. Errors are returned in the outcome."""
 
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
-        """The outcome, with a result that is too large for the history in a file of the task."""
+        """Return the outcome. A result that is too large for the history is moved to a file of the task."""
 
     def cut(self, outcome: Outcome) -> Outcome:
-        """The outcome, with a result that is too large for the history cut to its beginning."""
+        """Return the outcome. A result that is too large for the history is truncated."""
 
     def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
-        """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
+        """Return the outcome of a lost call as the tool's `verify` finds it; None without `verify`, or if it fails."""
 
     def router(self, name: str) -> Router:
-        """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""
+        """Return the user's router with this name, "package.module:function"; UsageError if there is none."""

@@ -1,4 +1,4 @@
-"""What the sweeper works from, and what waits for a task, on Redis."""
+"""The sweeper's schedule, the inboxes of tasks and their logs on Redis."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -18,9 +18,9 @@ KEPT = 86_400
 
 
 class RedisAgenda:
-    """When the sweeper looks at a task again: one sorted set, and one for what is to be told of tasks.
+    """The schedule: a sorted set of open tasks by due time, and one of other entries, such as notices.
 
-    They are two, so that it is known at once how many tasks are open: no task id holds a "/", every other entry does.
+    With two sets the size of the first is the number of open tasks. No task id contains "/"; every other entry does.
     """
 
     def __init__(self, scripts: Scripts, keys: Keys) -> None:
@@ -52,12 +52,12 @@ class RedisAgenda:
         return bool(self._scripts.run("schedule", [self._of(task_id)], task_id, f"{delay:.6f}", condition))
 
     def count(self) -> int:
-        """How many tasks stand in it, which is all that are open."""
+        """Return the number of tasks in the schedule: all open tasks."""
         with answering():
             return int(self._client.zcard(self._keys.agenda))
 
     def drop(self, task_id: str) -> None:
-        """Do not look at the task again."""
+        """Remove the task from the schedule."""
         with answering():
             self._client.zrem(self._of(task_id), task_id)
 
@@ -81,13 +81,13 @@ class RedisAgenda:
         return self._keys.telling if "/" in name else self._keys.agenda
 
     def lock(self, token: str, seconds: float) -> bool:
-        """Whether this sweeper may sweep now, for so many seconds."""
+        """Take the sweepers' lock for so many seconds. Return False if another sweeper holds it."""
         with answering():
             holder = self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000), get=True)
             return holder is None or holder == token
 
     def intact(self) -> bool:
-        """Whether Redis holds all that it held at the last `begin`: not if it was emptied or started again."""
+        """Return True if Redis was neither emptied nor restarted since the last `begin`."""
         with answering():
             return same_run(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
 
@@ -99,13 +99,13 @@ class RedisAgenda:
             return run if waits == [None, None] and same_run(self._client, run) else None
 
     def restarted(self) -> bool:
-        """Whether Redis was started again, or replaced, since the last `begin`; not if it was emptied."""
+        """Return True if Redis was restarted or replaced since the last `begin`, and not if it was emptied."""
         with answering():
             run = cast(str | None, self._client.get(self._keys.sentinel))
             return run is not None and not same_run(self._client, run)
 
     def fresh(self) -> bool:
-        """Whether the last `begin` was less than its `seconds` ago."""
+        """Return True if the last `begin` was less than its `seconds` ago."""
         with answering():
             return bool(self._client.exists(self._keys.filled))
 
@@ -115,14 +115,14 @@ class RedisAgenda:
             return run_of(self._client)
 
     def begin(self, seconds: float, run: str | None = None) -> None:
-        """Note that every open task stands in the agenda, as of this run; that is fresh for so many seconds."""
+        """Record that the schedule holds every open task as of this run, which counts as fresh for so many seconds."""
         with answering():
             self._client.set(self._keys.sentinel, run or run_of(self._client))
             self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
 
 
 class RedisInbox:
-    """Which items wait for a task: one set each."""
+    """The ids of the items that wait for a task: one set for each task."""
 
     def __init__(self, scripts: Scripts, keys: Keys) -> None:
         self._scripts = scripts
@@ -136,7 +136,7 @@ class RedisInbox:
         epoch: int | None = None,
         hold: bool = False,
     ) -> None:
-        """Note the items, and with `urgent` or `hold` ask for the end of the pending work (of this epoch)."""
+        """Add the items, and with `urgent` or `hold` request the end of the pending work (of this epoch)."""
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
         ends = "1" if urgent else "hold" if hold else "0"
         fixed = [ends, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
@@ -144,17 +144,17 @@ class RedisInbox:
             self._scripts.run("knock", names, *fixed, *item_ids[start : start + PAGE])
 
     def count(self, task_id: str) -> int:
-        """Return how many items are noted."""
+        """Return the number of items."""
         with answering():
             waiting: Any = self._scripts.client.scard(self._keys.inbox(task_id))
             return int(waiting)
 
     def calm(self, task_id: str, epoch: int) -> None:
-        """Nobody wants the pending work of this epoch to end any more."""
+        """Withdraw the request to end the pending work of this epoch."""
         self._scripts.run("calm", [self._keys.state(task_id)], epoch)
 
     def forget(self, task_id: str, item_id: str) -> None:
-        """The item was taken over."""
+        """Remove the item."""
         with answering():
             self._scripts.client.srem(self._keys.inbox(task_id), item_id)
 
@@ -167,20 +167,20 @@ class RedisLogs:
         self._keys = keys
 
     def events(self, task_id: str, after: int) -> Iterator[bytes]:
-        """The messages of the execution channel after this number, oldest first."""
+        """Return the messages of the execution channel after this number, oldest first."""
         return (message.encode() for _, message in self.entries(self._keys.events(task_id), after))
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """The messages of the content channel after this number that are still kept, oldest first."""
+        """Return the messages of the content channel after this number that are still kept, oldest first."""
         return (message.encode() for _, message in self.entries(self._keys.content(task_id), after))
 
     def announce(self, task_id: str, event: AnyEvent) -> None:
-        """Publish an event that belongs to no task that is known: it has no number and is in no log."""
+        """Publish an event of a task that does not exist. It has no number and is stored in no log."""
         with answering():
             self._client.publish(self._keys.events(task_id), canonical(event.model_dump(mode="json")))
 
     def entries(self, log: str, after: int, count: int | None = None) -> Iterator[tuple[int, str]]:
-        """The numbers and messages of a log after this number, read in pages of so many."""
+        """Return the numbers and messages of a log after this number, read in pages."""
         size = count or PAGE
         while True:
             with answering():

@@ -1,4 +1,4 @@
-"""Attempts on Redis: how often work was begun and never ended."""
+"""Counts of attempts on Redis."""
 
 import uuid
 from typing import cast
@@ -9,11 +9,11 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import answering
 
 KEPT = 86_400
-"""Seconds after which a count is forgotten to which nothing was added."""
+"""Seconds after its last attempt for which a count is kept."""
 
 
 class RedisAttempts:
-    """For each key a set with an entry for each begin, and a lease of so many seconds for who is at it."""
+    """For each key a set with an entry for each attempt that has not ended, and a lease of the running one."""
 
     def __init__(self, client: redis.Redis, keys: Keys, lease: float) -> None:
         self._client = client
@@ -21,7 +21,7 @@ class RedisAttempts:
         self._lease_ms = int(lease * 1000)
 
     def begin(self, key: str) -> int | None:
-        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it."""
+        """Begin an attempt. Return how many earlier ones have not ended, or None while another one has the lease."""
         token = uuid.uuid4().hex
         with answering():
             holder = self._client.set(self._keys.at_work(key), token, nx=True, px=self._lease_ms, get=True)
@@ -30,12 +30,12 @@ class RedisAttempts:
         return self.count(key)
 
     def renew(self, key: str) -> bool:
-        """Be at it for one more lease."""
+        """Renew the lease. Return False if it has expired."""
         with answering():
             return bool(self._client.pexpire(self._keys.at_work(key), self._lease_ms))
 
     def count(self, key: str) -> int:
-        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+        """Begin an attempt without a lease. Return how many earlier attempts have not ended."""
         with answering(), self._client.pipeline(transaction=False) as pipe:
             pipe.sadd(self._keys.begun(key), uuid.uuid4().hex)
             pipe.expire(self._keys.begun(key), KEPT)
@@ -44,7 +44,7 @@ class RedisAttempts:
         return begun - 1
 
     def end(self, key: str) -> None:
-        """The work has ended, well or with an error: what was counted is forgotten."""
+        """End the lease and reset the count."""
         with answering(), self._client.pipeline(transaction=False) as pipe:
             pipe.delete(self._keys.begun(key))
             pipe.delete(self._keys.at_work(key))

@@ -30,7 +30,7 @@ class Keys:
         return self._of(task_id, "events")
 
     def inbox(self, task_id: str) -> str:
-        """Set: ids of what came from outside and is not yet taken over."""
+        """Set: ids of items from outside that are not applied yet."""
         return self._of(task_id, "inbox")
 
     def lease(self, task_id: str, call_id: str = "") -> str:
@@ -38,37 +38,37 @@ class Keys:
         return self._of(task_id, f"lease:{call_id}" if call_id else "lease")
 
     def calls(self, task_id: str) -> str:
-        """Hash: attempt, owner and outcome of each tool call that was handed out."""
+        """Hash: attempt, owner and outcome of each dispatched tool call."""
         return self._of(task_id, "calls")
 
     @property
     def signals(self) -> str:
-        """Channel: the task and epoch of work that somebody wants to end."""
+        """Channel: the task and epoch of work that is requested to end."""
         return f"{self.prefix}:signals"
 
     @property
     def agenda(self) -> str:
-        """Sorted set: open tasks by the time at which the sweeper looks at them."""
+        """Sorted set: open tasks by the time of their next sweep."""
         return f"{self.prefix}:agenda"
 
     @property
     def telling(self) -> str:
-        """Sorted set: what is to be told of tasks, by the time at which the sweeper looks at that."""
+        """Sorted set: the other entries of the schedule, such as notices, by the time of their next sweep."""
         return f"{self.prefix}:telling"
 
     @property
     def sentinel(self) -> str:
-        """String: the run of Redis in which the agenda was filled; gone when Redis was emptied."""
+        """String: the run of Redis in which the agenda was filled. It is lost when Redis is emptied."""
         return f"{self.prefix}:sentinel"
 
     @property
     def filled(self) -> str:
-        """String with a time to live: there for a while after the agenda was filled."""
+        """String with a time to live: exists for a while after the agenda was filled."""
         return f"{self.prefix}:filled"
 
     @property
     def sweeper(self) -> str:
-        """String with a time to live: the sweeper that sweeps now."""
+        """String with a time to live: the sweeper that holds the lock."""
         return f"{self.prefix}:sweeper"
 
     @property
@@ -78,37 +78,37 @@ class Keys:
 
     @property
     def dead_order(self) -> str:
-        """Sorted set: the ids of dead letters by the time of their burial."""
+        """Sorted set: the ids of dead letters by the time at which they were stored."""
         return f"{self.prefix}:{{dead}}:order"
 
     @property
     def dead_sizes(self) -> str:
-        """Hash: the bytes of dead letters by id, and of all of them in the field ""."""
+        """Hash: the sizes of dead letters in bytes by id, and their sum in the field ""."""
         return f"{self.prefix}:{{dead}}:sizes"
 
     def begun(self, work: str) -> str:
-        """Set with a time to live: an entry for each time that the work was begun and not ended."""
+        """Set with a time to live: an entry for each attempt at the work that has not ended."""
         return f"{self.prefix}:{{{work}}}:begun"
 
     def at_work(self, work: str) -> str:
-        """String with a time to live: there while somebody is at the work."""
+        """String with a time to live: the lease of the attempt that works on it."""
         return f"{self.prefix}:{{{work}}}:at-work"
 
     def bucket(self, server: str, name: str) -> tuple[str, ...]:
-        """The keys of a limit of a model, as `lua/_bucket.lua` names them: used, queue, tickets, flows, late."""
+        """The keys of a rate limit, as `lua/_bucket.lua` names them: used, queue, tickets, flows, late."""
         start = f"{self.prefix}:{{rate:{server}}}:{name}"
         return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "late"))
 
     def made(self, server: str, ticket: str) -> str:
-        """String with a time to live: the slot and tokens of a request that was made, or may be."""
+        """String with a time to live: the slot and tokens of a request that may be made or was made."""
         return f"{self.prefix}:{{rate:{server}}}:made:{ticket}"
 
     def held_back(self, server: str, variable: str) -> str:
-        """String with a time to live: until when nobody may ask the model with the key of this variable."""
+        """String with a time to live: until when requests with the API key of this variable are held back."""
         return f"{self.prefix}:{{rate:{server}}}:until:{variable}"
 
     def of_task(self, task_id: str) -> tuple[str, ...]:
-        """The keys that an ended task leaves behind."""
+        """The keys of an ended task, which expire."""
         names = (self.state, self.tail, self.content, self.events, self.inbox, self.calls)
         return tuple(name(task_id) for name in names)
 
