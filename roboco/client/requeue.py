@@ -1,4 +1,4 @@
-"""requeue: have a dead letter delivered once more."""
+"""requeue: send a dead letter again."""
 
 import uuid
 from typing import Any, Final
@@ -15,21 +15,21 @@ from roboco.engine.sweep import LOOKS
 from roboco.errors import UsageError
 
 REQUEUED: Final = "roboco_requeued"
-"""The header of a message that an operator has sent again: a new id each time."""
+"""The header of a requeued message, with a new id each time."""
 
 
 def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
-    """Send the letter again, with its attempts forgotten, and take it off the list.
+    """Send the letter again, with its attempts reset, and remove it from the list.
 
-    UsageError if there is none of this id, if it was not kept whole, or if it would change nothing. A death between
-    the two leaves it on the list: what is sent twice has the effect of once.
+    UsageError if there is no letter with this id, if it was not kept whole, or if sending it would change nothing. If
+    the process dies in between, the letter stays on the list: a message that is sent twice has its effect once.
     """
     letter = engine.dead.letter(letter_id)
     if letter is None:
         raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead lists them")
     if letter.cut:
         raise UsageError(
-            f"letter {letter_id} was never readable, or was too long, and is not kept whole: send it from its source"
+            f"letter {letter_id} is not kept whole, because it was unreadable or too long: send it from its source"
         )
     if letter.work is None:
         engine.attempts.end(f"message:{letter.headers.get('id')}")
@@ -46,13 +46,13 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
         return
     if letter.work != "advance":
         raise UsageError(
-            f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has gone on without it, "
-            f"or has ended: roboco show {letter.task_id}"
+            f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has continued without it "
+            f"or has ended; see roboco show {letter.task_id}"
         )
     if engine.files.get(open_path(letter.task_id)) is None:
         raise UsageError(
-            f"task {letter.task_id!r} has ended because of it, and stays as it is: roboco show {letter.task_id}. "
-            "Submit it again under another id to have it done from its beginning"
+            f"task {letter.task_id!r} has ended because of this letter; see roboco show {letter.task_id}. "
+            "Submit it again under another id to start it from the beginning"
         )
     for key in LOOKS:
         engine.attempts.end(f"{key}:{letter.task_id}")
@@ -61,9 +61,9 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
 
 def _publish(app: Celery, letter: DeadLetter) -> None:
     keys: MessageKeys = app.conf["roboco_keys"]
-    # A letter of its own if it comes to nothing again: this one is taken off the list when it may be there already.
+    # If it fails again, it must become another letter: that one may be stored before this one is removed.
     headers = letter.headers | {REQUEUED: uuid.uuid4().hex}
-    keys.sign(headers, letter.body.encode())  # whoever sends it again vouches for it
+    keys.sign(headers, letter.body.encode())  # by requeueing it, the operator vouches for the message
     producers: Any = app.amqp.producer_pool
     with sending(letter.name), producers.acquire(block=True) as producer:
         producer.publish(

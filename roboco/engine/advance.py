@@ -223,9 +223,10 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
 
 
 def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Look again in QUIET seconds; at once if something came before that was noted, or if Redis lost the task.
+    """Archive the waiting task and schedule its next pass. Return True if it needs one now.
 
-    A worker that began to close the task, because Redis had an end that it lost, may have died since.
+    It does if an item has arrived meanwhile or if Redis has lost the task. If a worker has begun to close the task on
+    an end that Redis lost, and died, the marker is reopened.
     """
     archive(engine, task_id, task)
     recover.reopen(engine, task_id)

@@ -1,15 +1,14 @@
-"""notify: tell those who asked for it when a task has ended, or waits.
+"""notify: deliver notices when a task has ended, or waits.
 
     status ─► notice ─► marker ─► agenda ─► doorbell ─► delivery ─► told ─► no marker
               (create)  (put)                           (outside)   (put)
 
-A look at a task that waits or has ended writes the notice down, if it is not there: a death after the change of status
-is found by the sweeper, which looks again, and an ended task is not closed before. From then on the marker makes the
-sweeper ring until all is told. A delivery whose answer is lost, or whose worker dies before it has noted that, is made
-again with the same id.
+Each pass of the coordinator over a waiting or ended task stores its notices if they are missing. If the worker dies
+after the status has changed, the sweeper repeats the pass, and a task is closed only after its notices are stored.
+From then on the marker makes the sweeper announce the delivery until nothing is left. If the answer to a delivery is
+lost, or the worker dies before it has recorded the delivery, the notice is sent again with the same id.
 
-What is told of each target keeps the order of the fence. A wait that somebody ended before any look had noted it is
-not told.
+Each receiver gets its notices in the order of the fence. A wait that ends before a pass has stored its notice has none.
 """
 
 import logging
@@ -44,19 +43,19 @@ from roboco.ports import Snapshot
 _log = logging.getLogger(__name__)
 
 NOTIFIES = "notify"
-"""Where the metadata of a task's first step says how many are told."""
+"""The key in the metadata of a task's first step with the number of its receivers."""
 UNCONFIRMED = 60.0
-"""Seconds, at least, after which something is sent again that was not confirmed: it may wait in its queue."""
+"""The fewest seconds after which an unconfirmed notice is sent again: its message may wait in a queue."""
 RING = 30.0
-"""Seconds after which the sweeper rings for what nobody has delivered."""
+"""Seconds after which the sweeper announces undelivered notices again."""
 PATIENCE = 86_400.0
-"""Seconds for which a notice is tried."""
+"""Seconds for which delivery of a notice is attempted."""
 LAST = 60.0
-"""Seconds before their end at which it is tried once more, where its receiver wants to be asked later than that."""
+"""If its receiver asks for a later attempt than that, a last one is made so many seconds before PATIENCE is over."""
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
-    """Store who is told of the task; UsageError if others were named before."""
+    """Store the receivers of the task's notices; UsageError if others were stored before."""
     if not targets:
         return
     if not engine.files.create(notify_path(task_id), as_stored(targets)):
@@ -64,12 +63,12 @@ def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
 
 
 def entry(task_id: str) -> str:
-    """What stands in the agenda for what is to be told of the task."""
+    """The schedule's entry for the task's notices."""
     return f"{TELLING}{task_id}"
 
 
 def ring(engine: Engine, name: str) -> bool:
-    """Have delivered what is to be told, if the agenda's entry is about that; whether it is."""
+    """Announce the delivery if this entry of the schedule is for notices. Return True if it is."""
     if not name.startswith(TELLING):
         return False
     engine.agenda.put(name, RING)
@@ -78,11 +77,11 @@ def ring(engine: Engine, name: str) -> bool:
 
 
 def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Write down what is to be told of a task that waits or has ended, and have it delivered. Twice is once."""
+    """Store the notices of a waiting or ended task, and announce their delivery. A repetition changes nothing."""
     if NOTIFIES not in task.first.metadata:
         return
     data = engine.files.get(notify_path(task_id))
-    targets = [] if data is None else read_targets(data)  # a fork is not told of
+    targets = [] if data is None else read_targets(data)  # a fork has no receivers
     wanted = [index for index, one in enumerate(targets) if task.status in one.on]
     if not wanted:
         return
@@ -94,14 +93,14 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
         try:
             engine.dispatcher.notify(task_id)
         except TransientError as error:
-            _log.warning("what is to be told of task %s is delivered later: %s", task_id, error)
+            _log.warning("the notices of task %s are delivered later: %s", task_id, error)
 
 
 def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tuple[set[str], set[str]]) -> bool:
-    """Write the notice down; whether it is yet to be delivered. `known` are pending and settled notices.
+    """Store the notice. Return True if it is not delivered yet. `known` are the pending and the settled notices.
 
-    Nothing is written if the newest notice about this position reports this decision or a later one, or the same of
-    an earlier generation: Redis may have lost that decision, and the coordinator made it again.
+    Nothing is stored if the newest notice about this position reports this decision or a later one, or the same one in
+    an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
     """
     pending, settled = known
     name = NoticeName.of(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
@@ -133,17 +132,17 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
 
 
 def _names(engine: Engine, folder: str) -> set[str]:
-    """Return the notices of the folder, without names that are none: they must not keep a task from its end."""
+    """Return the notices of the folder. Names that are no notices are skipped, so that they do not block the task."""
     names = {name.removesuffix(".json") for name in engine.files.names(folder)}
     if strays := sorted(name for name in names if not NoticeName.is_one(name)):
-        _log.warning("%d names below %s are no notices and are skipped: %r", len(strays), folder, strays[:5])
+        _log.warning("skipped %d names below %s that are not notices: %r", len(strays), folder, strays[:5])
     return names.difference(strays)
 
 
 def deliver(engine: Engine, task_id: str) -> None:
-    """Deliver what is to be told of the task and due.
+    """Deliver the task's notices that are due.
 
-    If another worker is at it and something is still to be told, the sweeper looks when that one's lease is over.
+    If another worker does so and notices are left, the sweeper announces them again when that worker's lease is over.
     """
     key = entry(task_id)
     lost = engine.attempts.begin(key)
@@ -151,7 +150,7 @@ def deliver(engine: Engine, task_id: str) -> None:
         if _pending(engine, task_id):
             engine.agenda.hasten(key, engine.policy.lease)
         return
-    exhausted = f"{lost} workers were lost while they told it" if lost >= engine.policy.attempts else ""
+    exhausted = f"{lost} workers were lost while they delivered it" if lost >= engine.policy.attempts else ""
     try:
         with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
             _deliver_due(engine, task_id, exhausted)
@@ -174,7 +173,7 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str) -> None:
 
 
 def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str) -> bool:
-    """Try to deliver the notice, if it is due; whether it is told or given up."""
+    """Attempt the delivery if the notice is due. Return True if it is delivered or no longer attempted."""
     notice, now = _read(engine, notice_path(task_id, name)), engine.agenda.time()
     told = _read(engine, _told(task_id, name))
     if notice is None or (told is not None and told.round == notice.round):
@@ -196,7 +195,7 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhaus
 
 
 def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, float]:
-    """Why the notice is not delivered, "" if it is; whether it may be later, and in how many seconds at least."""
+    """Return why the notice is not delivered ("" if it is), whether a retry is useful, and its earliest delay."""
     try:
         engine.deliverer.deliver(target, notice)
     except UsageError as error:
@@ -210,7 +209,7 @@ def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, flo
 
 
 def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
-    reason = f"{target.named} could not be told that the task is {notice.status}: {notice.error}"
+    reason = f"the notice to {target.named} that the task is {notice.status} was not delivered: {notice.error}"
     _log.error("task %s: %s", notice.task_id, reason)
     engine.dead.bury(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
     _settle(engine, name, notice, "given_up")
@@ -223,7 +222,7 @@ def _settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None
 
 
 def confirm(engine: Engine, task_id: str, name: str) -> None:
-    """Who was told confirms it: the notice is not sent again. UsageError if there is none of this name."""
+    """Record that the receiver has confirmed the notice, which is not sent again. UsageError if there is none."""
     notice = _read(engine, notice_path(task_id, name))
     if notice is not None:
         _settle(engine, name, notice, "delivered")
@@ -233,7 +232,7 @@ def confirm(engine: Engine, task_id: str, name: str) -> None:
 
 
 def again(engine: Engine, task_id: str, name: str) -> None:
-    """Deliver a notice that was given up, with its tries forgotten; UsageError if it is none of those."""
+    """Deliver an abandoned notice again, with its attempts reset; UsageError if it is not abandoned."""
     notice = _read(engine, _told(task_id, name))
     if notice is None or notice.outcome != "given_up":
         raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
@@ -252,7 +251,7 @@ def again(engine: Engine, task_id: str, name: str) -> None:
 
 
 def _rest(engine: Engine, task_id: str) -> None:
-    """Come back when the next notice is due; if none is left, forget the task."""
+    """Schedule the next delivery for when a notice is due. If none is left, remove the task's entry and marker."""
     due = min(_due_times(engine, task_id), default=None)
     if due is None:
         engine.files.delete(to_tell_path(task_id))
@@ -265,7 +264,7 @@ def _rest(engine: Engine, task_id: str) -> None:
 
 
 def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
-    """When the first notice of each target is due."""
+    """Yield the due time of the first notice of each receiver."""
     for _, own in groupby(_pending(engine, task_id), _target_of):
         notice = _read(engine, notice_path(task_id, next(own)))
         if notice is not None:
@@ -290,7 +289,7 @@ def _pending(engine: Engine, task_id: str) -> list[str]:
 
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:
-    """Who is told by the notice of this name, and what; UsageError if there is none."""
+    """Return the receiver and the notice of this name; UsageError if there is none."""
     notice = _read(engine, notice_path(task_id, name)) or _read(engine, _told(task_id, name))
     if notice is None:
         raise UsageError(f"task {task_id!r} has no notice {name!r}")

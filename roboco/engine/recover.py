@@ -29,11 +29,11 @@ from roboco.errors import CorruptHistory
 from roboco.ports import CallState, Commit, Phase, Snapshot
 
 COORDINATOR_TAIL = 64
-"""How many of the newest steps the coordinator looks at: routers see no longer visit of one agent."""
+"""The number of newest steps that the coordinator loads: routers see no longer run of one agent."""
 
 
 def load(engine: Engine, task_id: str) -> Snapshot | None:
-    """The task as it stands, set up again from its workspace if Redis lost it; None if it is not open."""
+    """Return the task, rebuilt from its workspace if Redis has lost it; None if it is not open."""
     task = engine.board.load(task_id, COORDINATOR_TAIL)
     if task is None and engine.files.get(open_path(task_id)) is not None:
         set_up(engine, task_id)
@@ -42,7 +42,7 @@ def load(engine: Engine, task_id: str) -> Snapshot | None:
 
 
 def set_up(engine: Engine, task_id: str) -> None:
-    """Set the task up from its workspace; another worker may do the same at the same time."""
+    """Rebuild the task on the board from its workspace. Another worker may do so at the same time."""
     lines = list(engine.histories.lines(task_id))
     if not lines:
         raise CorruptHistory(f"task {task_id!r} has no history in its workspace, though it was accepted")
@@ -50,7 +50,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     reopen(engine, task_id)
-    knock_again(engine, task_id)  # first: whoever finds the task on the board finds the items that wait for it
+    knock_again(engine, task_id)  # first: a worker that finds the task on the board must find its items
     stored = engine.files.get(summary_path(task_id))
     above = 0 if stored is None else TaskSummary.model_validate_json(stored).epoch
     engine.board.create(task_id, steps, fold(steps), [event], above)
@@ -58,7 +58,7 @@ def set_up(engine: Engine, task_id: str) -> None:
 
 
 def begin_again(engine: Engine, task_id: str) -> None:
-    """Begin a new generation of the task's logs. That of an ended task holds its end, for clients that missed it."""
+    """Begin a new generation of the task's logs. That of an ended task repeats its end, for clients that missed it."""
     while (task := engine.board.load(task_id, 1)) is not None:
         events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
         if task.phase is Phase.END:
@@ -76,14 +76,14 @@ def ended(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, re
 
 
 def reopen(engine: Engine, task_id: str) -> None:
-    """Let the task take items again if a worker has begun to close it: the board does not have its end."""
+    """Let the task accept items again if a worker has begun to close it although the board does not have its end."""
     marker = engine.files.get_versioned(open_path(task_id))
     if marker is not None and marker.data not in (OPENED, CLOSED):
         engine.files.replace(open_path(task_id), OPENED, marker.version)
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Take over the steps that the workspace has and the board does not; whether there were any."""
+    """Apply the steps that the workspace has and the board lacks. Return True if there were any."""
     epoch, state, before = task.epoch, task.state, task.tail[-1]
     moved = False
     for step in engine.histories.read(task_id, task.seq):
@@ -101,7 +101,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 
 def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
-    """The results of the step that no tool worker has told."""
+    """Return the results of the step that no tools worker has reported."""
     told = {call_id for call_id, call in calls.items() if call.outcome and not waits_for_person(call.outcome)}
     return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
 
@@ -109,9 +109,9 @@ def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
 def taken_over(
     engine: Engine, task_id: str, task: Snapshot, step: TaskStep, told_now: Sequence[Outcome] = ()
 ) -> list[AnyEvent]:
-    """What followers are told when the step is taken over by a task that stands so.
+    """Return the events for followers when the step is applied to a task in this state.
 
-    The text of a turn is void in whose place another step comes; and a task that has waited is running.
+    If the step replaces a turn, the text of that turn is void. A task that has waited is running again.
     """
     now = engine.now()
     events: list[AnyEvent] = []
@@ -122,7 +122,7 @@ def taken_over(
                 timestamp=now,
                 step_id=step_id_at(task_id, task.seq),
                 attempt=task.attempt + 1,
-                reason="the turn was given up, since its worker did not end it",
+                reason="another step replaces the turn, because its worker did not finish it",
             )
         )
     if task.reason or task.status is not TaskStatus.RUNNING:
@@ -133,7 +133,7 @@ def taken_over(
 def events_of(
     engine: Engine, task_id: str, step: TaskStep, before: TaskStep, told_now: Sequence[Outcome] = ()
 ) -> list[AnyEvent]:
-    """What followers are told when the step is taken over; `told_now` are results that nobody has told yet."""
+    """Return the events for followers when the step is applied. `told_now` are results without an event so far."""
     now = engine.now()
     names = {call.id: call.tool_name for call in before.calls}
     events: list[AnyEvent] = [

@@ -1,4 +1,4 @@
-"""tickets: the places of a turn's requests in the rates of their providers, and giving them up."""
+"""tickets: the places of a turn's requests in the queues of rate limits, and their release."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from roboco.engine.engine import Engine
 from roboco.ports import Phase, Snapshot, Ticket
 
 SUMMARIES = 4
-"""For how many of the newest summaries that a turn may wait for its place is given up at once."""
+"""The most summaries of a turn, newest first, whose places are released."""
 
 
 def ticket_of(team: Team, task_id: str, task: Snapshot) -> Ticket:
-    """Return the ticket of the task's pending turn: another one for each attempt, and after each refusal."""
+    """Return the ticket of the task's pending turn. Each attempt, and each retry after a refusal, has a new one."""
     return Ticket(task_id, team.name, f"{task.seq}/{task.attempt}/{task.refusals}")
 
 
@@ -24,7 +24,7 @@ def summary_ticket(team: Team, task_id: str, task: Snapshot, until: int) -> Tick
 
 
 def summary_profile(team: Team, agent_name: str, policy: SummaryContext) -> tuple[str, ModelProfile]:
-    """Return the name and the profile with which the agent's summaries are made."""
+    """Return the name and the profile of the model that writes the agent's summaries."""
     agent = team.agent(agent_name)
     name = policy.model or agent.model or team.default_profile or ""
     profile = team.models.get(name) or team.profile(agent)
@@ -32,9 +32,9 @@ def summary_profile(team: Team, agent_name: str, policy: SummaryContext) -> tupl
 
 
 def release(engine: Engine, team: Team, task_id: str, task: Snapshot) -> None:
-    """Give up the places of a pending turn that is passed over, so that turns behind it move up.
+    """Release the places of a pending turn that is superseded, so that the turns behind it move up.
 
-    Where that is lost, the rates drop a ticket once it does not ask again in time.
+    If the release is lost, the rate limit drops the ticket, because it does not ask again in time.
     """
     if task.phase is Phase.TURN:
         for profile, ticket in _tickets(team, task_id, task):

@@ -3,11 +3,11 @@
     claim ─► minutes ─► compile ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
     (once    (older     (pure,       │               (fenced; renews     (one       (fenced)
     per attempt) steps)  limits)     ▼                the lease)          wins)
-                              given back until      ▲
-                              its time comes        └── an interruption closes it; what was said until then is the step
+                              deferred until its    ▲
+                              time comes            └── an interruption closes it; the text until then is the step
 
-A refused claim or emit ends it: somebody else has the turn. A death leaves a lease that ends; then the
-turn is tried again, or its step, if it was stored, is taken over.
+A refused claim or emit ends it: another worker has the turn. If the worker dies, its lease expires. Then another
+attempt begins or, if the step was stored, the coordinator applies it.
 """
 
 from dataclasses import dataclass
@@ -50,22 +50,22 @@ from roboco.ports import (
 )
 
 LONGEST = 60.0
-"""Seconds for which a turn is given back at most where the server does not say for how long."""
+"""The most seconds for which a turn is deferred if the server does not say for how long."""
 LONGEST_TOLD = 900.0
-"""Seconds for which a turn is given back at most, whatever the server says."""
+"""The most seconds for which a turn is deferred, whatever the server says."""
 ALONE, LONGEST_ALONE = 5.0, 15.0
-"""Seconds for which a turn is given back that waits for its place in quarantine; they double."""
+"""The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
 
 
 class TurnEnd(StrEnum):
-    """How an attempt at a turn has ended, for those who watch the workers."""
+    """How an attempt at a turn has ended, for displays such as Flower."""
 
     COMMITTED = "committed"
     RATE_LIMITED = "waits until its model's rate limit allows it"
     DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
-    BROKE_OFF = "the model's answer broke off in the middle: another attempt takes its place"
-    LOST = "another attempt has taken its place"
-    TAKEN = "another worker is at this attempt"
+    BROKE_OFF = "the model's answer broke off in the middle: another attempt replaces it"
+    LOST = "another attempt has replaced it"
+    TAKEN = "another worker has claimed this attempt"
     REFUSED = "done before, or no longer wanted"
 
 
@@ -80,7 +80,7 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.policy.lease)
     ending = Ending(engine)
-    with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # what is signalled before is told by the claim
+    with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # the claim reports earlier signals
         claim = engine.turns.claim(order, engine.token(), team.tail)
         if claim is not None:
             making = _Making(engine, team, claim, ending, doing, engine.clock.now())
@@ -103,7 +103,7 @@ def _place(order: TurnOrder) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class _Making:
-    """A turn that this worker has claimed, and since when, in Unix seconds."""
+    """A turn that this worker has claimed. `began` is the time of the claim, in Unix seconds."""
 
     engine: Engine
     team: Team
@@ -119,7 +119,7 @@ class _Making:
 
     @property
     def ticket(self) -> Ticket:
-        """The place of the turn's request in the rates of its provider."""
+        """The place of the turn's request in the queue of its provider's rate limit."""
         return tickets.ticket_of(self.team, self.claim.order.task_id, self.claim.task)
 
 
@@ -162,9 +162,10 @@ def _make_with(making: _Making, listings: Listings) -> TurnEnd:
 
 
 def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
-    """Hold no thread until the provider allows the turn: the sweeper announces it again then.
+    """Defer the turn until the provider allows it. No thread waits: the sweeper announces the turn again then.
 
-    Where its server has refused it, so that everybody waits. Whoever wants the turn to end does not.
+    With `error`, the server has refused the request, and all requests to it are held back. A turn that is requested to
+    end is not deferred.
     """
     engine, claim = making.engine, making.claim
     if error is not None:
@@ -178,13 +179,13 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
 def _alone(making: _Making) -> str:
     agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
     return (
-        f"{agent} waits: its turn lost {lost} attempts, and a worker makes one such turn at a time, so that a turn "
-        "that ends its worker takes no other along"
+        f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
+        "them may end the worker"
     )
 
 
 def _defer(making: _Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False) -> TurnEnd:
-    """Give the turn back for so many seconds, for this reason."""
+    """Defer the turn for so many seconds, for this reason."""
     engine, claim = making.engine, making.claim
     task_id = claim.order.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
@@ -192,7 +193,7 @@ def _defer(making: _Making, seconds: float, reason: str, end: TurnEnd, refused: 
         return TurnEnd.LOST
     engine.agenda.hasten(task_id, seconds)
     now = engine.board.load(task_id, 1)
-    if now is not None and now.cut_age is not None:  # somebody wanted it to end before it was given back
+    if now is not None and now.cut_age is not None:  # its end was requested before it was deferred
         engine.dispatcher.advance(task_id)
     return end
 
@@ -214,7 +215,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
         return TurnEnd.LOST
     if failed_with is not None and not ending.asked:
         return _break_off(making, composed, texts, failed_with)
-    if reply is not None and not speech.cut:  # what nobody was told before the end that was asked for is not said
+    if reply is not None and not speech.cut:  # text that was not published before the requested end is dropped
         whole = said(engine, making.team, claim, "".join(texts), reply, composed.listings)
         _commit(making, whole, completed(composed, reply) | {"chunks": len(texts)})
         if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
@@ -228,9 +229,9 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
 
 
 def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
-    """A call that broke after its first token is tried anew; one that cannot succeed is the turn's step.
+    """Start another attempt after a model call that broke off. If it cannot succeed, commit the error as the step.
 
-    One that the provider's rate limit refused is given back until that allows it, for all workers.
+    If the provider's rate limit has refused the call, defer the turn, and hold back the requests of all workers.
     """
     engine, claim = making.engine, making.claim
     if error.code == "rate_limit" and not texts and claim.task.refusals < REFUSALS:

@@ -48,7 +48,7 @@ class _Call:
 
 
 class Assembly:
-    """What came of one model call so far. Calls are told apart by their index, or by a new id without one."""
+    """The reply of one model call as far as it has arrived. A call has an index or, without one, a new id."""
 
     def __init__(self, model: str) -> None:
         self._started = time.monotonic()
@@ -69,12 +69,12 @@ class Assembly:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of the answer has come."""
+        """True if any part of the answer has arrived."""
         return self._first is not None
 
     @property
     def finished(self) -> bool:
-        """Whether the model said that its answer is complete, or it was cut off here."""
+        """True if the model has declared its answer complete, or if it was cut off here."""
         return self._finish_reason != "" or self._limit != ""
 
     @property
@@ -89,11 +89,11 @@ class Assembly:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the answer ended at its limit of tokens."""
+        """True if the answer ended at a limit."""
         return self._finish_reason == "length" or self._limit != ""
 
     def hold(self, text: str) -> None:
-        """Keep the text back; ModelError once it is more than anybody would read as an answer."""
+        """Hold the text back; ModelError if there is too much of it for an answer in JSON."""
         self._held.append(text)
         self._held_size += len(text)
         if self._held_size > MOST_HELD:
@@ -101,9 +101,9 @@ class Assembly:
             raise ModelError("too_long", message, False)
 
     def take(self, chunk: Any) -> str:
-        """Take one chunk in, of which nothing was checked: the text that it brings.
+        """Add an unchecked chunk and return its text.
 
-        TypeError, AttributeError or LookupError for what is no chunk.
+        TypeError, AttributeError or LookupError if it is not a chunk.
         """
         self._count_chunk()
         self._model = _name(chunk.get("model")) or self._model
@@ -126,7 +126,7 @@ class Assembly:
         return text
 
     def reply(self) -> Reply:
-        """The whole reply; without reported usage the tokens out are the pieces that came, or estimated if cut off."""
+        """Return the reply. If the server reports no usage, its chunks count as tokens out, or an estimate if more."""
         now = time.monotonic()
         tokens_in, tokens_out = self._tokens
         return Reply(
@@ -141,7 +141,7 @@ class Assembly:
         )
 
     def _joined(self, text: str) -> str:
-        """The text after the half that was kept; a half at its end is kept for the next text, if one may come."""
+        """Return the kept half character and the text. A half at its end is kept for the next text, if one may come."""
         text = self._half + text
         self._half = "" if self.finished or not "\ud800" <= text[-1:] <= "\udbff" else text[-1]
         return well_formed(text.removesuffix(self._half))
@@ -154,7 +154,7 @@ class Assembly:
             self._limit = f"{MOST_SECONDS:g} seconds"
 
     def _within(self, text: str) -> str:
-        """The text, or its beginning if the answer has too much of it."""
+        """Return the text, truncated if the answer exceeds the limit."""
         size = len(text.encode())
         left = MOST_TEXT - self._text_size
         if size > left:
@@ -164,7 +164,7 @@ class Assembly:
         return text
 
     def _pieces_or_estimate(self) -> int:
-        """How many tokens came, as far as this can be seen."""
+        """Return the number of tokens that have arrived, as far as it is known."""
         size = self._text_size + self._arguments_size if self._limit else 0
         return max(self._pieces, tokens_of(size))
 
@@ -185,7 +185,7 @@ class Assembly:
         self._arguments_size += call.arguments.write(text[:left])
 
     def _place(self, index: Any, call_id: Any) -> int:
-        """The call's index; where a server sends none, a new id begins a new call."""
+        """Return the call's index. If a server sends none, a new id begins a new call."""
         fresh = call_id is not None and hash(call_id) not in self._ids
         if call_id is not None and len(self._ids) <= MOST_CALLS:
             self._ids.add(hash(call_id))

@@ -60,7 +60,7 @@ class OpenAIModel:
         return _Stream(self, request, say)
 
     async def run(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> None:
-        """Make the call, say its texts, and put the reply, or what failed, into the queue; None ends it."""
+        """Make the call, pass its texts to `say`, and put the reply or the error into the queue; None ends it."""
         paced = Paced(say)
         try:
             ended = await self._ended(request, paced)
@@ -71,13 +71,13 @@ class OpenAIModel:
             out.put(None)
 
     async def _ended(self, request: Request, paced: Paced) -> "Reply | ModelError":
-        """How the call has ended, whatever happened."""
+        """Return the reply or the error. Nothing is raised."""
         try:
             return await self._answered(request, paced)
         except ModelError as error:
             return masked(error, request)
         except Exception as error:
-            _log.exception("a model call failed in a way that was not foreseen")
+            _log.exception("a model call failed by an unexpected error")
             return masked(ModelError("internal", f"model {request.profile.model!r}: {error!r}", False), request)
 
     async def _answered(self, request: Request, paced: Paced) -> Reply:
@@ -88,7 +88,7 @@ class OpenAIModel:
         return (await self._first_try_that_speaks(asked_plainly(request), paced.say)).reply()
 
     async def _in_json(self, request: Request, say: Say) -> Reply:
-        """Have the model answer with JSON, which nobody sees until it is read; a mistake in it is told to the model."""
+        """Have the model answer in JSON. Its text is held until it is parsed; the model reads of mistakes in it."""
         first = asked = asked_in_json(request)
         replies: list[Reply] = []
         while True:
@@ -107,7 +107,7 @@ class OpenAIModel:
         return replace(_summed(replies), finish_reason=reason, calls=answer.calls)
 
     async def _formed(self, asked: Request, form: dict[str, Any]) -> Assembly:
-        """The model's answer in this form; a server that refuses it is asked without, from then on."""
+        """Return the model's answer in this format. A server that refuses it gets later requests without a format."""
         known = (asked.profile.base_url or os.environ.get("OPENAI_BASE_URL"), asked.profile.model)
         if known not in self._formless:
             try:
@@ -122,7 +122,7 @@ class OpenAIModel:
     async def _first_try_that_speaks(
         self, request: Request, say: Say | None, extra: Mapping[str, Any] = _NOTHING
     ) -> Assembly:
-        """The answer, which is said as it comes; or else it is held, and a part of it is no answer."""
+        """Return the answer. An attempt is repeated if it fails before `say` got a text; without `say`, at any time."""
         for attempt in range(1, self._tries + 1):
             assembly = Assembly(request.profile.model)
             try:
@@ -185,7 +185,7 @@ class OpenAIModel:
 async def _read(
     response: Response, assembly: Assembly, say: Say, profile: ModelProfile, silence: asyncio.Timeout
 ) -> None:
-    """Read the answer to its end or its limit, and put off the end of the wait with what comes."""
+    """Read the answer to its end or its limit. Each chunk postpones the timeout."""
     loop, due = asyncio.get_running_loop(), 0.0
     async with aclosing(chunks_of(response)) as chunks:
         async for chunk in chunks:
@@ -214,17 +214,17 @@ class _Stream:
             yield item
 
     def close(self) -> None:
-        """Close the connection to the model now, from any thread; iteration then ends. Twice is once."""
+        """Close the connection to the model now; iteration then ends. Any thread may call this, also repeatedly."""
         self._running.cancel()
         self._out.put(None)
 
     def wait_closed(self, seconds: float) -> bool:
-        """Wait until the connection is closed: whether it is, after so many seconds at most."""
+        """Wait at most so many seconds until the connection is closed. Return True if it is."""
         return self._running.ended.wait(seconds)
 
 
 def _summed(replies: list[Reply]) -> Reply:
-    """The last reply, with the tokens and times of all."""
+    """Return the last reply, with the tokens and times of all."""
     return replace(
         replies[-1],
         tokens_in=sum(reply.tokens_in for reply in replies),
