@@ -89,7 +89,7 @@ def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
     marker = engine.files.get_versioned(open_path(task_id))
     if marker is not None:
         return finish(engine, task_id, task, marker)
-    close_again(engine, task_id)
+    close_again(engine, task_id, task)
     return True
 
 

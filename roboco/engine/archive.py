@@ -68,29 +68,33 @@ def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> b
     delegate.report(engine, task_id, task)
     notify.tell(engine, task_id, task)
     engine.files.delete(open_path(task_id))
-    leave(engine, task_id)
+    leave(engine, task_id, task.generation)
     engine.telemetry.ended(summary)
     return True
 
 
-def close_again(engine: Engine, task_id: str) -> None:
+def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Have Redis forget a closed task whose end was decided again: its events are those of a new generation.
 
     If the sweeper has not begun that generation yet, it does so first.
     """
     _write_events(engine, task_id)
     if engine.agenda.recovered(task_id):
-        leave(engine, task_id)
+        leave(engine, task_id, task.generation)
     else:
         engine.agenda.put(task_id)
 
 
-def leave(engine: Engine, task_id: str) -> None:
-    """Have Redis forget a closed task. If Redis has lost its end, the sweeper has that decided again first."""
-    left = engine.board.leave(task_id, engine.policy.keep)
+def leave(engine: Engine, task_id: str, generation: str) -> None:
+    """Have Redis remove a closed task.
+
+    If Redis has lost its end, the sweeper has that decided again first; if it has begun a new generation of its logs
+    meanwhile, that is written to its events first.
+    """
+    left = engine.board.leave(task_id, engine.policy.keep, generation)
     if left:
         engine.agenda.drop(task_id)
-        left = engine.board.leave(task_id, engine.policy.keep)  # Redis may have been set back before the drop
+        left = engine.board.leave(task_id, engine.policy.keep, generation)  # Redis may have been set back meanwhile
     if not left:
         engine.agenda.put(task_id)
 

@@ -83,10 +83,17 @@ def reopen(engine: Engine, task_id: str) -> None:
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Apply the steps that the workspace has and the board lacks. Return True if there were any."""
+    """Take over the steps that the workspace has and the board does not; whether there were any.
+
+    If the task has ended before them on the board, Redis was set back more than once: its logs begin anew.
+    """
     epoch, state, before = task.epoch, task.state, task.tail[-1]
     moved = False
     for step in engine.histories.read(task_id, task.seq):
+        if not moved and task.phase is Phase.END:
+            reset = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
+            if not engine.board.begin_again(task_id, epoch, [reset]):
+                return True
         state = state.after(step)
         if not moved:
             show_ends(engine, task_id, task, step)

@@ -181,7 +181,7 @@ def _begin_again(engine: Engine, task_id: str) -> None:
     recover.begin_again(engine, task_id)
     task = engine.board.load(task_id, 1)
     if task is not None and task.phase is Phase.END and engine.files.get(open_path(task_id)) is None:
-        close_again(engine, task_id)
+        close_again(engine, task_id, task)
 
 
 def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -> None:

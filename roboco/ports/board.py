@@ -162,5 +162,8 @@ class Board(Protocol):
         of an idle or waiting task moves, to the server's time in milliseconds at least.
         """
 
-    def leave(self, task_id: str, seconds: int) -> bool:
-        """Remove an ended task after so many seconds. Return False, and change nothing, if it has not ended."""
+    def leave(self, task_id: str, seconds: int, generation: str) -> bool:
+        """Remove an ended task after so many seconds.
+
+        False, and nothing changed, if it is known and has not ended in this generation of its logs.
+        """

@@ -132,8 +132,9 @@ class Side:
         return begun
 
     def leave(self, seconds: int) -> object:
-        """Forget the task after so many seconds."""
-        return self.task.board.leave(TASK, seconds)
+        """Remove the task after so many seconds."""
+        now = self.task.board.load(TASK, 1)
+        return self.task.board.leave(TASK, seconds, now.generation if now is not None else "0")
 
     # Turns
 

@@ -28,7 +28,7 @@ def test_a_task_that_is_not_known(task: ATask) -> None:
     assert task.board.load(TASK, 10) is None
     assert task.board.choose(TASK, 1, TURN, [told("a")]) is None
     assert not task.board.commit(TASK, 1, Commit(chain(1)[0], fold(chain(1)), [told("a")]))
-    task.board.leave(TASK, 10)
+    task.board.leave(TASK, 10, "0")
     assert task.board.load(TASK, 10) is None
     assert task.told() == []
 
@@ -339,12 +339,16 @@ def test_a_task_that_left_is_forgotten(task: ATask) -> None:
     task.choose()
     task.claim()
     task.inbox.knock(TASK, ["one"])
-    assert not task.board.leave(TASK, 0)
+    assert not task.board.leave(TASK, 0, task.now.generation)
     assert task.now.seq == 2, "a task that has not ended stays"
     task.choose(Phase.END)
-    assert task.board.leave(TASK, 100)
+    generation = task.now.generation
+    assert task.board.begin_again(TASK, task.now.epoch, [])
+    assert not task.board.leave(TASK, 0, generation)
+    assert task.now.seq == 2, "its logs have begun anew"
+    assert task.board.leave(TASK, 100, task.now.generation)
     assert task.now.seq == 2
-    assert task.board.leave(TASK, 0)
+    assert task.board.leave(TASK, 0, task.now.generation)
     assert task.board.load(TASK, 1) is None
     assert task.told() == []
     task.create(1, told("b"))
@@ -440,10 +444,10 @@ def test_all_keys_of_a_task_stand_in_one_slot(redis_task: TaskOnRedis) -> None:
 def test_all_keys_of_a_task_that_left_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
     play(redis_task)
     redis_task.choose(Phase.END, told("end"))
-    assert redis_task.board.leave(TASK, 100)
+    assert redis_task.board.leave(TASK, 100, redis_task.now.generation)
     lives: dict[str, Any] = {name: redis_task.client.ttl(name) for name in redis_task.names()}
     assert {name: left for name, left in lives.items() if not 0 < left <= 100} == {}
-    redis_task.board.leave(TASK, 0)
+    redis_task.board.leave(TASK, 0, redis_task.now.generation)
     assert [name for name in redis_task.names() if "lease" not in name] == []
 
 
@@ -457,7 +461,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
         lambda: board.commit(TASK, 1, Commit(step, fold([step]), [])),
         lambda: board.commit_and_choose(TASK, 1, Commit(step, fold([step]), []), TURN, []),
         lambda: board.begin_again(TASK, 1, [told("again")]),
-        lambda: board.leave(TASK, 1),
+        lambda: board.leave(TASK, 1, "0"),
     ]
     for use in uses:
         with pytest.raises(TransientError, match=r"redis does not answer.*ROBOCO_REDIS_URL"):

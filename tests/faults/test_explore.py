@@ -43,8 +43,11 @@ def test_random_schedules_keep_the_promises() -> None:
 FOUND = (
     "tools 0:restart:0 w4:sweep:0 w0:restart:6 200:stop:2 0:release:3",
     "sequential 28:hold:4 2:send:6 w0:deliver:6 0:hold:3 w2:sweep:5 7:restart:0",
+    "sequential 50:wipe:0 0:sweep:0 27:fail:0",
+    "sequential w16:again:0 0:deliver:0 10:back:3 w0:pause:0 0:stop:0 0:deliver:0 0:hold:0 4:stop:0 w0:deliver:0 "
+    "w9:back:6",
 )
-"""Cases that broke a promise: an end that Redis had kept was taken back."""
+"""Cases that broke a promise: an end that Redis had kept was taken back, or one that it had lost stayed."""
 
 
 @pytest.mark.parametrize("line", FOUND)

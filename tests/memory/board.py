@@ -128,13 +128,13 @@ class MemoryBoard:
                 self._server.tell(task_id, task, event)
             return True
 
-    def leave(self, task_id: str, seconds: int) -> bool:
-        """Forget an ended task after so many seconds; False if it has not ended."""
+    def leave(self, task_id: str, seconds: int, generation: str) -> bool:
+        """Remove an ended task after so many seconds; False if it has not ended in this generation."""
         now = self._clock.now()
         with self._server as held:
             if (task := held.tasks.get(task_id)) is None:
                 return True
-            if task.phase is not Phase.END:
+            if task.phase is not Phase.END or task.generation != generation:
                 return False
             task.forget_at = now + seconds
             return True

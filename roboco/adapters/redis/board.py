@@ -97,9 +97,9 @@ class RedisBoard:
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
         return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex, *map(body, events)))
 
-    def leave(self, task_id: str, seconds: int) -> bool:
-        """Forget an ended task after so many seconds; False if it has not ended."""
-        return bool(self._scripts.run("leave", list(self._keys.of_task(task_id)), seconds))
+    def leave(self, task_id: str, seconds: int, generation: str) -> bool:
+        """Remove an ended task after so many seconds; False if it has not ended in this generation."""
+        return bool(self._scripts.run("leave", list(self._keys.of_task(task_id)), seconds, generation))
 
     def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
