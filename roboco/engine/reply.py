@@ -1,6 +1,7 @@
 """reply: what a model has answered, as the parts of a step."""
 
 import json
+import time
 from dataclasses import dataclass, field
 
 from roboco.domain.canonical import checked_json, well_formed
@@ -12,6 +13,9 @@ from roboco.domain.team import Team
 from roboco.domain.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
+
+MOST_CHECKING = 5.0
+"""Seconds of processor time after which the arguments of an answer's further calls are not checked, and refused."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,12 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
     parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
+    until = time.thread_time() + MOST_CHECKING
     for index, requested in enumerate(reply.calls):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
         args, mistake = _arguments(requested, reply.finish_reason == "length")
         call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if mistake else args)
-        if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args):
+        if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args, until):
             invalid[call_id] = mistake
         if (effect := _effect(team, name, listings)) is not None:
             effects[name] = effect
@@ -78,8 +83,10 @@ def _arguments(requested: RequestedCall, cut_off: bool) -> tuple[dict[str, objec
     return args, ""
 
 
-def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object]) -> str:
-    """What the schema of a goal's or client's tool finds wrong with the arguments."""
+def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object], until: float) -> str:
+    """What the schema of a goal's or client's tool finds wrong with the arguments, if this thread has time for it."""
     schema = schema_of(state, name)
+    if schema is not None and time.thread_time() > until:
+        return f"not checked: the arguments of this answer's calls take more than {MOST_CHECKING:g} s; make fewer calls"
     found = engine.toolbox.mistake(schema, args) if schema is not None else ""
     return f"wrong arguments: {found}" if found else ""

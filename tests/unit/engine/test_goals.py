@@ -1,5 +1,6 @@
 """Goals: what a user's message asks for, and when the work counts as done."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from roboco.domain.session_goal import goals_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.submission import read_submission
+from roboco.engine import reply
 from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.ports import Request
@@ -63,6 +65,28 @@ def test_a_call_that_does_not_fit_achieves_nothing_and_says_why() -> None:
     )
     assert "$.n: 'x' is not of type 'integer'" in str(world.history()[2].results[0].error)
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 2}]
+
+
+def test_what_one_answer_has_checked_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model server sends many calls, each of which takes long to check; a turn has no other limit on that."""
+    monkeypatch.setattr(reply, "MOST_CHECKING", 0.05)
+    checked: list[object] = []
+
+    def slow(schema: object, args: object) -> str:
+        checked.append(args)
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+        return ""
+
+    calls = [("achieve_answer", {"n": number}) for number in range(50)]
+    world = World(given(in_turn(said("", *calls), said("done"))))
+    monkeypatch.setattr(world.given.toolbox, "mistake", slow)
+    world.submit(TEAM, goals=[ANSWER])
+    world.settle()
+    assert 1 <= len(checked) <= 3
+    assert "not checked: the arguments of this answer's calls take" in str(world.history()[2].results[-1].error)
+    assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 0}]
 
 
 def test_the_first_outcome_stands() -> None:
