@@ -1,4 +1,4 @@
-"""Leases: on turns and tool calls, and what is told while they last."""
+"""Leases on turns and tool calls, and the text that a turn publishes under its lease."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from roboco.ports.board import Snapshot, Used
 
 
 class Grip(Enum):
-    """How a lease stands: it is ours, it is ours and somebody wants the work to end now, or it is lost, which is false.
+    """The state of a lease: held, held with a request to end the work now (ASKED), or lost, which is false.
 
-    The values are those that scripts return.
+    Scripts return these values.
     """
 
     LOST = 0
@@ -27,7 +27,7 @@ class Grip(Enum):
 
 @dataclass(frozen=True)
 class Cut:
-    """That somebody wants a turn to end: since when, in Unix seconds, and how many chunks it had emitted then."""
+    """A request to end a turn: its time, in Unix seconds, and the number of chunks that the turn had emitted."""
 
     at: float
     emitted: int
@@ -46,7 +46,7 @@ class TurnOrder:
 
 @dataclass(frozen=True)
 class TurnClaim:
-    """A turn that is ours until its lease ends: `token` is the owner's, `task` what the board said."""
+    """A turn that this worker holds until its lease expires. `token` is the owner's; `task` is the board's state."""
 
     order: TurnOrder
     token: str
@@ -55,7 +55,7 @@ class TurnClaim:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a turn's text: its `number` in this attempt, from 1, and what the answer has used with it."""
+    """A piece of a turn's text: its `number` in this attempt, from 1, and the tokens of the answer so far."""
 
     number: int
     message: StreamChunk
@@ -63,46 +63,46 @@ class Chunk:
 
 
 Heard = Callable[["Grip | Exception"], None]
-"""Is told how a lease stands after a chunk, or what kept the chunk from going out."""
+"""Is called with the state of the lease after a chunk, or with the error that kept the chunk back."""
 
 
 class Turns(Protocol):
-    """Leases on turns. Everything is refused once the fence has moved."""
+    """Leases on turns. Each operation is refused once the fence has moved."""
 
     def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
-        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before.
+        """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
 
-        None too if somebody wants the turn to end that has not begun.
+        Return None also if the end of the turn was requested before it began.
         """
 
     def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
-        """Number the chunk, log it, publish it and renew the lease; one whose `number` was sent before is dropped.
+        """Number, log and publish the chunk, and renew the lease. A chunk whose `number` was sent before is dropped.
 
-        Nobody waits: `heard` is told how the lease stands, or what failed, at once or later and from any thread.
+        This does not wait: `heard` is called with the state of the lease or the error, now or later, from any thread.
         """
 
     def renew(self, claim: TurnClaim) -> Grip:
-        """Renew the lease, if the turn is still ours."""
+        """Renew the lease if this claim still holds it. Return its state."""
 
     def cut(self, claim: TurnClaim) -> Cut | None:
-        """That somebody wants the turn to end, if so."""
+        """Return the request to end the turn, or None."""
 
     def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
-        """Give the turn back until so many seconds from now: the same attempt may be claimed again then.
+        """Defer the turn: the same attempt may be claimed again after so many seconds. The event gives the reason.
 
-        The event says why. `refused`: its model's server did not want it, which is counted. False if it is not ours.
+        With `refused`, count a refusal by the model's server. Return False if this claim does not hold the lease.
         """
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
-        """Void the attempt and move the fence: the new epoch; None if the fence moved or a live lease stands.
+        """Void the attempt and move the fence. Return the new epoch, or None if the fence moved or a lease is live.
 
-        Who names the lease's own `token` may restart in spite of it.
+        A caller with the `token` of that lease may restart in spite of it.
         """
 
     def ring(self, task_id: str, epoch: int, again: bool) -> int:
-        """Count that the pending choice was found untaken: how often so far, 0 if the fence moved.
+        """Count that the pending choice was found unclaimed. Return the count, or 0 if the fence moved.
 
-        With `again` it is handed out once more, now.
+        With `again` record this moment as its last dispatch, and end a delay of the turn.
         """
 
 
@@ -119,28 +119,28 @@ class CallOrder:
 
 
 class Calls(Protocol):
-    """Leases on tool calls and their outcomes; each call of a step stands alone."""
+    """Leases on tool calls, and the outcomes of calls. The calls of a step are independent."""
 
     def claim(self, order: CallOrder, token: str) -> bool:
-        """Whether the call is ours now: not if the fence moved, it has an outcome or this attempt was claimed.
+        """Claim the call. Return False if the fence moved, it has an outcome, or this attempt was claimed before.
 
-        Nor if somebody wants the calls to end and this one has not begun.
+        Return False also if the end of the calls was requested before this one began.
         """
 
     def renew(self, order: CallOrder, token: str) -> bool:
-        """Renew the lease; False if the call is no longer ours."""
+        """Renew the lease. Return False if this worker no longer holds it."""
 
     def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
-        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours.
+        """Store the outcome, once. Return the number of outcomes of the step, or None if the lease is not held.
 
-        Without a token the outcome is kept whoever has the call: its time is up.
+        Without a token the lease does not count: the call has exceeded its time limit.
         """
 
     def give_back(self, order: CallOrder, token: str) -> None:
-        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+        """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held."""
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
-        """Void a call's attempt whose lease has ended: the next attempt; None if there is nothing to void.
+        """Void an attempt whose lease has expired. Return the next attempt, or None if there is nothing to void.
 
         With `lost` the lease does not count: its worker is known to be gone.
         """
