@@ -1,11 +1,14 @@
 """roboco answer, approve, deny, resolve: what persons and clients say of tool calls."""
 
+import sys
 from typing import Any, Literal
 
 import click
 
 from roboco.cli import options
 from roboco.cli.opened import opened
+from roboco.cli.screen import Screen
+from roboco.cli.tool_change import show_change
 
 
 @click.command()
@@ -37,10 +40,14 @@ def answer(task_id: str, call_id: str, result: Any, error: str | None, declined:
 def approve(task_id: str, call_id: str, args: dict[str, Any] | None) -> None:
     """Let a tool call run that needs approval.
 
-    A task waits for it in status approval. The first word on a call counts.
+    A task waits for it in status approval. The first word on a call counts. If the tool has changed since the task
+    began, the change is approved and shown; `roboco why TASK` shows it before that.
     """
     with opened(task_id) as task:
+        changes = [change for change in task.tool_changes() if change.call_id == call_id]
         task.approve(call_id, args)
+    for change in changes:
+        show_change(Screen(sys.stdout), change)
     click.echo(f"{call_id} is approved")
 
 

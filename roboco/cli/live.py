@@ -98,10 +98,17 @@ class LiveView:
             case StatusChanged():
                 style = "yellow" if event.status in _ASKS else "dim"
                 self._note(_with(event.status, event.reason), style)
+                self._tool_changes(event)
             case TaskEnded():
                 self._ended(event)
             case _:
                 self._mishap(event)
+
+    def _tool_changes(self, event: StatusChanged) -> None:
+        for change in event.changes:
+            for part in change.parts:
+                self._note(f"{change.tool}: {part.part} was {part.before or 'unknown to the task'}")
+                self._note(f"{change.tool}: {part.part} now {part.after}", "yellow")
 
     def _mishap(self, event: Shown) -> None:
         match event:

@@ -16,6 +16,8 @@ from roboco.domain.lineage import parent_of
 from roboco.domain.replayed import Past
 from roboco.domain.router import Router, route
 from roboco.domain.team import Team
+from roboco.domain.tool_difference import ToolDifference
+from roboco.engine.answer import open_changes
 from roboco.errors import CorruptHistory
 from roboco.settings import read_settings
 
@@ -48,6 +50,10 @@ class Ledger:
             sub_task=parent_of(self.task_id, steps[0]) is not None,
             router=self.router(team) if with_router else route,
         )
+
+    def open_changes(self) -> list[ToolDifference]:
+        """How the tools have changed that a person must approve for the task to go on."""
+        return open_changes(self._orchestrator.engine, self.task_id)
 
     def team(self, named: str) -> Team:
         """The team of this file, or of this name in ROBOCO_TEAMS."""

@@ -12,9 +12,11 @@ from roboco.cli.live import LiveView
 from roboco.cli.printable import escaped
 from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted, ctrl_c_raised
+from roboco.cli.tool_change import show_change
 from roboco.cli.typed_line import typed_line
 from roboco.domain.part import ToolCall
 from roboco.domain.status import TaskStatus
+from roboco.domain.tool_difference import ToolDifference
 from roboco.errors import TransientError, UsageError
 
 _REPLY = "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"
@@ -24,6 +26,7 @@ _INTERJECTION = (
 _VERDICT = (
     "may it run? y; n, or n REASON; or a JSON object with other arguments; nothing to leave; Ctrl-C stops the task"
 )
+_CHANGE = "approve the change? y; n, or n REASON; nothing to leave; Ctrl-C stops the task. This call does not run"
 _SHORT = 100
 """Arguments of at most so many characters stand on one line."""
 
@@ -49,6 +52,9 @@ class Open(Protocol):
 
     def unapproved(self) -> list[ToolCall]:
         """The calls that need approval, and of which nobody has said anything yet."""
+
+    def changes(self) -> dict[str, ToolDifference]:
+        """How the tools of open calls have changed, by the ids of the calls."""
 
     def unknown(self) -> list[ToolCall]:
         """The calls of which a person must say whether they had their effect."""
@@ -109,22 +115,25 @@ class Person:
     def _judge(self) -> bool:
         """Ask about each call; without any, what was said of them may just not have been looked at."""
         calls = self._waits.unapproved()
+        changes = self._waits.changes() if calls else {}
         for call in calls:
-            verdict = self._verdict(call)
+            verdict = self._verdict(call, changes.get(call.id))
             if verdict is None:
                 return False
             self._give(call, verdict)
         return bool(calls) or not self._waits.unknown()
 
-    def _verdict(self, call: ToolCall) -> Verdict | None:
+    def _verdict(self, call: ToolCall, change: ToolDifference | None) -> Verdict | None:
         """What the person says of the call; None if they say nothing."""
         if sys.stdin.isatty():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
         self._screen.blank()
         self._screen.line(("── ", "yellow"), (call.tool_name, "bold yellow"), (" needs your approval", "dim"))
         self._screen.line(indent(_shown(call.args), "   "))
+        if change is not None:
+            show_change(self._screen, change)
         while True:
-            self._screen.line((_VERDICT, "dim"))
+            self._screen.line((_VERDICT if change is None else _CHANGE, "dim"))
             lines = self._read(False)
             if not lines:
                 return None

@@ -7,7 +7,8 @@ from roboco.domain.outcome import Outcome
 from roboco.domain.part import ToolCall
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
-from roboco.engine.answer import answer_id, change_id, verdict_id
+from roboco.domain.tool_difference import ToolDifference
+from roboco.engine.answer import answer_id, change_id, open_changes, verdict_id
 from roboco.engine.engine import Engine
 from roboco.engine.receive import stored
 
@@ -26,6 +27,10 @@ class Waits:
         asked = self._open(lambda call: needs_approval(self._team, call), verdict_id)
         return [*asked, *self._open(lambda call: call.id in changed, change_id)]
 
+    def changes(self) -> dict[str, ToolDifference]:
+        """How the tools of open calls have changed, by the ids of the calls."""
+        return {change.call_id: change for change in open_changes(self._engine, self._task_id)}
+
     def unanswered(self) -> list[ToolCall]:
         """The calls of client tools that have no answer yet."""
         return self._open(is_client, answer_id)
@@ -42,7 +47,9 @@ class Waits:
         match status:
             case TaskStatus.APPROVAL if calls := self.unapproved():
                 call, more = _named(calls)
-                return again if alone else f"roboco approve {task_id} {call}, or roboco deny {task_id} {call}{more}"
+                judge = f"roboco approve {task_id} {call}, or roboco deny {task_id} {call}{more}"
+                see = f"; roboco why {task_id} shows how a tool has changed" if self.changes() else ""
+                return again if alone else f"{judge}{see}"
             case TaskStatus.APPROVAL:
                 call, more = _named(self.unknown())
                 return f"roboco resolve {task_id} {call} --happened, or --did-not-happen{more}"

@@ -10,6 +10,7 @@ from roboco.cli.past import ledger_of
 from roboco.cli.printable import one_line
 from roboco.cli.screen import Screen
 from roboco.cli.tasks import colour
+from roboco.cli.tool_change import show_change
 from roboco.domain.status import TaskStatus
 from roboco.domain.story import Scene, how_it_stands, tell
 
@@ -25,20 +26,25 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     """Tell who acted in a task and why, as a story.
 
     STEP, a position or a step's id, tells of that step alone. The story says what happened before, which rule of which
-    router named who acts, what else was possible, and at the end why the task ended or what it waits for.
+    router named who acts, what else was possible, and at the end why the task ended or what it waits for. If a person
+    must approve a changed tool, its old and new parts are shown.
     """
     with ledger_of(task_id) as ledger:
         past = ledger.past(with_router=False)
+        changes = ledger.open_changes()
     scenes, end = tell(past, step), how_it_stands(past)
     if as_json:
         told = {"task_id": task_id, "team": past.team.name, "status": past.status, "reason": past.reason}
         record = told | {"steps": [scene.record() for scene in scenes], "end": end}
+        record["changes"] = [change.model_dump(mode="json") for change in changes]
         click.echo(json.dumps(record, indent=2))
         return
     screen = Screen(sys.stdout)
     screen.line(("task ", "dim"), task_id, (f" · team {past.team.name}", "dim"))
     for scene in scenes:
         _show(screen, scene)
+    for change in changes:
+        show_change(screen, change)
     _end(screen, past.status, end)
 
 

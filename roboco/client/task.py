@@ -29,7 +29,9 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
+from roboco.domain.tool_difference import ToolDifference
 from roboco.domain.view import StreamItem
+from roboco.engine.answer import open_changes
 from roboco.engine.engine import Engine
 from roboco.engine.teams import team_as_data
 from roboco.errors import TransientError, UsageError
@@ -137,6 +139,13 @@ class Task(Control):
     def history(self) -> list[TaskStep]:
         """The committed steps."""
         return list(self._engine.histories.read(self.task_id))
+
+    def tool_changes(self) -> list[ToolDifference]:
+        """The changed tools of open calls, which a person has yet to approve or deny; what has changed of each.
+
+        Of a text that is longer than 4,000 characters it holds that many, from shortly before the first difference.
+        """
+        return open_changes(self._engine, self.task_id)
 
     def summary(self) -> TaskSummary:
         """The task at a glance, as it stands now; UsageError if there is no such task."""

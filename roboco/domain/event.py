@@ -15,6 +15,7 @@ from roboco.domain.part import Recorded, ToolCall, ToolResult
 from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
+from roboco.domain.tool_difference import ToolDifference
 
 
 class StreamChunk(Recorded):
@@ -131,12 +132,16 @@ class TurnRestarted(_Event):
 
 
 class StatusChanged(_Event):
-    """The task has a new status; `calls` are the ids of tool calls whose answer or approval it waits for."""
+    """The task has a new status; `calls` are the ids of tool calls whose answer or approval it waits for.
+
+    `changes` are the changed tools of the first of these calls, with a bounded piece of each text.
+    """
 
     type: Literal["event_status"] = "event_status"
     status: TaskStatus
     reason: str
     calls: tuple[str, ...] = ()
+    changes: tuple[ToolDifference, ...] = ()
 
 
 class StepEnded(_Event):

@@ -11,6 +11,7 @@ epoch, a step once per position, and whatever was written down but not done is f
 from dataclasses import dataclass
 
 from roboco.domain.action import AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.answers import is_changed
 from roboco.domain.beginning import ETA, begins
 from roboco.domain.collaboration import Custom
 from roboco.domain.event import StatusChanged
@@ -21,11 +22,13 @@ from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
+from roboco.domain.tool_difference import CALLS_IN_EVENT, IN_EVENT, ToolDifference
 from roboco.engine import broken, delegate, items, notify, pending, recover, tickets
 from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
+from roboco.engine.listings import tool_differences
 from roboco.ports import Choice, Commit, Phase, Snapshot, Used, Work
 from roboco.ports.telemetry import TASKS
 
@@ -207,8 +210,14 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     reason = action.route.reason
     if (task.phase, task.status, task.reason) == (Phase.WAIT, action.status, reason):
         return _wait_on(engine, task_id, task)
+    changes = _changes(engine, task_id, task, action)
     event = StatusChanged(
-        task_id=task_id, timestamp=engine.now(), status=action.status, reason=reason, calls=action.calls
+        task_id=task_id,
+        timestamp=engine.now(),
+        status=action.status,
+        reason=reason,
+        calls=action.calls,
+        changes=changes,
     )
     choice = Choice(
         Phase.WAIT,
@@ -220,6 +229,13 @@ def _wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
     )
     engine.board.choose(task_id, task.epoch, choice, [event])
     return True
+
+
+def _changes(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> tuple[ToolDifference, ...]:
+    """The changed tools of the calls that a person must approve, a bounded piece of each."""
+    states = {call_id: task.calls[call_id] for call_id in action.calls if call_id in task.calls}
+    ids = [call_id for call_id, state in states.items() if is_changed(state.outcome)]
+    return tuple(tool_differences(engine, task_id, ids[:CALLS_IN_EVENT], IN_EVENT))
 
 
 def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:

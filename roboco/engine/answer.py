@@ -13,9 +13,10 @@ from roboco.domain.part import ToolCall
 from roboco.domain.paths import item_path
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
+from roboco.domain.tool_difference import WHOLE, ToolDifference
 from roboco.engine import recover
 from roboco.engine.engine import Engine
-from roboco.engine.listings import approve_change
+from roboco.engine.listings import approve_change, tool_differences
 from roboco.engine.receive import check_open, check_same, receive, stored
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
@@ -82,6 +83,15 @@ def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: st
             {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | said
         ),
     )
+
+
+def open_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
+    """Return how the tools of open calls have changed, for those changes that no person has approved or denied."""
+    newest: tuple[ToolCall, ...] = ()
+    for step in engine.histories.read(task_id):
+        newest = step.calls
+    changes = tool_differences(engine, task_id, [call.id for call in newest], WHOLE)
+    return [change for change in changes if stored(engine, task_id, change_id(change.call_id)) is None]
 
 
 def _judge_change(

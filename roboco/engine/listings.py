@@ -11,6 +11,8 @@ change. A listing that fails is retried with growing pauses. After `policy.attem
 it: the descriptions of the server's tools hold the error, and a call of one of them lists the tools once more.
 """
 
+from collections.abc import Iterable
+
 from roboco.domain.listing import Listing, ToolChange, read_listing
 from roboco.domain.outcome import Outcome, changed, failure
 from roboco.domain.part import ToolCall
@@ -22,6 +24,7 @@ from roboco.domain.paths import (
     tool_change_path,
 )
 from roboco.domain.team import Agent, Team
+from roboco.domain.tool_difference import PARTS, ToolDifference, tool_difference
 from roboco.domain.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.errors import Conflict, UsageError
@@ -100,21 +103,38 @@ def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: Serv
     if before is not None and before.digest == tool.digest:
         return None
     change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
-    engine.files.put(tool_change_path(task_id, call.id), change.model_dump_json().encode())
-    parts = ("description", "input_schema", "effect")
-    names = [name for name in parts if before is None or getattr(before, name) != getattr(tool, name)]
+    engine.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
+    names = [part for part in PARTS if before is None or getattr(before, part) != getattr(tool, part)]
     return changed(call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}")
 
 
 _AGAIN = "so call again if it is still wanted"
 
 
+def tool_differences(engine: Engine, task_id: str, call_ids: Iterable[str], most: int) -> list[ToolDifference]:
+    """Return how the tools of these calls have changed, for those that have: `most` characters of each text.
+
+    The first change that a call meets is stored and not replaced, so a person approves the one that was shown.
+    """
+    found = ((call_id, _change(engine, task_id, call_id)) for call_id in call_ids)
+    return [_difference(engine, task_id, call_id, change, most) for call_id, change in found if change is not None]
+
+
+def _difference(engine: Engine, task_id: str, call_id: str, change: ToolChange, most: int) -> ToolDifference:
+    known = stored_listing(engine, task_id, change.server) or Listing()
+    return tool_difference(call_id, known.tools.get(change.remote), change, most)
+
+
+def _change(engine: Engine, task_id: str, call_id: str) -> ToolChange | None:
+    data = engine.files.get(tool_change_path(task_id, call_id))
+    return None if data is None else ToolChange.model_validate_json(data)
+
+
 def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
     """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
-    data = engine.files.get(tool_change_path(task_id, call_id))
-    if data is None:
+    change = _change(engine, task_id, call_id)
+    if change is None:
         raise UsageError(f"call_id: call {call_id!r} of task {task_id!r} has no change of a tool to approve")
-    change = ToolChange.model_validate_json(data)
     path = approved_tools_path(task_id, change.server)
     for _ in range(5):
         before = engine.files.get_versioned(path)

@@ -28,6 +28,7 @@ from tests.memory.model import said
 from tests.memory.world import TASK, World, given, team_of
 from tests.stack import ROOT
 from tests.unit.domain.pasts import FORK, OTHERS, closed_by, forked, graph_past, travelled
+from tests.unit.engine.test_listings import listing, shopping
 
 ROUTERS = '''
 def by_turns(team, history):
@@ -74,6 +75,19 @@ def printed(command: click.Command, *arguments: str, code: int = 0) -> str:
     assert result.exception is None, result.exception
     assert (result.return_value or 0) == code, result.output
     return result.stdout
+
+
+def test_why_shows_how_a_tool_has_changed() -> None:
+    world, _ = shopping(2, later=listing("Sell\u200b."))
+    world.settle()
+    stored(world)
+    for path in (name for name in world.files.held if "/mcp/" in name):
+        _put(path, world.files.held[path])
+    shown = printed(why, TASK)
+    assert '     was "Buy an article."' in shown
+    assert r'     now "Sell\u200b."' in shown
+    (change,) = json.loads(printed(why, TASK, "--json"))["changes"]
+    assert change["parts"] == [{"part": "description", "before": '"Buy an article."', "after": '"Sell\u200b."'}]
 
 
 def run_pytest(*files: str) -> tuple[int, str]:

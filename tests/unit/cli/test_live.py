@@ -195,3 +195,10 @@ def test_json_lines() -> None:
         "attempt": 1,
         "replace": False,
     }
+
+
+def test_changed_tool_that_waits_for_approval() -> None:
+    parts = [{"part": "description", "before": '"Buy."', "after": '"Sell\u200b."'}]
+    change = {"call_id": "c", "server": "shop", "tool": "buy", "parts": parts}
+    text = shown(event("status", status="approval", reason="changed", changes=[change]))
+    assert '   buy: description was "Buy."\n   buy: description now "Sell\\u200b."\n' in text

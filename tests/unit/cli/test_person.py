@@ -12,6 +12,7 @@ from roboco.cli.person import Person, Verdict, read_verdict
 from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted
 from roboco.domain.part import ToolCall
+from roboco.domain.tool_difference import PartDifference, ToolDifference
 from roboco.domain.view import StreamItem
 from tests.unit.cli.shown import event
 
@@ -24,6 +25,7 @@ class Table:
         self.refuses: Exception | None = None
         self.calls: list[ToolCall] = []
         self.unsure: list[ToolCall] = []
+        self.changed: dict[str, ToolDifference] = {}
         self.prompts: list[str] = []
         self._lines = iter(lines)
         self._file = io.StringIO()
@@ -52,6 +54,9 @@ class Table:
 
     def unknown(self) -> list[ToolCall]:
         return self.unsure
+
+    def changes(self) -> dict[str, ToolDifference]:
+        return self.changed
 
     def _note(self, *told: str) -> None:
         if self.refuses:
@@ -159,6 +164,21 @@ def test_nothing_is_hidden_of_what_is_approved(at: At) -> None:
     assert "x" * 500 in whole
     assert r"\u001b[2J\u202e\u007f" in whole
     assert '\n     "text": "x' in whole  # a line for each argument
+
+
+def test_changed_tool_is_shown_before_it_is_approved(at: At) -> None:
+    table = at("y")
+    table.calls = [call()]
+    part = PartDifference(part="description", before='"Buy."', after='"Buy\u202e."')
+    table.changed = {"tc_1": ToolDifference(call_id="tc_1", server="shop", tool="buy", parts=(part,))}
+    table.person.answer(TaskStatus.APPROVAL)
+    assert table.screen[4:8] == [
+        "── tool buy of MCP server shop has changed · call tc_1",
+        "   description",
+        '     was "Buy."',
+        r'     now "Buy\u202e."',
+    ]
+    assert table.screen[8].startswith("approve the change? y; n, or n REASON")
 
 
 def test_what_no_approval_helps(at: At) -> None:

@@ -8,6 +8,7 @@ from roboco.domain.part import ToolCall
 from roboco.domain.status import TaskStatus
 from roboco.engine.answer import answer, judge
 from tests.memory.world import TASK, World
+from tests.unit.engine.test_listings import listing, shopping
 from tests.unit.engine.test_outside_calls import TEAM, task
 from tests.unit.engine.test_resolve import asking
 
@@ -52,6 +53,14 @@ def test_calls_of_unknown_outcome() -> None:
     assert waited.unapproved() == []
     told = f"roboco resolve {TASK} {pay.id} --happened, or --did-not-happen"
     assert waited.how_to_go_on(TaskStatus.APPROVAL, False) == told
+
+
+def test_calls_of_a_changed_tool() -> None:
+    world, _ = shopping(2, later=listing("Sell."))
+    world.settle()
+    waited = Waits(world.engine, world.engine.teams.get(TASK), TASK)
+    assert waited.changes().keys() == {call.id for call in waited.unapproved()}
+    assert f"roboco why {TASK} shows how a tool has changed" in waited.how_to_go_on(TaskStatus.APPROVAL, False)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.answers import spec_of
 from roboco.domain.listing import ListedTool, Listing
 from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
+from roboco.domain.tool_spec import ServerTool
+from roboco.engine.answer import open_changes
+from roboco.engine.listings import refusal
 from roboco.engine.resolve import resolve
 from roboco.errors import UsageError
 from tests.memory.dispatcher import ListTools
@@ -126,6 +130,29 @@ def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any
     assert runs == [{"number": 1}], "the call itself was made for the tool as it was"
     assert world.given.toolbox.described[-1] == {"shop": listing(**change)}
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_change_is_shown_as_it_is_approved() -> None:
+    world, runs = shopping(2, later=listing("Sell.", effect="pure"))
+    world.settle()
+    call_id = world.history()[1].calls[0].id
+    shown = [
+        {"part": "description", "before": '"Buy an article."', "after": '"Sell."'},
+        {"part": "effect", "before": '"irreversible"', "after": '"pure"'},
+    ]
+    (change,) = world.events()[-1]["changes"]
+    assert change == {"call_id": call_id, "server": "shop", "tool": "buy", "parts": shown}
+    assert [one.model_dump() for one in open_changes(world.engine, TASK)] == [change | {"parts": tuple(shown)}]
+    world.given.toolbox.servers["shop"] = listing("Sell all.")
+    team = world.engine.teams.get(TASK)
+    call = world.history()[1].calls[0]
+    spec = spec_of(team, world.history()[1], call)
+    assert isinstance(spec, ServerTool)
+    assert refusal(world.engine, team, TASK, call, spec) is not None  # a redelivered call meets another change
+    assert [one.parts[0].after for one in open_changes(world.engine, TASK)] == ['"Sell."']
+    world.judge(call_id, True)
+    assert open_changes(world.engine, TASK) == []
+    assert runs == []
 
 
 def test_denied_change_is_told_and_asked_about_again() -> None:

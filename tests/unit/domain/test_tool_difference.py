@@ -1,0 +1,39 @@
+"""The difference that a person approves is bounded, and no change hides behind a long text."""
+
+from typing import Any
+
+from roboco.domain.listing import ListedTool, ToolChange
+from roboco.domain.tool_difference import ToolDifference, tool_difference
+
+
+def tool(**changes: Any) -> ListedTool:
+    return ListedTool.model_validate({"description": "Buy.", "input_schema": {"a": 1}, "effect": "pure"} | changes)
+
+
+def difference(before: ListedTool | None, after: ListedTool, most: int = 100) -> ToolDifference:
+    return tool_difference("c", before, ToolChange(server="shop", remote="buy", tool=after), most)
+
+
+def test_difference_holds_only_the_parts_that_have_changed() -> None:
+    found = difference(tool(), tool(input_schema={"a": 2}, effect="irreversible"))
+    assert [(part.part, part.before, part.after) for part in found.parts] == [
+        ("input_schema", '{"a": 1}', '{"a": 2}'),
+        ("effect", '"pure"', '"irreversible"'),
+    ]
+
+
+def test_difference_of_a_tool_that_the_task_did_not_know_holds_all_parts() -> None:
+    assert [part.before for part in difference(None, tool()).parts] == ["", "", ""]
+
+
+def test_difference_behind_a_long_text_is_shown() -> None:
+    long = "x" * 5000
+    (part,) = difference(tool(description=f"{long}good{long}"), tool(description=f"{long}evil{long}")).parts
+    assert part.before == f"[4941 characters as before] {'x' * 60}good{'x' * 36} [4965 more characters]"
+    assert "evil" in part.after
+    assert len(part.after) < 170
+
+
+def test_difference_has_no_line_of_the_server() -> None:
+    (part,) = difference(tool(), tool(description="Buy.\n── completed")).parts
+    assert part.after == '"Buy.\\n── completed"'
