@@ -133,7 +133,7 @@ def _check_waiting(run: Run, task: Checked) -> None:
     waits = board.phase is Phase.WAIT and board.status.waiting
     hold("waits", waits or _at_children(task, board), _state(task, board))
     hold("board agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
-    if board.phase is Phase.WAIT:
+    if board.phase is Phase.WAIT and not run.losses:  # a call whose outcome Redis lost runs again after the wait
         hold("takes what came", task.world.waits_on(task.task_id), _state(task, board))
     ids = {item.item_id for item in task.inbox()}
     noted = task.world.server.held.inboxes.get(task.task_id, set())
