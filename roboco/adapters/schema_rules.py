@@ -106,8 +106,8 @@ _RULES: dict[str, Callable[[Any], str]] = {
 
 def unsound(schema: Any) -> str:
     """Return why the schema is refused as that of an object, or "" if it is accepted."""
-    if too_much := _too_much(schema):
-        return too_much
+    if large := too_much(schema):
+        return large
     if wrong := next(_mistakes(schema, schema, "#"), ""):
         return wrong
     if wrong := _wrong_patterns(_patterns(schema)):
@@ -115,6 +115,12 @@ def unsound(schema: Any) -> str:
     if schema.get("type", "object") != "object":
         return f"must be the schema of an object (found type {schema['type']!r:.60})"
     return _Loops(schema).found()
+
+
+def is_accepted(keyword: str, value: Any) -> bool:
+    """Return True if the keyword may have this value. Patterns, references and schemas in it are not read."""
+    rule = _RULES.get(keyword)
+    return rule is not None and not rule(value)
 
 
 def referenced(ref: str, root: Any) -> Any:
@@ -139,7 +145,8 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
             yield keyword, keyword, value
 
 
-def _too_much(schema: Any) -> str:
+def too_much(schema: Any) -> str:
+    """Return why the schema is no JSON object or too large, or ""."""
     if not isinstance(schema, dict):
         return "must be an object"
     try:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roboco.adapters.json_schema import schema_mistake
-from roboco.domain.canonical import checked_json, well_formed
+from roboco.adapters.mcp.reduced_schema import reduced_schema
+from roboco.domain.canonical import well_formed
 from roboco.domain.mcp_server import Effect, McpServer
 
 MAX_DESCRIPTION = 4000
 """How many characters of a description are kept."""
+_MAX_NOTE = 500
+_PLACES, _MAX_PLACE = 4, 80
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,21 @@ class Hints:
 
 
 def described(description: str, schema: Any, hints: Hints, in_time: bool = True) -> McpTool:
-    """The tool; a schema that cannot be used, or checked in time, becomes an open one, and the description says so."""
+    """The tool with the part of its schema that is accepted; its description says what is left out.
+
+    A schema that cannot be used at all, or that came too late to be checked, becomes one that accepts any object.
+    """
     text = well_formed(description).replace("\0", "")
     if len(text) > MAX_DESCRIPTION:
         text = f"{text[: MAX_DESCRIPTION - 4]} ..."
-    if wrong := schema_mistake(schema) if in_time else "came too late":
-        note = f"(The server's schema of the arguments is left out: it {wrong}.)"[:500]
-        return McpTool(f"{text[: MAX_DESCRIPTION - len(note) - 1]} {note}".strip(), _open(), hints.effect)
-    return McpTool(text, checked_json(schema), hints.effect)
+    match reduced_schema(schema) if in_time else "came too late":
+        case str(wrong):
+            note = f"(The server's schema of the arguments is left out: it {wrong}.)"
+            return McpTool(_with(text, note), _open(), hints.effect)
+        case reduced, ():
+            return McpTool(text, reduced, hints.effect)
+        case reduced, left_out:
+            return McpTool(_with(text, _lacks(left_out)), reduced, hints.effect)
 
 
 def unreachable(reason: str) -> McpTool:
@@ -57,6 +66,18 @@ def as_team_says(server: McpServer, name: str, tool: McpTool) -> McpTool:
     settings = server.tools[name]
     changed = replace(tool, effect=settings.effect) if settings.effect is not None else tool
     return replace(changed, description=settings.description) if settings.description is not None else changed
+
+
+def _with(text: str, note: str) -> str:
+    note = well_formed(note[:_MAX_NOTE])
+    return f"{text[: MAX_DESCRIPTION - len(note) - 1]} {note}".strip()
+
+
+def _lacks(left_out: tuple[str, ...]) -> str:
+    """Name the first parts that a schema lacks, and how many there are."""
+    named = ", ".join(place[:_MAX_PLACE] for place in left_out[:_PLACES])
+    more = f" and {len(left_out) - _PLACES} more" if len(left_out) > _PLACES else ""
+    return f"(Left out of the server's schema of the arguments: {named}{more}.)"
 
 
 def _open() -> dict[str, Any]:

@@ -1,0 +1,150 @@
+"""The schema of an MCP server, without the keywords that Roboco does not accept.
+
+The rest still describes and checks the arguments. A reduced schema accepts all that the server's own one accepts: where
+the loss of a keyword makes another one refuse more, that one goes too. Examples are `not`, `if` and `oneOf` around it,
+and `additionalProperties` beside `patternProperties`. Each schema is visited twice at most.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from roboco.adapters.json_schema import schema_mistake
+from roboco.adapters.schema_rules import LISTED, MOST_WEIGHT, NAMED, SINGLE, is_accepted, referenced, too_much
+from roboco.domain.canonical import checked_json
+from roboco.domain.pattern import check_pattern, weight
+
+Reduced = tuple[dict[str, Any], tuple[str, ...]]
+"""A schema, and the places of what it lacks."""
+_REFUSE_NULL = frozenset({"enum", "const", "$ref", "allOf", "anyOf", "oneOf", "not", "if"})
+"""Keywords beside `type` that may refuse null."""
+_STRICTER_WITHOUT = {
+    "properties": ("additionalProperties",),
+    "patternProperties": ("additionalProperties",),
+    "prefixItems": ("items",),
+    "minContains": ("contains",),
+    "if": ("then", "else"),
+}
+"""What would refuse more if the keyword were left out alone."""
+_STRICTER_WITH_LESS = {"not": ("not",), "if": ("if", "then", "else"), "contains": ("maxContains",)}
+"""What would refuse more if the schema in the keyword accepted more."""
+
+
+def reduced_schema(schema: Any) -> Reduced | str:
+    """Return the schema without what is not accepted, or why no part of it can be used."""
+    wrong = schema_mistake(schema)
+    if not wrong:
+        return checked_json(schema), ()
+    if too_much(schema):
+        return wrong
+    whole = checked_json(schema)
+    kinds = whole.get("type")
+    if isinstance(kinds, list) and "object" in kinds:
+        whole["type"] = "object"  # arguments are always an object
+    patterns = _Patterns()
+    for with_references in (True, False):  # references may lead back to themselves
+        reduction = _Reduction(whole, patterns.accept, with_references)
+        reduced, _ = reduction.of(whole, "#")
+        if not (wrong := schema_mistake(reduced)):
+            return reduced, tuple(reduction.left_out)
+    return wrong
+
+
+class _Patterns:
+    """Accepts patterns until they weigh too much together to be compiled."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+        self._left = MOST_WEIGHT
+
+    def accept(self, pattern: str) -> bool:
+        """Return True if the pattern is accepted, each time the same."""
+        if pattern not in self._known:
+            self._known[pattern] = self._compiles(pattern)
+        return self._known[pattern]
+
+    def _compiles(self, pattern: str) -> bool:
+        if (heavy := weight(pattern)) > self._left:
+            return False
+        self._left -= heavy
+        try:
+            check_pattern(pattern)
+        except ValueError:
+            return False
+        return True
+
+
+class _Reduction:
+    """One pass over a schema. A reference counts as one to a schema that has lost something."""
+
+    def __init__(self, root: dict[str, Any], accept_pattern: Callable[[str], bool], with_references: bool) -> None:
+        self.left_out: list[str] = []
+        self._root = root
+        self._accept_pattern = accept_pattern
+        self._with_references = with_references
+
+    def of(self, schema: Any, at: str) -> tuple[Any, bool]:
+        """Return the reduced schema, and whether it may accept more than before."""
+        if isinstance(schema, bool):
+            return schema, False
+        if not isinstance(schema, dict) or ("$id" in schema and schema is not self._root):
+            self.left_out.append(at)
+            return True, True
+        kept: dict[str, Any] = {}
+        gone: set[str] = set()
+        wider: set[str] = set()
+        for keyword, value in schema.items():
+            if not self._accepts(keyword, value):
+                gone.add(keyword)
+                continue
+            kept[keyword], more = self._inner(keyword, value, f"{at}/{keyword}")
+            if more:
+                wider.add(keyword)
+        gone |= _stricter(gone, wider)
+        if "oneOf" in wider and "oneOf" in kept:
+            gone |= _one_as_any(kept)
+        self.left_out += [f"{at}/{keyword}" for keyword in schema if keyword in gone]
+        kept = {keyword: value for keyword, value in kept.items() if keyword not in gone}
+        if "nullable" in gone and schema["nullable"] is True and schema is not self._root:
+            kept = _or_null(kept)
+        return kept, bool(gone or wider)
+
+    def _accepts(self, keyword: str, value: Any) -> bool:
+        if keyword.startswith("x-") or keyword == "$id":
+            return True
+        if not is_accepted(keyword, value):
+            return False
+        if keyword == "$ref":
+            return self._with_references and isinstance(referenced(value, self._root), dict | bool)
+        return keyword != "pattern" or self._accept_pattern(value)
+
+    def _inner(self, keyword: str, value: Any, at: str) -> tuple[Any, bool]:
+        """Return the reduced value of the keyword, and whether a schema in it may accept more than before."""
+        if keyword in NAMED:
+            named = {name: self.of(one, f"{at}/{name}") for name, one in value.items()}
+            return {name: one for name, (one, _) in named.items()}, any(more for _, more in named.values())
+        if keyword in LISTED:
+            listed = [self.of(one, f"{at}/{index}") for index, one in enumerate(value)]
+            return [one for one, _ in listed], any(more for _, more in listed)
+        return self.of(value, at) if keyword in SINGLE else (value, keyword == "$ref")
+
+
+def _stricter(gone: set[str], wider: set[str]) -> set[str]:
+    """Return the keywords that would refuse more than before."""
+    more = {other for keyword in gone for other in _STRICTER_WITHOUT.get(keyword, ())}
+    return more.union(*(_STRICTER_WITH_LESS.get(keyword, ()) for keyword in wider))
+
+
+def _one_as_any(kept: dict[str, Any]) -> set[str]:
+    """Make `anyOf` of `oneOf`, whose schemas may overlap now; leave it out if there is an `anyOf` beside it."""
+    if "anyOf" not in kept:
+        kept["anyOf"] = kept["oneOf"]
+    return {"oneOf"}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with null accepted too, as OpenAPI's `nullable: true` means."""
+    if _REFUSE_NULL & schema.keys():
+        return {"anyOf": [schema, {"type": "null"}]}
+    kinds = schema.get("type", [])
+    listed = [kinds] if isinstance(kinds, str) else kinds
+    return schema | {"type": [*listed, "null"]} if listed and "null" not in listed else schema
