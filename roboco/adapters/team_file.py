@@ -1,5 +1,6 @@
 """Team files: YAML or JSON, with prompts in files beside them."""
 
+import errno
 import io
 import json
 import os
@@ -127,8 +128,9 @@ def _whole(data: dict[str, Any], place: _Place, found: _Found) -> dict[str, Any]
 
 
 def _read_team(named: str, folder: Path | None) -> tuple[Any, Path]:
-    path = _beside(named, folder)
-    return _parse(path, path.read_text(encoding="utf-8")), path.parent
+    beside = _beside(named, folder)
+    with open(_opened(beside), encoding="utf-8") as file:
+        return _parse(beside.path, file.read()), beside.path.parent
 
 
 def named_team(folder: Path | None, name: str) -> Team:
@@ -188,11 +190,11 @@ def _with_prompt(agent: dict[str, Any], at: str, folder: Path | None, mistakes: 
 
 
 def _read_prompt(named: Any, folder: Path | None) -> str:
-    path = _beside(named, folder)
+    beside = _beside(named, folder)
     hidden = any(part.startswith(".") for part in Path(named).parts)
-    if hidden or any(map(_is_hidden, path.resolve().relative_to(_real(folder)).parts)):
+    if hidden or any(map(_is_hidden, beside.parts)):
         raise ValueError("files and folders whose names begin with '.' hold no prompts; choose another name")
-    return _small_text(path)
+    return _small_text(_opened(beside))
 
 
 _OF_KUBERNETES = re.compile(r"\.\.(data|\d{4}_[0-9_.]+)")
@@ -203,17 +205,10 @@ def _is_hidden(part: str) -> bool:
     return part.startswith(".") and _OF_KUBERNETES.fullmatch(part) is None
 
 
-def _real(folder: Path | None) -> Path:
-    return (folder or Path()).resolve()
-
-
-def _small_text(path: Path) -> str:
-    """The text of a regular file; ValueError if it is none, or too long, before it is read."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # or a FIFO would wait for its writer
+def _small_text(handle: int) -> str:
+    """The text of a file; ValueError if it is too long, before it is read."""
     with open(handle, "rb") as file:
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no regular file")
         if found.st_size > MAX_PROMPT:
             raise ValueError(f"it has {found.st_size} bytes, at most {MAX_PROMPT} are possible")
         data = file.read(MAX_PROMPT + 1)
@@ -222,16 +217,51 @@ def _small_text(path: Path) -> str:
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
 
 
-def _beside(named: Any, folder: Path | None) -> Path:
-    """The path of a file beside or below the team file; ValueError if it is elsewhere."""
+@dataclass(frozen=True)
+class _Beside:
+    """A file beside or below a team file: as it is named, and where it is after all links."""
+
+    path: Path
+    folder: Path
+    parts: tuple[str, ...]
+
+
+def _beside(named: Any, folder: Path | None) -> _Beside:
+    """The place of a file beside or below the team file; ValueError if it is elsewhere."""
     if folder is None:
         raise ValueError("a team that is not in a file has its prompts and teams in itself")
     if not isinstance(named, str) or Path(named).is_absolute() or ".." in Path(named).parts:
         raise ValueError("name a file beside or below the team file")
-    path = folder / named
-    if not path.resolve().is_relative_to(folder.resolve()):
+    path, real = folder / named, folder.resolve()
+    resolved = path.resolve()
+    if not resolved.is_relative_to(real):
         raise ValueError("the file lies outside the team's folder")
-    return path
+    return _Beside(path, real, resolved.relative_to(real).parts)
+
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without O_NONBLOCK the opening of a FIFO would wait for its writer."""
+
+
+def _opened(beside: _Beside) -> int:
+    """Open the regular file at the place that was checked. ValueError if a link has been put there since the check."""
+    handle = os.open(beside.folder, _FOLDER)
+    for index, part in enumerate(beside.parts):
+        flags = _FILE if index == len(beside.parts) - 1 else _FOLDER
+        try:
+            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise ValueError("its path was changed while it was opened; try again") from error
+            raise
+        finally:
+            os.close(handle)
+        handle = inner
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise ValueError("it is no regular file")
 
 
 def _reason(error: Exception) -> str:

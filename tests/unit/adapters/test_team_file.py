@@ -205,6 +205,28 @@ def test_a_prompt_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert mistake == "agents[0].prompt_file: 'x.md' cannot be read: it is no regular file"
 
 
+@pytest.mark.parametrize("place", ["prompts", "prompts/x.md"])
+def test_a_prompt_file_whose_path_becomes_a_link_after_the_check_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    folder = tmp_path / "teams"
+    for one, text in ((folder / "prompts", "prompt"), (tmp_path / "outside/prompts", "secret")):
+        one.mkdir(parents=True)
+        (one / "x.md").write_text(text)
+    file = of_agent(folder, prompt_file="prompts/x.md")
+    opened = os.open
+
+    def swap(path: Any, *args: Any, **named: Any) -> int:
+        if not (folder / place).is_symlink():
+            (folder / place).rename(tmp_path / "before")
+            (folder / place).symlink_to(tmp_path / "outside" / place)
+        return opened(path, *args, **named)
+
+    monkeypatch.setattr(os, "open", swap)
+    [mistake] = mistakes(file)
+    assert mistake.endswith("cannot be read: its path was changed while it was opened; try again")
+
+
 def test_a_prompt_file_of_a_config_map_is_read(tmp_path: Path) -> None:
     """Kubernetes mounts links to a folder whose name begins with two dots."""
     stored(tmp_path, "..2026_11_23/x.md", "be\r\nshort")
