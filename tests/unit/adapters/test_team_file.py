@@ -133,7 +133,7 @@ def test_both_a_prompt_and_a_prompt_file(tmp_path: Path) -> None:
     ("prompt_file", "told"),
     [
         ("nothing.md", "No such file"),
-        ("folder", "Is a directory"),
+        ("folder", "it is no regular file"),
         ("../outside.md", "name a file beside or below the team file"),
         ("folder/../../outside.md", "name a file beside or below the team file"),
         ("/etc/hostname", "name a file beside or below the team file"),
