@@ -93,12 +93,37 @@ def check_callback(target: Notify, allowed: Iterable[str]) -> None:
         )
 
 
+_TYPE = "__type__"
+"""The key by which kombu's JSON marks an object that its reader makes a Python object of."""
+
+
+def _has_type(signature: dict[str, JsonValue]) -> bool:
+    waiting: list[JsonValue] = [signature]
+    while waiting:
+        match waiting.pop():
+            case dict(value):
+                if _TYPE in value:
+                    return True
+                waiting += value.values()
+            case list(items):
+                waiting += items
+            case _:
+                pass
+    return False
+
+
 def check_plain(target: Notify) -> str:
     """Return the queue of a callback, "" for the default one.
 
-    UsageError if the signature has more than a Celery task, its arguments and a queue.
+    UsageError if the signature has more than a Celery task, its arguments and a queue, or if the shop's worker would
+    make a Python object of an argument.
     """
     signature = target.celery or {}
+    if _has_type(signature):
+        raise UsageError(
+            f"callback {target.named!r}: {_TYPE!r} is a key in the signature, and Celery would make a Python object of "
+            "it; rename the key"
+        )
     options = signature.get("options") or {}
     if other := sorted(signature.keys() - _SHAPE):
         raise UsageError(f"callback {target.named!r}: {other[0]!r:.80} is not supported; leave it out")

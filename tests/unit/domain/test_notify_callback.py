@@ -1,5 +1,6 @@
 """Callbacks: a tenant reaches the Celery tasks and queues that the operator names, and with no other option."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from roboco.domain.notify import Notify, check_callback
 from roboco.errors import UsageError
 from tests.integration.test_webhooks import notice
 
+DECIMAL = {"__type__": "decimal", "__value__": "1e9999999"}
+"""What kombu's JSON reads as a Decimal."""
 ALLOWED = ("shop.heard", "shop.paid@money")
 
 
@@ -51,13 +54,16 @@ def test_what_the_operator_names_is_allowed(given: dict[str, Any]) -> None:
         (signature("shop.heard", subtask_type="group"), "not a canvas"),
         (signature("shop.heard", chain=[]), "'chain' is not supported"),
         (signature("shop.heard", args={"a": 1}), "'args' must be a list"),
+        (signature(args=[DECIMAL]), "'__type__' is a key in the signature"),
+        (signature(kwargs={"a": [{"b": DECIMAL}]}), "'__type__' is a key in the signature"),
+        (signature(options={"queue": DECIMAL}), "'__type__' is a key in the signature"),
     ],
 )
 def test_what_the_operator_does_not_name_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError) as refused:
         check_callback(Notify(celery=given), ALLOWED)
     assert reason in str(refused.value)
-    with pytest.raises(UsageError):  # where it would be sent, too: whoever stored it
+    with pytest.raises(UsageError, match=re.escape(reason)):  # where it would be sent, too, from a stored task
         Callbacks("memory://", ALLOWED).deliver(Notify(celery=given), notice())
 
 
