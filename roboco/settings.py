@@ -53,6 +53,7 @@ class Settings(BaseModel):
     sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     coordinator_limit: Annotated[float, Field(ge=1, le=86_400)] = 300.0
+    outage_limit: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     keep: Annotated[int, Field(ge=1)] = 86_400
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     sandbox_memory: Annotated[int | None, Field(ge=1, le=1_048_576)] = None

@@ -13,7 +13,7 @@ def ended(end: TurnEnd) -> str:
     to the worker that is at it.
     """
     match end:
-        case TurnEnd.RATE_LIMITED | TurnEnd.DEFERRED:
+        case TurnEnd.RATE_LIMITED | TurnEnd.OUTAGE | TurnEnd.DEFERRED:
             raise Retry(str(end), TransientError(str(end)))
         case TurnEnd.TAKEN:
             raise Ignore

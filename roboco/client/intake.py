@@ -30,7 +30,7 @@ from roboco.engine.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
-RESERVED = ("answer-", "verdict-", "change-", "stop-", "fork-")
+RESERVED = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
 """How the ids of items begin that Roboco gives them itself."""
 
 

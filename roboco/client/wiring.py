@@ -93,6 +93,7 @@ def build_engine(
             attempts=settings.attempts,
             keep=settings.keep,
             max_queued=settings.max_queued,
+            outage_limit=settings.outage_limit,
         ),
         telemetry=telemetry or NoTelemetry(),
     )

@@ -10,7 +10,7 @@ from roboco.domain.canonical import canonical
 from roboco.domain.collaboration import END, TO_USER
 from roboco.domain.goal import correction
 from roboco.domain.history import RESULTS_ARE_IN, History
-from roboco.domain.inbox import Message, is_held
+from roboco.domain.inbox import Message, held_because
 from roboco.domain.limits import Limits
 from roboco.domain.part import ArtifactPart, ErrorPart, TextPart, ToolCall
 from roboco.domain.results import answer_calls, paused, wait
@@ -39,12 +39,13 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     if (unasked := _without_asking(history, situation)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
-    held = is_held(situation.inbox, history.state.steps) or paused_at_limit
+    why = held_because(situation.inbox, history.state.steps)
+    held = why != "" or paused_at_limit
     queued = None if held else next((item for item in situation.inbox if isinstance(item, Message)), None)
     if (message := situation.interruption or queued) is not None:
         return _take(team, history, message, router)
     if held:
-        return paused(team) if history.state.limit is None else _paused_at_limit(team, history.state.limit)
+        return paused(team, why) if history.state.limit is None else _paused_at_limit(team, history.state.limit)
     return _go_on(team, limits, history, situation, router)
 
 

@@ -39,11 +39,16 @@ class Stop(_Item):
 
 
 class Hold(_Item):
-    """The user's wish that no step from position `until` on is begun, in place of the holds that it `ends`."""
+    """No step from position `until` on is begun; takes the place of the holds that it `ends`.
+
+    The user wants that, or the model of the agent `outage` could not be reached for too long; `reason` says why.
+    """
 
     kind: Literal["hold"] = "hold"
     until: int = 0
     ends: tuple[str, ...] = ()
+    outage: str = ""
+    reason: str = "paused by the user"
 
 
 class Resume(_Item):
@@ -110,6 +115,12 @@ def is_urgent(item: Item) -> bool:
 def is_held(inbox: Iterable[Item], seq: int) -> bool:
     """Whether the step at this position may not be begun."""
     return any(isinstance(item, Hold) and item.until <= seq for item in inbox)
+
+
+def held_because(inbox: Iterable[Item], seq: int) -> str:
+    """Return why the step at this position may not be begun: the user's reason comes first. "" if it may."""
+    holds = [item for item in inbox if isinstance(item, Hold) and item.until <= seq]
+    return min(holds, key=lambda item: item.outage != "").reason if holds else ""
 
 
 def over(inbox: Iterable[Item]) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ class ModelProfile(Declared):
     `tool_calls`: whether the model calls tools by the protocol's own means, or answers with JSON that holds its calls.
     `images`: whether it takes images. `price_in` and `price_out` are per million tokens, in the currency of the limits.
     `requests_per_minute` and `tokens_per_minute` (in and out together) hold for all tasks of the team, on all workers.
+    `outage_limit`: seconds for which a turn is retried while the model's server refuses it or cannot be reached, up to
+    ROBOCO_OUTAGE_LIMIT; then its task is paused.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -30,6 +32,7 @@ class ModelProfile(Declared):
     price_out: Price = 0.0
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    outage_limit: Annotated[float, Field(gt=0)] | None = None
     default: bool = False
     label: str = ""
     description: str = ""

@@ -18,7 +18,7 @@ from roboco.domain.answers import (
 from roboco.domain.builtin import ACHIEVE, DELEGATE
 from roboco.domain.collaboration import TO_USER
 from roboco.domain.history import History
-from roboco.domain.inbox import is_held
+from roboco.domain.inbox import held_because
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.router import Route
@@ -60,7 +60,7 @@ def _have_answered(team: Team, history: History, situation: Situation, missing: 
     asked = [call for call in missing if needs_approval(team, call) and call.id not in judged]
     run = tuple(call for call in missing if call not in asked and not is_client(call))
     if run:
-        return paused(team) if is_held(situation.inbox, history.state.steps) else CallTools(run)
+        return paused(team, why) if (why := held_because(situation.inbox, history.state.steps)) else CallTools(run)
     if asked:
         return wait(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
     return wait(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
@@ -150,9 +150,9 @@ def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> W
     return wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 
 
-def paused(team: Team) -> Wait:
-    """Wait for the user to let the task go on."""
-    return wait(team, TaskStatus.PAUSED, "paused", "paused by the user")
+def paused(team: Team, reason: str) -> Wait:
+    """Wait until the task is resumed."""
+    return wait(team, TaskStatus.PAUSED, "paused", reason)
 
 
 def wait(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:

@@ -23,7 +23,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.domain.tool_difference import CALLS_IN_EVENT, IN_EVENT, ToolDifference
-from roboco.engine import broken, delegate, items, notify, pending, recover, tickets
+from roboco.engine import broken, delegate, items, notify, outage, pending, recover, tickets
 from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
@@ -133,7 +133,7 @@ def _see_to(engine: Engine, team: Team, task: Snapshot, look: Look) -> bool | st
         case Phase.TURN if is_held(look.items, task.seq) and not task.claimed:
             return _left_to_a_child(engine, team, look)
         case Phase.TURN:
-            return pending.turn(engine, look.task_id, task, look.ring)
+            return pending.turn(engine, look.task_id, team, task, look.ring)
         case Phase.TOOLS if not look.urgent:
             calls = pending.PendingCalls(engine, look.task_id, team, task, look.items)
             return False if calls.see_to(look.ring) else None
@@ -167,6 +167,7 @@ def _carry_out(place: Place, waiting: tuple[Item, ...], exhausted: str | None) -
         case StartTurn() | CallTools() as action:
             return not place.choose(action)
         case Wait() as action:
+            outage.await_answer(engine, task_id, place.team, waiting)
             return _wait(engine, task_id, task, action)
         case End() as action:
             return _end(engine, task_id, task, action)

@@ -42,7 +42,8 @@ class Policy:
     often a turn or tool call is tried before it counts as failed. `patience`: how long a worker keeps what it has
     done while the workspace does not take it. `keep`: how long an ended task stays in Redis. `grace`: how long the
     worker of a turn that was interrupted may take to store what was said, before the turn is given up. `max_queued`:
-    with how many waiting turns no new task is taken.
+    with how many waiting turns no new task is taken. `outage_limit`: for how long a turn is retried while its model's
+    server refuses it or cannot be reached, before the task is paused.
     """
 
     lease: float = 15.0
@@ -53,6 +54,7 @@ class Policy:
     keep: int = 86_400
     grace: float = 2.0
     max_queued: int | None = None
+    outage_limit: float = 900.0
 
 
 @dataclass(frozen=True)

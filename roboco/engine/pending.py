@@ -27,7 +27,7 @@ from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.priority import priority_of
 from roboco.domain.team import Team
 from roboco.domain.tool_spec import AnyTool
-from roboco.engine import delegate, recover
+from roboco.engine import delegate, outage, recover
 from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError
 from roboco.ports import AttemptEnd, CallOrder, CallState, Snapshot, TurnOrder
@@ -44,15 +44,10 @@ def pause(policy: Policy, rings: int) -> float:
     return min(policy.longest_pause, policy.ring_pause * 2.0 ** min(rings, 30))
 
 
-def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str:
+def turn(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -> bool | str:
     """See to a pending turn: whether to look again, or why no further attempt is made."""
     if not task.claimed:
-        calmed = _calmed(engine, task_id, task)
-        if task.due_in is not None:
-            return _when_due(engine, task_id, task, task.due_in)
-        if calmed or (ring and ring_again(engine, task_id, task)):
-            engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
-        return False
+        return _unclaimed(engine, task_id, team, task, ring)
     if task.lease_left > 0:
         _look_after_lease(engine, task_id, task.lease_left)
         return False
@@ -67,6 +62,19 @@ def turn(engine: Engine, task_id: str, task: Snapshot, ring: bool) -> bool | str
         return reason
     if restart_turn(engine, task_id, task, "the worker that made it was lost"):
         engine.telemetry.note(LEASE_LOSSES, 1, "turn")
+    return False
+
+
+def _unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -> bool:
+    """See to a turn that no worker makes: whether to look again."""
+    calmed = _calmed(engine, task_id, task)
+    if outage.is_over(engine, team, task):
+        outage.hold(engine, task_id, team, task)
+        return True
+    if task.due_in is not None:
+        return _when_due(engine, task_id, task, task.due_in)
+    if calmed or (ring and ring_again(engine, task_id, task)):
+        engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
     return False
 
 

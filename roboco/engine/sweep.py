@@ -10,8 +10,8 @@ from functools import partial
 
 from roboco.domain.ids import is_task_id
 from roboco.domain.letter import lost_work
-from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, open_path
-from roboco.engine import notify, recover
+from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, RESUME, open_path
+from roboco.engine import notify, outage, recover
 from roboco.engine.advance import QUIET, advance
 from roboco.engine.archive import close_again
 from roboco.engine.engine import Engine
@@ -60,6 +60,9 @@ def _attend(engine: Engine, entry: str, look: Look) -> None:
         engine.agenda.drop(entry)
     elif entry.startswith(ENTER):
         _enter(engine, entry.removeprefix(ENTER), True)
+        engine.agenda.drop(entry)
+    elif entry.startswith(RESUME):
+        outage.resume(engine, entry.removeprefix(RESUME))
         engine.agenda.drop(entry)
     elif not notify.ring(engine, entry):
         _look_at(engine, entry, look)

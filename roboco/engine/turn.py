@@ -22,14 +22,14 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.domain.team import Team
 from roboco.domain.tokens import estimate_tokens
-from roboco.engine import broken, recover, tickets
+from roboco.engine import broken, outage, recover, tickets
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
 from roboco.engine.insist import insist
 from roboco.engine.listings import listings_for
-from roboco.engine.minutes import REFUSALS, minutes_for
+from roboco.engine.minutes import minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
@@ -49,10 +49,6 @@ from roboco.ports import (
     Work,
 )
 
-LONGEST = 60.0
-"""The most seconds for which a turn is deferred if the server does not say for how long."""
-LONGEST_TOLD = 900.0
-"""The most seconds for which a turn is deferred, whatever the server says."""
 ALONE, LONGEST_ALONE = 5.0, 15.0
 """The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
 
@@ -62,6 +58,7 @@ class TurnEnd(StrEnum):
 
     COMMITTED = "committed"
     RATE_LIMITED = "waits until its model's rate limit allows it"
+    OUTAGE = "waits, because its model cannot be reached"
     DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
     BROKE_OFF = "the model's answer broke off in the middle: another attempt replaces it"
     LOST = "another attempt has replaced it"
@@ -158,7 +155,7 @@ def _make_with(making: _Making, listings: Listings) -> TurnEnd:
     speech = Speech(engine, claim, making.ending, composed.memory.tokens)
     stream = engine.model.stream(request, speech.say)
     making.ending.of(stream)
-    return _speak(making, composed, speech, stream)
+    return _speak(making, composed, speech, stream, wait < 0)
 
 
 def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
@@ -169,11 +166,17 @@ def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelEr
     """
     engine, claim = making.engine, making.claim
     if error is not None:
-        seconds = min(LONGEST, 2.0**claim.task.refusals) if error.retry_after is None else error.retry_after
-        seconds = max(0.05, min(LONGEST_TOLD, seconds))
+        seconds = outage.delay(error, claim.task.refusals)
         engine.rates.pause(profile, seconds)
     reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
     return _defer(making, seconds, reason, TurnEnd.RATE_LIMITED, error is not None)
+
+
+def _ask_again(making: _Making, error: ModelError) -> TurnEnd:
+    """Defer the turn, because its model cannot be reached or its server breaks down. Other turns make their own try."""
+    claim = making.claim
+    seconds = outage.delay(error, claim.task.refusals)
+    return _defer(making, seconds, outage.reason(claim.task.agent, error, seconds), TurnEnd.OUTAGE, True)
 
 
 def _alone(making: _Making) -> str:
@@ -193,12 +196,13 @@ def _defer(making: _Making, seconds: float, reason: str, end: TurnEnd, refused: 
         return TurnEnd.LOST
     engine.agenda.hasten(task_id, seconds)
     now = engine.board.load(task_id, 1)
-    if now is not None and now.cut_age is not None:  # its end was requested before it was deferred
-        engine.dispatcher.advance(task_id)
+    if now is not None and (now.cut_age is not None or outage.is_over(engine, making.team, now)):
+        engine.dispatcher.advance(task_id)  # its end was requested before it was deferred, or it was refused too long
     return end
 
 
-def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStream) -> TurnEnd:
+def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStream, awaited: bool) -> TurnEnd:
+    """Publish and store the answer. If it is `awaited`, paused tasks continue after it."""
     engine, claim, ending = making.engine, making.claim, making.ending
     reply: Reply | None = None
     failed_with: ModelError | None = None
@@ -218,9 +222,7 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
     if reply is not None and not speech.cut:  # text that was not published before the requested end is dropped
         whole = said(engine, making.team, claim, "".join(texts), reply, composed.listings)
         _commit(making, whole, completed(composed, reply) | {"chunks": len(texts)})
-        if composed.request.profile.tokens_per_minute is not None:  # last: what was said does not depend on it
-            used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
-            engine.rates.settle(composed.request.profile, making.ticket, used, ago)
+        _answered(making, composed.request.profile, reply, awaited)  # last: what was said does not depend on it
         return TurnEnd.COMMITTED
     if not ending.asked:
         return TurnEnd.LOST
@@ -228,14 +230,27 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
     return _commit(making, Said((TextPart(text="".join(texts)),)), interrupted(composed, texts, receipt))
 
 
+def _answered(making: _Making, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
+    """Note for others that the model has answered, and what that has used."""
+    engine = making.engine
+    if profile.tokens_per_minute is not None:
+        used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
+        engine.rates.settle(profile, making.ticket, used, ago)
+    if awaited:
+        outage.answered(engine, profile)
+
+
 def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
     """Start another attempt after a model call that broke off. If it cannot succeed, commit the error as the step.
 
-    If the provider's rate limit has refused the call, defer the turn, and hold back the requests of all workers.
+    A call that failed before the model said anything may succeed later: the turn is deferred. If the provider's rate
+    limit has refused it, the requests of all workers are held back.
     """
     engine, claim = making.engine, making.claim
-    if error.code == "rate_limit" and not texts and claim.task.refusals < REFUSALS:
+    if error.code == "rate_limit" and not texts:
         return _wait(making, composed.request.profile, 0.0, error)
+    if error.retryable and not texts:
+        return _ask_again(making, error)
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return TurnEnd.BROKE_OFF

@@ -74,6 +74,8 @@ class Snapshot:
     """Seconds until a deferred turn may be claimed again, or None. Only `load` sets it."""
     refusals: int
     """How often the model's server has refused the pending turn."""
+    refused_for: float
+    """Seconds from its first to its latest refusal."""
     generation: str
     """The generation of the logs."""
     events: int

@@ -1,11 +1,15 @@
 """Rate limits of model providers, which all workers keep together, and tokenizers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from roboco.domain.ids import tenant_of
 from roboco.domain.model_profile import ModelProfile
 from roboco.domain.tokens import Tokens
+
+AWAITING = 100
+"""How many tasks one answer of a model resumes at most."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Rates(Protocol):
         A waiting ticket keeps its place as long as it asks again in time. Within a tenant, tickets are served in order
         of arrival; tenants share the operator's limits fairly. A ticket that may make its request and asks again is not
         counted twice. A request with more tokens than the limit waits until a minute has passed without a request.
+
+        A negative number, too, means that the request may be made now, and that tasks await an answer of this model.
         """
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
@@ -47,6 +53,15 @@ class Rates(Protocol):
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket, whose request will not be made, so that those behind it move up."""
+
+    def await_answer(self, profile: ModelProfile, task_id: str) -> None:
+        """Note that the task is paused until this profile's model has answered a request with this key."""
+
+    def awaiting(self, profile: ModelProfile) -> list[str]:
+        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+
+    def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+        """Forget that these tasks await an answer."""
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Hold back all requests to this profile's server with its key, as it demands. A longer pause remains."""

@@ -88,6 +88,7 @@ class Side:
             "handed_at": About(SLACK * 2 + self.now() - snapshot.handed_at),
             "cut_age": None if snapshot.cut_age is None else About(SLACK * 2 + snapshot.cut_age),
             "due_in": About(snapshot.due_in),
+            "refused_for": About(SLACK * 2 + snapshot.refused_for),
             "calls": {call_id: _call(call) for call_id, call in snapshot.calls.items()},
         }
 

@@ -90,7 +90,8 @@ def test_tries_are_bounded(server: ModelServer, model: OpenAIModel, status: int)
     assert len(server.requests) == TRIES
 
 
-def test_a_retry_after_is_obeyed(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_retry_after_is_obeyed(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
+    model = models(tries=3)
     server.fail_next(1, Reply(status=500, headers={"Retry-After": "0.2"}))
     server.fail_next(1, Reply(status=503, headers={"Retry-After-Ms": "100"}))
     answer(model.stream(asked()))
@@ -173,7 +174,10 @@ def test_when_to_ask_again_survives_pickling(seconds: float | None) -> None:
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
-def test_a_connection_that_breaks_before_the_first_token_is_made_again(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_connection_that_breaks_before_the_first_token_is_made_again(
+    server: ModelServer, models: Callable[..., OpenAIModel]
+) -> None:
+    model = models(tries=4, pause=0.01)
     server.fail_next(1, Reply(text="never", break_after=0))
     server.fail_next(1, Reply(break_after=1))
     server.fail_next(1, Reply(garbage=NOTHING))

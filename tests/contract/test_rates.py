@@ -10,6 +10,7 @@ from roboco.adapters.redis.rates import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.model_profile import ModelProfile
 from roboco.ports import Ticket
+from roboco.ports.rates import AWAITING
 from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis
@@ -198,6 +199,25 @@ def test_many_at_once_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
     assert len([wait for wait in waits if wait == 0]) == 3
 
 
+def test_tasks_await_an_answer_of_their_model(task: ATask) -> None:
+    rates, tasks = task.rates, [f"t{number:03}" for number in range(AWAITING + 1)]
+    assert rates.awaiting(FREE) == []
+    assert rates.reserve(FREE, of("a"), 1) == 0
+    for task_id in tasks:
+        rates.await_answer(FREE, task_id)
+        rates.await_answer(FREE, task_id)
+    assert sorted(rates.awaiting(FREE)) == tasks[:AWAITING]
+    assert rates.reserve(FREE, of("b"), 1) < 0
+    assert rates.reserve(REQUESTS, of("c"), 1) <= 0
+    assert rates.awaiting(FREE.model_copy(update={"model": "another"})) == []
+    rates.answered(FREE, rates.awaiting(FREE))
+    assert rates.awaiting(FREE) == tasks[AWAITING:]
+    rates.answered(FREE, tasks)
+    rates.answered(FREE, [])
+    assert rates.awaiting(FREE) == []
+    assert rates.reserve(FREE, of("d"), 1) == 0
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     task.create(3)
@@ -208,6 +228,7 @@ def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     assert task.turns.defer(claim, 0.3, event, refused)
     now = task.now
     assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
+    assert now.refused_for == 0
     due = due_in(task)
     assert max(0.0, 0.3 - (time.monotonic() - began) - 0.005) <= due <= 0.3
     assert not task.turns.renew(claim)
@@ -221,6 +242,7 @@ def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     assert due_in(task) == -1
     assert task.turns.defer(again, 0.1, event, True)
     assert task.now.refusals == 1 + refused
+    assert (task.now.refused_for >= 0.3) is refused
     assert task.told()[-1][2] == "waits"
 
 

@@ -157,6 +157,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         cut_age=max(0.0, now - task.cut[1]) if task.cut[0] == task.epoch else None,
         due_in=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
         refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
+        refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
         generation=task.generation,
         events=len(task.events),
         chunks=len(task.chunks),

@@ -74,6 +74,8 @@ class MemoryTurns:
             if refused:
                 before = task.refusals[1] if task.refusals[0] == task.epoch else 0
                 task.refusals = (task.epoch, before + 1)
+                task.refused_at = task.refused_at if before else now
+                task.refused_for = now - task.refused_at
             self._server.tell(claim.order.task_id, task, event)
             return True
 

@@ -1,11 +1,13 @@
 """Rates in memory: what was asked in the last minute, and the tickets that wait, in one list for each limit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roboco.domain.model_limits import ModelLimit, ModelLimits
 from roboco.domain.model_profile import ModelProfile
 from roboco.domain.tokens import ESTIMATE, Tokens
 from roboco.ports import Clock, Ticket
+from roboco.ports.rates import AWAITING
 from tests.memory.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -91,8 +93,9 @@ class MemoryRates:
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
+            at_once = -1.0 if held.awaiting.get(_server_of(profile)) else 0.0
             if any(ticket.name in bucket.held.made for bucket in buckets):
-                return 0.0
+                return at_once
             pause = max(0.0, held.held_back.get(_server_of(profile), 0.0) - now)
             wait, seen = pause, []
             for bucket in buckets:
@@ -110,7 +113,23 @@ class MemoryRates:
                 else:
                     bucket.leave(ticket.name, admitted=True)
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
-            return wait
+            return wait if wait > 0 else at_once
+
+    def await_answer(self, profile: ModelProfile, task_id: str) -> None:
+        """Note that the task is paused until this profile's model has answered a request."""
+        with self._server as held:
+            held.awaiting.setdefault(_server_of(profile), {}).setdefault(task_id, self._clock.now())
+
+    def awaiting(self, profile: ModelProfile) -> list[str]:
+        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+        with self._server as held:
+            return sorted(held.awaiting.get(_server_of(profile), {}))[:AWAITING]
+
+    def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+        """Forget that these tasks await an answer."""
+        with self._server as held:
+            for task_id in task_ids:
+                held.awaiting.get(_server_of(profile), {}).pop(task_id, None)
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
         """The request of this ticket was made so many seconds ago, and has used so many tokens."""

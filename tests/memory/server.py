@@ -80,6 +80,8 @@ class StoredTask:
     cut: tuple[int, float, int] = (0, 0.0, 0)
     due: tuple[int, float] = (0, 0.0)
     refusals: tuple[int, int] = (0, 0)
+    refused_at: float = 0.0
+    refused_for: float = 0.0
     given_back: str = ""
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
@@ -125,6 +127,7 @@ class Stored:
     letters: dict[str, str] = field(default_factory=dict)
     buckets: dict[str, StoredBucket] = field(default_factory=dict)
     held_back: dict[str, float] = field(default_factory=dict)
+    awaiting: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 class MemoryServer:

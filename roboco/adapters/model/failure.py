@@ -82,7 +82,8 @@ def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
             return ModelError(RATE_LIMIT, message, True, retry_after(error))
         case _:
             retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
-            return ModelError("status", f"model {model!r} answers {error.status_code}: {_body(error)}", retryable)
+            message = f"model {model!r} answers {error.status_code}: {_body(error)}"
+            return ModelError("status", message, retryable, retry_after(error))
 
 
 def _body(error: openai.APIStatusError) -> str:

@@ -28,7 +28,7 @@ from roboco.ports import ModelStream, Reply, Request, Say
 _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, Any] = {}
 
-TRIES = 4
+TRIES = 2
 """How often a call is tried that fails before its first token."""
 PAUSE = 1.0
 """Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST. A rate limit

@@ -107,6 +107,10 @@ class Keys:
         """String with a time to live: until when requests with the API key of this variable are held back."""
         return f"{self.prefix}:{{rate:{server}}}:until:{variable}"
 
+    def awaiting(self, server: str, variable: str) -> str:
+        """Sorted set with a time to live: tasks that await an answer to requests with this key, by when they began."""
+        return f"{self.prefix}:{{rate:{server}}}:awaiting:{variable}"
+
     def of_task(self, task_id: str) -> tuple[str, ...]:
         """The keys of an ended task, which expire."""
         names = (self.state, self.tail, self.content, self.events, self.inbox, self.calls)

@@ -7,14 +7,17 @@ All buckets of a model at an address share a slot of a cluster, so that one scri
 """
 
 import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.model_limits import ModelLimits
 from roboco.domain.model_profile import ModelProfile
-from roboco.ports.rates import Ticket
+from roboco.ports.rates import AWAITING, Ticket
 
 WINDOW = 61.0
 """Seconds in which the limits hold: a minute, and how late a request may reach its server."""
@@ -22,6 +25,8 @@ SLOTS = 60
 """Into how many slots a window is divided, as in `_bucket.lua`."""
 ASK_AGAIN = 65.0
 """Seconds, more than a window, after which a ticket asks again; a quarter of its expected wait, if that is longer."""
+KEPT = 86_400
+"""Seconds for which a task awaits an answer unless the sweeper, which looks at it every hour, says so again."""
 LATE = 15.0
 """Seconds after which a ticket that should have asked again loses its place."""
 
@@ -67,6 +72,10 @@ class Buckets:
         """The key of the pause of a model's server: each key of the server has pauses of its own."""
         return self._keys.held_back(self._server(profile), profile.api_key_env or "")
 
+    def awaiting(self, profile: ModelProfile) -> str:
+        """The key of the tasks that await an answer of a model."""
+        return self._keys.awaiting(self._server(profile), profile.api_key_env or "")
+
     def made(self, profile: ModelProfile, ticket: Ticket) -> str:
         """The key of the mark of a ticket whose request may be made."""
         return self._keys.made(self._server(profile), ticket.name)
@@ -90,7 +99,8 @@ class RedisRates:
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
         """Seconds until the ticket asks again: 0 if its request may be made now."""
         buckets = self._of(profile, ticket)
-        names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket), *_keys(buckets)]
+        names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket)]
+        names += [self._buckets.awaiting(profile), *_keys(buckets)]
         times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
         wait = self._scripts.run("reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
         return float(wait) / 1000
@@ -105,6 +115,26 @@ class RedisRates:
         """Give up the place of a ticket whose request is not made any more."""
         if buckets := self._of(profile, ticket):
             self._scripts.run("release", _keys(buckets), ticket.name)
+
+    def await_answer(self, profile: ModelProfile, task_id: str) -> None:
+        """Note that the task is paused until this profile's model has answered a request with this key."""
+        name = self._buckets.awaiting(profile)
+        with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
+            pipe.zadd(name, {task_id: time.time()}, nx=True)
+            pipe.expire(name, KEPT)
+            pipe.execute()
+
+    def awaiting(self, profile: ModelProfile) -> list[str]:
+        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+        with answering():
+            found: Any = self._scripts.client.zrange(self._buckets.awaiting(profile), 0, AWAITING - 1)
+            return [str(task_id) for task_id in found]
+
+    def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+        """Forget that these tasks await an answer."""
+        if task_ids:
+            with answering():
+                self._scripts.client.zrem(self._buckets.awaiting(profile), *task_ids)
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Let nobody ask this profile's server for so many seconds."""

@@ -95,19 +95,6 @@ def test_refusals_without_a_time_are_tried_again_ever_later() -> None:
     assert provider.asked[0][0] - began >= 1 + 2 + 4 + 8
 
 
-def test_a_provider_that_refuses_for_ever_ends_the_task() -> None:
-    world, provider = begun(1)
-    provider.refuse = [1.0] * 100
-    for _ in range(100):
-        world.drain()
-        if world.settled("t0"):
-            break
-        world.clock.move(2)
-        world.sweep()
-    assert world.summary("t0").status is TaskStatus.FAILED
-    assert "at its limit" in world.summary("t0").reason
-
-
 def test_a_turn_that_waits_can_be_stopped() -> None:
     world, provider = begun(2, requests_per_minute=1)
     world.drain()

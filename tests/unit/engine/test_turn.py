@@ -135,10 +135,8 @@ def test_call_ids_do_not_come_from_the_model() -> None:
     assert [call.id for call in again.history()[1].calls] == ids
 
 
-@pytest.mark.parametrize("retryable", [True, False])
-def test_a_call_that_fails_before_its_first_token_fails_the_task(retryable: bool) -> None:
-    """The model's port has tried again by then."""
-    error = ModelError("http_401", "the key is wrong", retryable)
+def test_a_call_that_cannot_succeed_fails_the_task() -> None:
+    error = ModelError("http_401", "the key is wrong", False)
     world = world_of(lambda request: Said(error=error))
     world.submit(ONE)
     world.settle()

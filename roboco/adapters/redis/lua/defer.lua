@@ -3,15 +3,17 @@
 -- ARGV[1] epoch  ARGV[2] token of the owner  ARGV[3] for how many ms  ARGV[4] 1 if the model's server refused
 -- ARGV[5] reason  ARGV[6] the event's body
 -- Returns 1, also if the owner gave it back before; 0 if the turn is not the owner's.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'refused', 'refusals', 'given_back')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'refused', 'refusals', 'given_back', 'refused_at')
 if now[1] == ARGV[1] and now[2] == '' and now[5] == ARGV[2] then return 1 end
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'owner', '', 'given_back', ARGV[2], 'due', ARGV[1],
   'due_at', time[1] + time[2] / 1e6 + ARGV[3] / 1000, 'reason', ARGV[5])
 if ARGV[4] == '1' then
-  local refusals = now[3] == ARGV[1] and tonumber(now[4]) + 1 or 1
-  redis.call('HSET', KEYS[1], 'refused', ARGV[1], 'refusals', refusals)
+  local refusals, at = 0, time[1] + time[2] / 1e6
+  if now[3] == ARGV[1] then refusals, at = tonumber(now[4]), tonumber(now[6]) end
+  redis.call('HSET', KEYS[1], 'refused', ARGV[1], 'refusals', refusals + 1, 'refused_at', string.format('%.3f', at),
+    'refused_for', string.format('%.3f', time[1] + time[2] / 1e6 - at))
 end
 redis.call('DEL', KEYS[3])
 say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[6])

@@ -1,13 +1,15 @@
 -- reserve: when a request to a model may be made, so that no window of time holds more than each bucket allows.
 -- KEYS[1] until when nobody may ask, in ms (string)  KEYS[2] there once this ticket's request may be made (string)
--- KEYS[3..] the keys of one or two buckets, a team's before the operator's; see _bucket.lua
+-- KEYS[3] tasks that await an answer of this model (sorted set)
+-- KEYS[4..] the keys of one or two buckets, a team's before the operator's; see _bucket.lua
 -- ARGV[1] ticket  ARGV[2] tokens  ARGV[3] tenant  ARGV[4] the window in ms  ARGV[5] ms after which a ticket asks again
 -- ARGV[6] ms after which a ticket that should have asked again has lost its place
 -- ARGV[7..] of each bucket: requests a window, or ''; tokens a window, or ''
--- Returns after how many ms to ask again; 0 if the request may be made now.
+-- Returns after how many ms to ask again; 0 if the request may be made now, or -1 if tasks await an answer besides.
 -- Cost: O(log(tickets that wait)) and 60 slots; at most 100 tickets that lost their place are removed by one call.
 local ticket, tenant, window, again = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+local at_once = -redis.call('EXISTS', KEYS[3])
+if redis.call('EXISTS', KEYS[2]) == 1 then return at_once end
 local now = clock()
 local pause = math.max(0, tonumber(redis.call('GET', KEYS[1]) or '0') - now)
 local width = window / SLOTS
@@ -57,7 +59,8 @@ end
 local function until_free(slots, excess, limit)
   if excess <= 0 then return 0 end
   local freed = 0
-  for slot = newest - SLOTS - 1, newest do
+  for ago = SLOTS + 1, 0, -1 do -- counted in whole slots: with a window of 0 `newest` has no end
+    local slot = newest - ago
     freed = freed + (slots[slot] or 0)
     if freed >= excess then return math.max(1, math.ceil((slot + 1) * width + window - now)) end
   end
@@ -76,8 +79,8 @@ local function ask(of)
 end
 
 local wait, buckets = pause, {}
-for at = 3, #KEYS, 5 do
-  local of = bucket(at, ARGV[7 + (at - 3) / 5 * 2], ARGV[8 + (at - 3) / 5 * 2])
+for at = 4, #KEYS, 5 do
+  local of = bucket(at, ARGV[7 + (at - 4) / 5 * 2], ARGV[8 + (at - 4) / 5 * 2])
   buckets[#buckets + 1] = of
   wait = ask(of)
   if wait > 0 then break end
@@ -102,4 +105,4 @@ end
 if wait == 0 and #buckets > 0 then
   redis.call('SET', KEYS[2], newest .. ' ' .. ARGV[2], 'PX', math.ceil((newest + 1) * width + window - now))
 end
-return wait
+return wait > 0 and wait or at_once
