@@ -1,0 +1,37 @@
+"""A model's server that breaks down, with real workers: its tasks wait, are paused after the limit, and continue."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.memory.world import team_of
+from tests.servers.model_server import Reply
+from tests.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+ECHO = team_of(agents=[{"name": "echo", "prompt": "echo"}])
+LIMIT = 4
+
+
+def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_path: Path) -> None:
+    with Stack(tmp_path, outage_limit=LIMIT) as stack:
+        stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
+        task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
+        until(lambda: "asked again in" in reason(stack, "delayed"), 30, "the reason is told")
+        assert "model 'gpt-4o-mini' answers 503: down for a moment" in reason(stack, "delayed")
+        result = task.result(60)
+        assert result.status == "paused"
+        assert f"this has lasted {LIMIT} s. The task continues when it is resumed" in result.reason
+        assert "task delayed is paused: " in stack.log("coordinator")
+
+        stack.model.script(lambda request: Reply(text="hello again"))
+        assert stack.orchestrator.run(ECHO, "Hello.", task_id="another").result(30).status == "completed"
+        until(lambda: stack.orchestrator.task("delayed").result(30).status == "completed", 30, "it is resumed")
+        assert [step.text for step in task.history()] == ["Hello.", "hello again"]
+
+
+def reason(stack: Stack, task_id: str) -> str:
+    """Why the task waits, as its summary on the board says."""
+    now = stack.orchestrator.engine.board.load(task_id, 1)
+    return "" if now is None else now.reason
