@@ -43,6 +43,7 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_SANDBOX_MEMORY": "1500",
         "ROBOCO_ALLOWED_CALLBACKS": "shop.heard, shop.paid@money",
         "ROBOCO_COORDINATOR_LIMIT": "60",
+        "ROBOCO_OUTAGE_LIMIT": "600",
         "ROBOCO_CACHE": "/cache",
         "ROBOCO_HEALTH": "/health",
         "ROBOCO_HEALTH_LIMIT": "30",
