@@ -1,16 +1,16 @@
-"""Filters and tests of templates: Jinja's own by name and result, with a price that is paid before the work."""
+"""Filters of templates: Jinja's own by name and result, with a price that is paid before the work."""
 
 from collections.abc import Callable
 from typing import Any
 
 from jinja2.filters import do_title
 
+from roboco.adapters.template_selection import SELECTIONS, Filter, getter
 from roboco.adapters.template_values import (
     LARGEST,
     Allowance,
     Missing,
     TemplateFailure,
-    attribute,
     items_of,
     json_of,
     needed,
@@ -21,10 +21,7 @@ from roboco.adapters.template_values import (
     text_of,
 )
 
-Filter = Callable[..., Any]
-_MOST_ITEMS_SORTED = 5000
 _LONGEST_NUMBER = 40
-_LONGEST_PATH = 1000
 
 
 def _cased(change: Callable[[str], str], factor: int = 3) -> Filter:
@@ -48,7 +45,7 @@ def _default(allowance: Allowance, value: Any, default_value: Any = "", boolean:
 
 def _join(allowance: Allowance, value: Any, d: Any = "", attribute: str | None = None) -> str:
     items = items_of(value, allowance)
-    get = _getter(attribute)
+    get = getter(attribute)
     pieces = [text_of(get(item), allowance) for item in items]
     between = text_of(d, allowance)
     allowance.text(sum(map(len, pieces)) + len(between) * max(0, len(pieces) - 1))
@@ -111,22 +108,6 @@ def _abs(allowance: Allowance, value: Any) -> Any:
     return abs(number(value))
 
 
-def _sorted(allowance: Allowance, value: Any, reverse: bool = False, attribute: str | None = None) -> list[Any]:
-    items = items_of(value, allowance)
-    if len(items) > _MOST_ITEMS_SORTED:
-        raise TemplateFailure(f"up to {_MOST_ITEMS_SORTED} items are sorted")
-    get = _getter(attribute)
-    keys = [_key(get(item)) for item in items]
-    allowance.step(10 * len(items) + sum(len(key) // 50 for key in keys if isinstance(key, str)))
-    if len({isinstance(key, str) for key in keys}) > 1:
-        raise TemplateFailure("texts and numbers are not sorted together")
-    return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))]
-
-
-def _key(value: Any) -> Any:
-    return text(value)[:1000].lower() if isinstance(value, str) else number(value)
-
-
 def _reverse(allowance: Allowance, value: Any) -> Any:
     if isinstance(value, str):
         allowance.text(len(value))
@@ -144,14 +125,14 @@ def _unique(allowance: Allowance, value: Any) -> list[Any]:
 
 def _sum(allowance: Allowance, value: Any, attribute: str | None = None) -> Any:
     total: Any = 0
-    get = _getter(attribute)
+    get = getter(attribute)
     for item in items_of(value, allowance):
         total = number(total + number(get(item)))
     return total
 
 
 def _map(allowance: Allowance, value: Any, *, attribute: str) -> list[Any]:
-    get = _getter(attribute)
+    get = getter(attribute)
     return [needed(get(item)) for item in items_of(value, allowance)]
 
 
@@ -179,22 +160,6 @@ def _truncate(allowance: Allowance, value: Any, length: int = 255, killwords: bo
     return (cut if killwords else cut.rsplit(" ", 1)[0]) + end
 
 
-def _getter(path: Any) -> Callable[[Any], Any]:
-    """Return a function that returns what the dotted path leads to; the identity if there is no path."""
-    if path is None:
-        return lambda item: item
-    if len(text(path)) > _LONGEST_PATH:
-        raise TemplateFailure(f"an attribute's path has up to {_LONGEST_PATH} characters")
-    names = [int(name) if name.isdecimal() and len(name) < 9 else name for name in text(path).split(".", 10)]
-
-    def get(item: Any) -> Any:
-        for name in names:
-            item = attribute(item, name)
-        return needed(item)
-
-    return get
-
-
 def _small(value: Any, most: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= most:
         raise TemplateFailure(f"{short(value)} is no whole number from 0 to {most}")
@@ -202,6 +167,7 @@ def _small(value: Any, most: int) -> int:
 
 
 FILTERS: dict[str, Filter] = {
+    **SELECTIONS,
     "abs": _abs,
     "capitalize": _cased(str.capitalize),
     "count": _length,
@@ -221,7 +187,6 @@ FILTERS: dict[str, Filter] = {
     "replace": _replace,
     "reverse": _reverse,
     "round": _round,
-    "sort": _sorted,
     "string": _string,
     "sum": _sum,
     "title": _cased(do_title, 16),
@@ -231,18 +196,3 @@ FILTERS: dict[str, Filter] = {
     "unique": _unique,
     "upper": _cased(str.upper),
 }
-
-TESTS: dict[str, Callable[[Any], bool]] = {
-    "boolean": lambda value: isinstance(value, bool),
-    "even": lambda value: number(value) % 2 == 0,
-    "false": lambda value: value is False,
-    "iterable": lambda value: isinstance(value, str | list | tuple | dict),
-    "mapping": lambda value: isinstance(value, dict),
-    "none": lambda value: value is None,
-    "number": lambda value: isinstance(value, int | float),
-    "odd": lambda value: number(value) % 2 == 1,
-    "sequence": lambda value: isinstance(value, str | list | tuple | dict),
-    "string": lambda value: isinstance(value, str),
-    "true": lambda value: value is True,
-}
-"""Tests of a value that is there; `defined` and `undefined` are the language's."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, TemplateError, nodes
 
-from roboco.adapters.template_filters import FILTERS, TESTS
+from roboco.adapters.template_filters import FILTERS
+from roboco.adapters.template_tests import TESTS
 from roboco.domain.team import MAX_PROMPT
 
 VARIABLES = ("task", "team", "agent", "context")
@@ -22,8 +23,9 @@ DEEPEST = 50
 """How deep expressions, loops and conditions may be nested."""
 METHODS = frozenset({"get", "items", "keys", "values"})
 """The methods that a template may call, of objects alone."""
+_TEST_AT = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+"""Which argument of a filter names a test."""
 COMPARISONS = frozenset({"eq", "ne", "lt", "lteq", "gt", "gteq", "in", "notin"})
-_ASKED = frozenset({"defined", "undefined", "divisibleby", "eq", "equalto", "==", "ne", "!=", "in"})
 _CALLS = "range(...), and get, items, keys and values of objects"
 _NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Name, nodes.Const),
@@ -140,13 +142,19 @@ def _wrong(node: nodes.Node) -> Iterator[str]:
 
 
 def _wrong_filter(node: nodes.Filter) -> str:
-    known = node.node is not None and node.name in FILTERS
-    return "" if known else f"no filter {node.name!r:.60} here, possible are {', '.join(sorted(FILTERS))}"
+    if node.node is None or node.name not in FILTERS:
+        return f"no filter {node.name!r:.60} here, possible are {', '.join(sorted(FILTERS))}"
+    place = _TEST_AT.get(node.name)
+    test = node.args[place] if place is not None and len(node.args) > place else None
+    return _no_test(test.value) if isinstance(test, nodes.Const) and test.value not in TESTS else ""
 
 
 def _wrong_test(node: nodes.Test) -> str:
-    known = node.name in TESTS or node.name in _ASKED
-    return "" if known else f"no test {node.name!r:.60}, possible are {', '.join(sorted({*TESTS, *_ASKED}))}"
+    return "" if node.name in TESTS else _no_test(node.name)
+
+
+def _no_test(name: object) -> str:
+    return f"no test {name!r:.60}, possible are {', '.join(sorted(TESTS))}"
 
 
 def _wrong_call(node: nodes.Call) -> str:

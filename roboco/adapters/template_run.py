@@ -7,7 +7,8 @@ from typing import Any
 
 from jinja2 import nodes
 
-from roboco.adapters.template_filters import FILTERS, TESTS
+from roboco.adapters.template_filters import FILTERS
+from roboco.adapters.template_tests import compared, contains, holds, key_of
 from roboco.adapters.template_values import (
     LONGEST,
     Allowance,
@@ -17,7 +18,6 @@ from roboco.adapters.template_values import (
     items_of,
     needed,
     number,
-    same,
     short,
     text_of,
 )
@@ -123,7 +123,7 @@ class Run:
         return scope[node.name] if node.name in scope else Missing(f"{node.name[:80]!r} is undefined")
 
     def _dict(self, node: nodes.Dict, scope: Scope) -> Any:
-        return {_key(self._value(pair.key, scope)): needed(self._value(pair.value, scope)) for pair in node.items}
+        return {key_of(self._value(pair.key, scope)): needed(self._value(pair.value, scope)) for pair in node.items}
 
     def _getitem(self, node: nodes.Getitem, scope: Scope) -> Any:
         value = needed(self._value(node.node, scope))
@@ -140,33 +140,15 @@ class Run:
         left = needed(self._value(node.expr, scope))
         for operand in node.ops:
             right = needed(self._value(operand.expr, scope))
-            if not self._compared(operand.op, left, right):
+            if not self._ordered(operand.op, left, right):
                 return False
             left = right
         return True
 
-    def _compared(self, how: str, left: Any, right: Any) -> bool:
-        match how:
-            case "eq" | "ne":
-                return same(left, right, self._allowance) == (how == "eq")
-            case "in" | "notin":
-                return self._contains(right, left) == (how == "in")
-            case _:
-                if not (isinstance(left, str) and isinstance(right, str)):
-                    number(left), number(right)
-                return bool(_ORDERS[how](left, right))
-
-    def _contains(self, whole: Any, part: Any) -> bool:
-        match needed(whole), needed(part):
-            case str(), str():
-                self._allowance.text(len(whole) + len(part))
-                return part in whole
-            case dict(), _:
-                return _key(part) in whole
-            case ((list() | tuple()), _):
-                return any(same(item, part, self._allowance) for item in whole)
-            case _:
-                raise TemplateFailure(f"{short(whole)} holds nothing, so not {short(part)}")
+    def _ordered(self, how: str, left: Any, right: Any) -> bool:
+        if how in ("in", "notin"):
+            return contains(right, left, self._allowance) == (how == "in")
+        return compared(how, left, right, self._allowance)
 
     def _and(self, node: nodes.And, scope: Scope) -> Any:
         left = needed(self._value(node.left, scope))
@@ -212,19 +194,7 @@ class Run:
     def _test(self, node: nodes.Test, scope: Scope) -> bool:
         value = self._value(node.node, scope)
         args = self._some(node.args, scope)
-        if node.name in ("defined", "undefined"):
-            return isinstance(value, Missing) == (node.name == "undefined")
-        if node.name in TESTS:
-            return TESTS[node.name](needed(value))
-        if len(args) != 1:
-            raise TemplateFailure(f"the test {node.name!r} takes one argument")
-        match node.name:
-            case "in":
-                return self._contains(args[0], needed(value))
-            case "divisibleby":
-                return bool(number(value) % number(args[0]) == 0)
-            case _:
-                return same(needed(value), args[0], self._allowance) == (node.name not in ("ne", "!="))
+        return holds(node.name, value, args, self._allowance)
 
     def _call(self, node: nodes.Call, scope: Scope) -> Any:
         args = self._some(node.args, scope)
@@ -236,7 +206,7 @@ class Run:
         if not isinstance(value, dict):
             raise TemplateFailure(f"{short(value)} is no object and has no {node.node.attr}()")
         if node.node.attr == "get" and 1 <= len(args) <= 2:
-            return value.get(_key(args[0]), args[1] if len(args) == 2 else None)
+            return value.get(key_of(args[0]), args[1] if len(args) == 2 else None)
         if node.node.attr == "get" or args:
             raise TemplateFailure(f"{node.node.attr}() does not take {len(args)} arguments")
         self._allowance.step(len(value))
@@ -252,23 +222,11 @@ class Run:
         return list(found)
 
 
-def _key(value: Any) -> Any:
-    if isinstance(needed(value), list | tuple | dict):
-        raise TemplateFailure(f"{short(value)} names nothing in an object")
-    return value
-
-
 def _loop(index: int, length: int) -> dict[str, Any]:
     places = {"index": index + 1, "index0": index, "revindex": length - index, "revindex0": length - index - 1}
     return {**places, "first": index == 0, "last": index == length - 1, "length": length}
 
 
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "lt": operator.lt,
-    "lteq": operator.le,
-    "gt": operator.gt,
-    "gteq": operator.ge,
-}
 _NUMBERS: dict[type[nodes.BinExpr], Callable[[Any, Any], Any]] = {
     nodes.Sub: operator.sub,
     nodes.Mul: operator.mul,

@@ -256,6 +256,17 @@ GREEDY_TEMPLATES: tuple[str, ...] = (
     "{{ " + "9" * 4000 + " * " + "9" * 4000 + " }}",
     "{{ 1e308 * 1e308 % 7 | round(1000000000) }}",
     "{{ 1.5 | round(-1000000000) }}",
+    *(
+        f"{{% for i in range(999) %}}{{% set x = context.{work} %}}{{% endfor %}}"
+        for work in (
+            *("lines | select('eq', 'x')", "lines | reject('in', 'x')", "numbers | select('odd')", "lines | min"),
+            *("lines | map(attribute='0') | selectattr('0')", "numbers | max(true)", "many | dictsort", "lines | max"),
+            *("many | dictsort(by='value')", "many.items() | rejectattr(0, 'defined')"),
+        )
+    ),
+    "{% set l = [context.big] %}" + "{% set l = l + l %}" * 12 + "{{ l | select('lt', context.big) }}" * 3,
+    "{% set l = [context.big] %}" + "{% set l = l + l %}" * 12 + "{{ l | min | length }}" * 3,
+    "{{ context.big | list | dictsort }}{{ context.big | list | min }}",
     "{{ context.huge + context.huge }}",
     "{{ context.huge | int }}{{ context.huge * context.huge }}",
     "{{ context.big | int }}{{ context.big | float }}{{ context.numbers | map(attribute=context.big) }}",

@@ -114,6 +114,15 @@ def test_what_is_not_there_is_refused_and_not_left_out(template: str) -> None:
         "{{ agent() }}",
         "{{ 'x' | nothing }}",
         "{{ {}[[]] }}",
+        "{{ team.agents | selectattr('role') | list }}",
+        "{{ team.agents | selectattr | list }}",
+        "{{ team.agents | select(task.id) | list }}",
+        "{{ [1] | select('eq') | list }}",
+        "{{ [1] | select('odd', case=1) | list }}",
+        "{{ [1, 'a'] | min }}",
+        "{{ [] | max }}",
+        "{{ [1] | dictsort }}",
+        "{{ {'a': 1} | dictsort(by='both') }}",
     ],
 )
 def test_whatever_fails_is_a_usage_error(template: str) -> None:
@@ -130,6 +139,8 @@ def test_whatever_fails_is_a_usage_error(template: str) -> None:
         ("{% if %}", "is not a Jinja template"),
         ("{% for x in context %}", "is not a Jinja template"),
         ("{{ task.id }", "is not a Jinja template"),
+        ("{{ team.agents | selectattr('name', 'like', 'x') }}", "no test 'like', possible are !=, <, <=, =="),
+        ("{{ [1] | reject('name') }}", "no test 'name'"),
     ],
 )
 def test_mistakes_are_seen_without_a_task(template: str, told: str) -> None:
@@ -182,7 +193,7 @@ def test_a_mistake_names_the_construct_its_line_and_what_is_possible() -> None:
     (mistake,) = check_template("{% macro x() %}{% endmacro %}")
     assert mistake.startswith("line 1: 'macro' is not possible, only {{ expressions }}, if, for and set")
     (mistake,) = check_template("{{ task.id is callable }}")
-    assert mistake.startswith("line 1: no test 'callable', possible are !=, ==")
+    assert mistake.startswith("line 1: no test 'callable', possible are !=, <, <=, ==")
 
 
 def test_templates_of_a_team_share_an_allowance() -> None:
@@ -242,6 +253,19 @@ ALSO_JINJA = [
     "{% set x = 1 %}{% for i in range(3) %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }} {% set a, b = 1, 2 %}{{ b }}",
     "{% if false %}a{% elif context.tone %}b{% else %}c{% endif %} {# a comment #}{% raw %}{{ x }}{% endraw %}",
     "a\n  {%- if true -%}\n b \n{%- endif %}\nc\n",
+    "{{ [1, 2, 3] | select('odd') | list }} {{ [0, '', 'a'] | select | list }} {{ [1, 2] | reject('in', [2]) | list }}",
+    "{{ [1, 2, 9] | select('>', 1) | list }} {{ ['a', 'b'] | select('lessthan', 'b') | list }} {{ 2 is ge 2 }}",
+    "{{ team.agents | selectattr('name', 'equalto', 'two') | list }} {{ [0, 1] | reject | list }} {{ 'abc' | max }}",
+    "{{ team.agents | rejectattr('name', 'in', ['one']) | map(attribute='name') | join }} {{ 3 is lt 2 }}",
+    "{{ team.agents | selectattr('name') | list | length }} {{ team.agents | rejectattr('name') | list }}",
+    "{{ team.agents | selectattr('role', 'defined') | list }} {{ [{'a': {'b': 0}}] | rejectattr('a.b') | list }}",
+    "{{ [(1, 'x'), (2, 'y')] | selectattr(0, 'even') | list }} {{ [[1], [0]] | selectattr('0') | list }}",
+    "{{ [3, 1.5, 2] | min }} {{ [3, 1, 3.0] | max }} {{ ['b', 'A', 'a'] | min }} {{ ['b', 'A'] | min(true) }}",
+    "{{ ['B', 'a'] | max(case_sensitive=true) }} {{ team.agents | max(attribute='name') }} {{ [true, false] | max }}",
+    "{{ [] | min | default('x') }} {{ [] | max is undefined }} {{ [{'n': [2]}, {'n': [1]}] | min(attribute='n.0') }}",
+    "{{ {'b': 1, 'A': 3, 'a': 2} | dictsort }} {{ {'b': 1, 'A': 3} | dictsort(true) }} {{ {} | dictsort }}",
+    "{{ {'b': 1, 'A': 3} | dictsort(by='value', reverse=true) }} {{ {'x': 'b', 'y': 'A'} | dictsort(false, 'value') }}",
+    "{% for k, v in context | dictsort %}{{ k }}{% endfor %} {{ {2: 'a', 1: 'a'} | dictsort(false, 'value', true) }}",
     "{{ 'hello'[1:3] }} {{ [1, 2, 3][::-1] }} {{ context['lines'][-1] }} {{ 'abc'[0] }} {{ range(2, 8, 3) | list }}",
     "{% for a in team.agents %}{% for b in team.agents %}{{ a.name ~ b.name ~ loop.index }} {% endfor %}{% endfor %}",
 ]
