@@ -162,10 +162,10 @@ def test_a_rate_limit_of_a_reprompt_is_told(server: ModelServer, model: OpenAIMo
 def test_an_answer_that_breaks_off_is_asked_for_again(server: ModelServer, model: OpenAIModel, broken: Reply) -> None:
     """Nobody has seen a word of it."""
     say(server, WELL)
-    server.fail_next(2, broken)
+    server.fail_next(1, broken)
     text, ended = answer(model.stream(in_json()))
     assert (text, ended.calls, ended.reprompts) == ("I add", (ADDED,), 0)
-    assert len(server.requests) == 3
+    assert len(server.requests) == 2
 
 
 def test_time_outs_hold_for_each_try(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
