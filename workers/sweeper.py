@@ -1,12 +1,21 @@
-"""The sweeper of a coordinator worker: a thread of its main process, from ready to shutdown."""
+"""The sweeper of a coordinator worker: a thread of its main process, from ready to shutdown.
+
+Before each sweep it loads the Lua scripts that Redis and the broker do not hold, also if another worker sweeps: no
+other pool may load any, and a Redis that was restarted a moment ago holds none.
+"""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import Celery
 from celery.signals import worker_ready
 
+from roboco.adapters.celery.broker_scripts import BrokerScripts
 from roboco.adapters.celery.while_working import repeat_while_working
+from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.scripts import load_missing, script_texts
 from roboco.engine.sweep import sweep
 from roboco.errors import RobocoError
 from workers.process import ProcessEngine
@@ -16,18 +25,31 @@ _log = logging.getLogger(__name__)
 
 def run_sweeper(app: Celery, engine: ProcessEngine) -> None:
     """Sweep while the worker of this process runs."""
+    client, interval = connect_briefly(engine.settings.redis_url), engine.settings.sweep_interval
+    of_roboco = partial(load_missing, client, script_texts().values())
+    of_kombu = BrokerScripts(app).load_missing
 
     def begin(**_: Any) -> None:
+        _load(of_roboco, of_kombu)
         engine.observing.tell_levels()
 
+    def act() -> None:
+        _load(of_roboco, of_kombu)
+        _attempt("a sweep", lambda: sweep(engine(), interval))
+
     worker_ready.connect(begin, weak=False)
-    repeat_while_working(app, "roboco-sweeper", engine.settings.sweep_interval, lambda: _sweep(engine))
+    repeat_while_working(app, "roboco-sweeper", interval, act)
 
 
-def _sweep(engine: ProcessEngine) -> None:
+def _load(*loads: Callable[[], int]) -> None:
+    for load in loads:
+        _attempt("the loading of scripts", load)
+
+
+def _attempt(what: str, act: Callable[[], int]) -> None:
     try:
-        sweep(engine(), engine.settings.sweep_interval)
+        act()
     except RobocoError as error:
-        _log.warning("a sweep failed and is tried again: %s", error)
+        _log.warning("%s failed and is tried again: %s", what, error)
     except Exception:
-        _log.exception("a sweep failed and is tried again")
+        _log.exception("%s failed and is tried again", what)

@@ -8,7 +8,9 @@ import pytest
 
 from roboco import Orchestrator, Settings, Task
 from roboco.adapters.local.valkey import ValkeyServer, find_server
+from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.errors import UsageError
 from tests.conftest import need
 from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
@@ -96,6 +98,10 @@ def test_a_node_dies_in_mid_turn_and_its_replica_takes_over(cluster: Cluster, cl
     assert_whole(task, transcript)
     agenda = cluster_stack.orchestrator.engine.agenda
     until(agenda.intact, 30, "a sweeper has seen that another node took over, and filled the agenda")
+    with connect(cluster.url) as client:
+        hashes = list(map(Scripts(client).hash_of, script_texts()))
+    new = cluster.owner(state)
+    until(lambda: all(cluster.ask(new, "SCRIPT", "EXISTS", *hashes)), 20, "a coordinator has loaded all scripts there")
 
 
 def assert_whole(task: Task, transcript: Transcript) -> None:

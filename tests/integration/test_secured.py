@@ -14,7 +14,6 @@ from redis.retry import Retry
 
 from roboco import Orchestrator
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.local.process import Server
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.client import connect
@@ -27,50 +26,17 @@ from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.flower import flower
 from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.redis_users import StackOfUsers, denied, url_of, users
 from tests.servers.certificates import Certificates
 from tests.servers.tls_gate import TlsGate
-from tests.stack import POOLS, ROOT, Stack, s3_environment, until
+from tests.stack import POOLS, Stack, s3_environment, until
 
 pytestmark = pytest.mark.workers
-USERS = ROOT / "deploy" / "redis-users.acl"
-PASSWORD = "a p@ss:word/of 17"
-
-
-def users() -> Iterator[tuple[str, list[str]]]:
-    """The names and rules of the users in the example, with the tests' password."""
-    for line in USERS.read_text().splitlines():
-        _, name, *rules = line.replace("REPLACE-THIS", PASSWORD.replace(" ", "\\0")).split()
-        yield name, [rule.replace("\\0", " ") for rule in rules]
-
-
-@contextmanager
-def with_users(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
-    with redis.Redis.from_url(valkey.url, decode_responses=True) as client:
-        for name, rules in users():
-            if name != "default":
-                client.execute_command("ACL", "SETUSER", name, *rules)
-        yield {"redis_url": url_of(valkey, "roboco-client")}
-
-
-def url_of(valkey: ValkeyServer, user: str) -> str:
-    password = "".join(f"%{byte:02x}" for byte in PASSWORD.encode())
-    return valkey.url.replace("//", f"//{user}:{password}@")
-
-
-class StackOfUsers(Stack):
-    """Workers that are each the Redis user of their pool, beside a client that is another one."""
-
-    def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
-        """Start a worker of the pool as its user."""
-        url = url_of(self.valkey, f"roboco-{pool.partition('-')[0]}")
-        return super().start(pool, modules, ROBOCO_REDIS_URL=url, **environment)
 
 
 @pytest.fixture(scope="module")
 def acl_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    folder = tmp_path_factory.mktemp("acl")
-    with StackOfUsers(folder, around=with_users, health=folder) as stack:
-        stack.model.script(answer)
+    with StackOfUsers(tmp_path_factory.mktemp("acl")) as stack:
         yield stack
 
 
@@ -160,7 +126,9 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("EVAL return{} 0", set()),
     ("FUNCTION LIST", set()),
     ("SCRIPT FLUSH", set()),
-    ("SCRIPT LOAD return{}", WORKERS | CLIENTS | {"flower"}),
+    ("SCRIPT LOAD return{}", {"coordinator"}),
+    ("FUNCTION LOAD return{}", set()),
+    ("FCALL f 0", set()),
     ("SADD _kombu.binding.celeryev x", WORKERS | {"flower"}),
     ("SADD _kombu.binding.roboco.coordinator x", set()),
     ("LPUSH roboco.coordinator x", WORKERS | CLIENTS | {"producer"}),
@@ -187,6 +155,12 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("PUBLISH /0.celeryev/x x", WORKERS | CLIENTS | {"flower"}),
     ("PUBLISH roboco:signals x", WORKERS | CLIENTS),
     ("ZRANGE roboco:agenda 0 -1", {"coordinator"}),
+    ("ZADD roboco:agenda 0 x", WORKERS | CLIENTS),
+    ("ZREM roboco:agenda x", {"coordinator"}),
+    ("ZREM roboco:telling x", {"coordinator"}),
+    ("DEL roboco:agenda", {"coordinator"}),
+    ("SET roboco:agenda x", {"coordinator"}),
+    ("EXPIRE roboco:agenda 0", {"coordinator"}),
     ("SET roboco:sentinel x", {"coordinator"}),
     ("HGETALL roboco:{dead}:letters", {"coordinator", "client"}),
     ("GET roboco:{rate:m}:until", {"coordinator", "agents"}),
@@ -205,14 +179,6 @@ def test_what_each_user_may_do(acl_stack: Stack, command: str, users: set[str]) 
 
 def test_every_user_is_tried() -> None:
     assert {name for name, _ in users()} == {"default"} | {f"roboco-{one}" for one in ALL | {"probe", "admin"}}
-
-
-def denied(stack: Stack) -> set[str]:
-    """Return each kind of denial that the server has noted since the last call."""
-    with redis.Redis.from_url(stack.valkey.url, decode_responses=True) as client:
-        log: Any = client.acl_log()
-        client.acl_log_reset()
-    return {" ".join(str(one[name]) for name in ("username", "context", "reason", "object")) for one in log}
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from roboco.adapters.celery.flaws import flaw
 from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.refused import record_of, record_of_raw
 from roboco.adapters.celery.signature import MessageKeys, as_bytes
+from roboco.adapters.celery.transport import ScriptsMissing
 
 UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """What remote control may still do where messages are signed: its own are not."""
@@ -40,6 +41,7 @@ class GuardedConsumer(Consumer):
     )
 
     pause = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
+    unscripted = 1.0  # seconds until a broker that does not hold kombu's scripts is tried again
     gathering = 0.1  # seconds for which events wait for more: each publication is a message of its own
 
     hub: Any
@@ -63,6 +65,10 @@ class GuardedConsumer(Consumer):
         self._flush_due = -math.inf
         self._ends = False
 
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        super().on_connection_error_before_connected(exc)
+        self._wait_for_scripts(exc)
+
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         self._flush()  # what it cannot send, the next dispatcher takes over, though not what was only gathered
         # Since celery#10242 (5.7.0) a lost connection is first collected and then closed. If a late-acknowledged
@@ -72,6 +78,12 @@ class GuardedConsumer(Consumer):
         if self.connection and self.connection.transport.driver_type == "redis":
             vars(self.connection)["close"] = lambda: None
         super().on_connection_error_after_connected(exc)
+        self._wait_for_scripts(exc)
+
+    def _wait_for_scripts(self, exc: Exception) -> None:
+        if isinstance(exc, ScriptsMissing):  # Celery itself waits only for a broker that refuses connections
+            logger.warning("cannot use the broker for now: %s", exc)
+            time.sleep(self.unscripted)
 
     def on_send_event_buffered(self) -> Any:
         # From any thread. A timer that a lost connection takes along is set anew by the next event after its time.

@@ -23,6 +23,7 @@ from typing import Any, Final
 from kombu import transport
 from kombu.transport import pyamqp, redis
 from kombu.utils.encoding import bytes_to_str
+from redis import exceptions as redis_exceptions
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held, written
@@ -69,6 +70,13 @@ class QoS(redis.QoS):
                 return bool(self.channel.store_held(raw, refused))
 
 
+class ScriptsMissing(redis_exceptions.ConnectionError):
+    """The broker does not hold kombu's scripts, and this worker may not load them.
+
+    Kombu and Celery treat it like a broker that does not answer: they try again.
+    """
+
+
 class GuardedChannel:
     """The part of a channel over Redis that checks what comes, and keeps its client."""
 
@@ -86,6 +94,7 @@ class GuardedChannel:
         kept = self._kept
         if kept is None or kept.connection_pool is not own.pool:
             kept = self._kept = make()
+            kept.script_load = partial(_load_script, kept.script_load)
         return kept
 
     @cached_property
@@ -158,6 +167,16 @@ class GuardedChannel:
     def store_held(self, raw: bytes, refused: Refused) -> bool:
         """Store a dead letter of what is kept in the hash and cannot be read; whether that is done."""
         return self._store(noted(raw) or record_of_raw(raw, "", refused.reason, refused.headers))
+
+
+def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
+    try:
+        return load(script)
+    except redis_exceptions.NoPermissionError as error:
+        raise ScriptsMissing(
+            "it does not hold kombu's scripts yet; a coordinator worker loads them when it starts and before each "
+            "sweep: check that one runs"
+        ) from error
 
 
 def noted(raw: bytes) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -48,6 +49,7 @@ class LazyCluster:
         self._options = options
         self._lock = threading.Lock()
         self._cluster: RedisCluster | None = None
+        self._asked = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -64,9 +66,12 @@ class LazyCluster:
         """The script, to be called with its keys, which are all of one slot."""
         return Script(cast(Any, self), cast(Any, script.encode()))
 
-    def anew(self) -> Self:
-        """This client, having asked the nodes who they are now."""
-        self._connected().nodes_manager.initialize()
+    def anew(self, age: float = 0.0) -> Self:
+        """This client, having asked the nodes who they are now, or no more than `age` seconds ago."""
+        cluster = self._connected()
+        if time.monotonic() - self._asked > age:
+            cluster.nodes_manager.initialize()
+            self._asked = time.monotonic()
         return self
 
     def close(self) -> None:

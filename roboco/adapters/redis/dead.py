@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import answering, script_of
+from roboco.adapters.redis.scripts import answering, call, script_of
 from roboco.domain.canonical import canonical, well_formed
 from roboco.domain.letter import DeadLetter
 
@@ -57,4 +57,4 @@ class RedisDeadLetters:
     def _run(self, name: str, *arguments: str | float) -> None:
         keys = [self._keys.dead, self._keys.dead_order, self._keys.dead_sizes]
         with answering():
-            script_of(self._connect(), name)(keys=keys, args=list(arguments))
+            call(script_of(self._connect(), name), keys, arguments)

@@ -1,14 +1,22 @@
 """The Lua scripts, one file an operation, sent by hash."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha1
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 
 import redis
 from redis.commands.core import Script
-from redis.exceptions import ClusterDownError, ClusterError, NoScriptError, RedisClusterException, TryAgainError
+from redis.exceptions import (
+    ClusterDownError,
+    ClusterError,
+    NoPermissionError,
+    NoScriptError,
+    RedisClusterException,
+    TryAgainError,
+)
 
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.errors import TransientError
@@ -16,7 +24,8 @@ from roboco.errors import TransientError
 _LUA = resources.files("roboco.adapters.redis") / "lua"
 _SAY, _WRITE_DOWN, _BUCKET = ((_LUA / name).read_text() for name in ("_say.lua", "_write_down.lua", "_bucket.lua"))
 
-
+KNOWN_FOR = 5.0
+"""Seconds for which `load_missing` takes the primaries of a cluster for the same."""
 _UNUSABLE = (
     redis.ConnectionError,
     redis.TimeoutError,
@@ -35,11 +44,7 @@ class Scripts:
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
-        self._scripts = {
-            path.name.removesuffix(".lua"): client.register_script(_source(path.read_text()))
-            for path in _LUA.iterdir()
-            if path.name.endswith(".lua") and not path.name.startswith("_")
-        }
+        self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
         """The hash by which the script is called."""
@@ -47,9 +52,8 @@ class Scripts:
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """The script's answer; TransientError if Redis gave none."""
-        script: Script = self._scripts[name]
         with answering():
-            return script(keys=keys, args=list(args))
+            return call(self._scripts[name], keys, args)
 
     def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
         """The answers to many calls of a script, sent in one go; in place of one that Redis did not give, its error.
@@ -64,9 +68,8 @@ class Scripts:
                 for keys, arguments in calls:
                     pipe.evalsha(script.sha, len(keys), *keys, *arguments)
                 answers = pipe.execute(raise_on_error=False)
-                if attempt or not any(isinstance(answer, NoScriptError) for answer in answers):
+                if attempt or not any(isinstance(answer, NoScriptError) for answer in answers) or not _load(script):
                     break
-                self.client.script_load(cast(str, script.script))
         return [_told(answer) for answer in answers]
 
     def _answer_or_error(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
@@ -78,15 +81,83 @@ class Scripts:
 
 def script_of(client: redis.Redis, name: str) -> Script:
     """One script on this client, for what is seldom asked."""
-    return client.register_script(_source(_text(name)))
+    return client.register_script(script_texts()[name])
 
 
 @cache
-def _text(name: str) -> str:
-    return (_LUA / f"{name}.lua").read_text()
+def script_texts() -> dict[str, str]:
+    """Return the text of each script by its name, as Redis gets it."""
+    return {
+        path.name.removesuffix(".lua"): _source(path.read_text())
+        for path in _LUA.iterdir()
+        if path.name.endswith(".lua") and not path.name.startswith("_")
+    }
+
+
+def call(script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+    """Call the script by its hash. If Redis does not hold it, load it first, if the Redis user may.
+
+    Of the users in deploy/redis-users.acl only that of the coordinators may.
+    """
+    client: Any = script.registered_client
+    try:
+        return client.evalsha(script.sha, len(keys), *keys, *arguments)
+    except NoScriptError:
+        if not _load(script):
+            raise
+    return client.evalsha(script.sha, len(keys), *keys, *arguments)
+
+
+def _load(script: Script) -> bool:
+    """Load the script. Return False if the Redis user may not."""
+    client: Any = script.registered_client
+    try:
+        client.script_load(script.script)
+    except NoPermissionError:
+        return False
+    return True
+
+
+def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:
+    """Load the scripts that Redis does not hold, in each primary of a cluster. Return how many loads that took.
+
+    TransientError if Redis does not answer. If a primary does not answer, the others have the scripts by then.
+    Cost if none is missing: one SCRIPT EXISTS for each primary, O(scripts): 2 µs of Redis for all of Roboco's. In a
+    cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, since a primary that took over or joined lacks the scripts.
+    """
+    if not isinstance(client, LazyCluster):
+        with answering():
+            return _load_missing(client, texts)
+    loads, failed = 0, None
+    with answering():
+        nodes = client.anew(KNOWN_FOR).get_primaries()
+    for node in nodes:
+        try:
+            loads += _load_missing(client, texts, target_nodes=node)
+        except _UNUSABLE as error:
+            failed = error
+    if failed is not None:
+        raise _without(failed) from failed
+    return loads
+
+
+def _load_missing(client: Any, texts: Iterable[str], **node: Any) -> int:
+    by_hash = {_hash(text): text for text in texts}
+    held = client.execute_command("SCRIPT EXISTS", *by_hash, **node)
+    missing = [text for text, here in zip(by_hash.values(), held, strict=True) if not here]
+    for text in missing:
+        client.execute_command("SCRIPT LOAD", text, **node)
+    return len(missing)
+
+
+@cache
+def _hash(text: str) -> str:
+    return sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _told(answer: Any) -> Any:
+    if isinstance(answer, NoScriptError):
+        return _unloaded()
     return _without(answer) if isinstance(answer, _UNUSABLE) else answer
 
 
@@ -95,12 +166,21 @@ def answering() -> Iterator[None]:
     """Turns the errors of a Redis that cannot be used now into TransientError."""
     try:
         yield
+    except NoScriptError as error:
+        raise _unloaded() from error
     except _UNUSABLE as error:
         raise _without(error) from error
 
 
 def _without(error: Exception) -> TransientError:
     return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
+
+
+def _unloaded() -> TransientError:
+    return TransientError(
+        "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them when it starts and "
+        "before each sweep: check that one of this release runs"
+    )
 
 
 def _source(operation: str) -> str:

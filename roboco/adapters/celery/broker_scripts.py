@@ -1,0 +1,43 @@
+"""The Lua scripts of kombu, which its consumers on Redis call by their hashes.
+
+Kombu loads them where Redis does not hold them. Of the users in deploy/redis-users.acl only that of the coordinators
+may: so coordinators load them for all workers, and for Flower.
+"""
+
+from typing import Any, Final
+
+from celery import Celery
+from kombu.transport import redis
+from redis.lock import Lock
+
+from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.redis.scripts import load_missing
+
+_untyped: Any = redis  # whose stubs lack these constants
+BROKER_SCRIPTS: Final = (Lock.LUA_RELEASE_SCRIPT, str(_untyped.REFRESH_BINDING), str(_untyped.SWEEP_BINDINGS))
+"""What ends the mutex of a consumer that gives messages back; what renews and removes bindings of remote control."""
+
+
+class BrokerScripts:
+    """Loads kombu's scripts over a connection that it keeps. Do not share it between threads."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._connected: Any = None
+
+    def load_missing(self) -> int:
+        """Load the scripts that the broker does not hold. Return how many; 0 if the broker is not Redis.
+
+        TransientError if the broker does not answer. Cost if none is missing: one SCRIPT EXISTS.
+        """
+        with sending("the question for its scripts"):
+            client = self._client()
+        return 0 if client is None else load_missing(client, BROKER_SCRIPTS)
+
+    def _client(self) -> Any:
+        if self._connected is None:
+            connection: Any = self._app.connection_for_write()
+            if connection.transport.driver_type != "redis":
+                return None
+            self._connected = connection.channel()
+        return self._connected.client
