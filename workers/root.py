@@ -1,7 +1,10 @@
 """What the composition roots share: an application with Roboco's settings, Celery tasks and dead letters."""
 
 import gc
+import importlib
+import logging
 import os
+import sys
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
@@ -24,6 +27,8 @@ from workers.guarded import guard_process
 from workers.process import ProcessEngine
 from workers.tasks import register
 
+_log = logging.getLogger(__name__)
+
 
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
     """An application that consumes these queues, and the engine of its processes."""
@@ -43,9 +48,24 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     quote_nobody()
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
+    celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
     return app, engine
+
+
+def _import_tools(modules: Sequence[str], **_: Any) -> None:
+    """Import the modules of ROBOCO_TOOLS before the worker takes work, from its folder too; end it if one cannot be."""
+    sys.path.append(os.getcwd())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # a module of the user's may fail in any way
+            _log.exception("module %r of ROBOCO_TOOLS cannot be imported", module)
+            raise SystemExit(
+                f"this worker ends: module {module!r} of ROBOCO_TOOLS cannot be imported: {type(error).__name__}: "
+                f"{error}\ninstall it where the workers run, start them in its folder, or change ROBOCO_TOOLS"
+            ) from error
 
 
 def _note_node(app: Celery, sender: str, **_: Any) -> None:

@@ -10,6 +10,7 @@ A refused claim or emit ends it: another worker has the turn. If the worker dies
 attempt begins or, if the step was stored, the coordinator applies it.
 """
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,7 +36,7 @@ from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
 from roboco.engine.turn_metadata import completed, interrupted, usage_of
-from roboco.errors import ModelError, UsageError
+from roboco.errors import Conflict, CorruptHistory, ModelError, TransientError, UsageError
 from roboco.ports import (
     Commit,
     Doing,
@@ -49,6 +50,9 @@ from roboco.ports import (
     Work,
 )
 
+_log = logging.getLogger(__name__)
+MOST_TOLD = 2000
+"""Characters of an exception in the history."""
 ALONE, LONGEST_ALONE = 5.0, 15.0
 """The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
 
@@ -87,7 +91,7 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
                     pause = min(LONGEST_ALONE, ALONE * 2.0 ** min(claim.task.rings, 10))
                     return _defer(making, pause, _alone(making), TurnEnd.DEFERRED)
                 with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
-                    return _make(making)
+                    return _make_or_explain(making)
     doing.void()
     now = engine.board.load(order.task_id, 1)
     at_it = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _place(order)
@@ -118,6 +122,36 @@ class _Making:
     def ticket(self) -> Ticket:
         """The place of the turn's request in the queue of its provider's rate limit."""
         return tickets.ticket_of(self.team, self.claim.order.task_id, self.claim.task)
+
+
+def _make_or_explain(making: _Making) -> TurnEnd:
+    """Make the turn. What fails beside the model is reported as what it is, and tried again only if that may help."""
+    claim = making.claim
+    try:
+        return _make(making)
+    except TransientError as error:
+        return _put_off(making, error)
+    except (Conflict, CorruptHistory):
+        raise
+    except Exception as error:
+        _log.exception("step %d of task %s fails", claim.order.seq, claim.order.task_id)
+        return _commit(making, failed(claim, "internal", f"{type(error).__name__}: {error}"[:MOST_TOLD]), {})
+
+
+def _put_off(making: _Making, error: TransientError) -> TurnEnd:
+    """Try the turn again later, because a server did not answer. Text that was published already is void then.
+
+    If Redis does not answer either, this fails, too, and the turn is tried again when its lease has ended.
+    """
+    engine, claim = making.engine, making.claim
+    now = engine.board.load(claim.order.task_id, 1)
+    if now is None or not now.emitted:
+        failure = ModelError("server", str(error), True)
+        return _ask_again(making, failure)
+    if claim.order.attempt >= engine.policy.attempts:
+        return _commit(making, failed(claim, "server", str(error)[:MOST_TOLD]), {})
+    restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
+    return TurnEnd.BROKE_OFF
 
 
 def _make(making: _Making) -> TurnEnd:

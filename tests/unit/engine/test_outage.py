@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.errors import ModelError
+from roboco.errors import ModelError, TransientError
 from tests.memory.dispatcher import Turn
 from tests.memory.model import Said
+from tests.memory.watch import Call, make
 from tests.memory.world import SWEEP, World, given, team_of
 
 DOWN = ModelError("connection", "model 'm' cannot be reached: refused", True)
@@ -147,6 +148,46 @@ def test_who_acts_during_an_outage_is_heard(act: Any) -> None:
     go_on(world, 5)
     expected = TaskStatus.CANCELLED if act is World.stop else TaskStatus.COMPLETED
     assert world.summary("t0").status is expected
+
+
+def test_another_server_that_does_not_answer_delays_a_turn_and_is_named() -> None:
+    server = Server(None)
+    world = begun(server)
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "rates.reserve":
+            raise TransientError("the workspace does not answer: timed out")
+        return call()
+
+    world.watch = watch
+    go_on(world, 40)
+    assert server.tried == []
+    assert told(world)[-1] == "one waits: the workspace does not answer: timed out; asked again in 32 s"
+    world.watch = make
+    go_on(world, 70)
+    assert world.summary("t0").status is TaskStatus.COMPLETED
+
+
+def test_text_that_was_published_before_a_server_failed_is_void() -> None:
+    server = Server(None)
+    world = begun(server)
+    world.given.model.script = lambda request: Said(("one ", "two"))
+    chunks = 0
+
+    def watch(name: str, call: Call) -> Any:
+        nonlocal chunks
+        if name == "turns.emit":
+            chunks += 1
+            if chunks == 2:
+                raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    go_on(world, 5)
+    assert world.summary("t0").status is TaskStatus.COMPLETED
+    assert [step.text for step in world.history("t0")] == ["go", "one two"]
+    [restart] = [event for event in world.events("t0") if event["type"] == "event_turn_restart"]
+    assert restart["reason"] == "no answer"
 
 
 def test_an_error_that_cannot_succeed_ends_the_task() -> None:

@@ -109,7 +109,9 @@ def test_a_turn_that_kills_every_worker_fails_the_task_after_so_many_attempts(wh
     assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
-def test_a_turn_that_always_raises_fails_the_task_after_so_many_attempts() -> None:
+def test_a_turn_that_raises_fails_the_task_at_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """It would raise again."""
+
     def fails(request: Any) -> Any:
         raise ZeroDivisionError("division by zero")
 
@@ -118,7 +120,13 @@ def test_a_turn_that_always_raises_fails_the_task_after_so_many_attempts() -> No
     world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert len(world.given.model.requests) == world.given.policy.attempts
+    assert len(world.given.model.requests) == 1
+    error = world.history()[1].error
+    assert error is not None
+    assert (error.code, error.message) == ("internal", "writer: ZeroDivisionError: division by zero")
+    assert world.summary().reason == error.message
+    assert world.events()[-1]["reason"] == error.message
+    assert "Traceback" in caplog.text
 
 
 def _die_at(where: str, before: bool = False) -> Any:
