@@ -8,6 +8,7 @@ It may run twice, late, at the same time elsewhere, or die after any line: a cho
 epoch, a step once per position, and whatever was written down but not done is found by the sweeper.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from roboco.domain.action import AppendStep, CallTools, End, StartTurn, Wait
@@ -28,6 +29,7 @@ from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
+from roboco.errors import TransientError
 from roboco.engine.listings import tool_differences
 from roboco.ports import Choice, Commit, Phase, Snapshot, Used, Work
 from roboco.ports.telemetry import TASKS
@@ -36,6 +38,8 @@ MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
 QUIET = 3600.0
 """Seconds after which a waiting task is looked at although nothing came for it."""
+FAILED = 5.0
+"""Seconds after which the sweeper looks at a task at the latest if a look on a message has failed."""
 UNRECOVERED = 1.0
 """Seconds after which a task is looked at that cannot end before the sweeper has recovered Redis."""
 
@@ -46,19 +50,30 @@ def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | N
     With `ring`, as the sweeper calls it, take over steps that Redis does not know, and hand out again what no
     worker took. `exhausted` says why the task is given up.
 
-    A task that is not known, or has ended, is left alone.
+    A task that is not known, or has ended, is left alone. If this fails, the sweeper looks at the task soon: what
+    came for it has been announced once, and a wait may have put the next look off.
     """
     with engine.telemetry.work(Work("advance", task_id)):
-        for _ in range(MOVES):
-            task = recover.load(engine, task_id)
-            if task is None:
-                _forget(engine, task_id)
-                return
-            if ring and recover.catch_up(engine, task_id, task):
-                continue
-            if not _move(engine, task_id, task, ring, exhausted):
-                return
-        engine.dispatcher.advance(task_id)
+        try:
+            _advance(engine, task_id, ring, exhausted)
+        except Exception:
+            if not ring:
+                with suppress(TransientError):
+                    engine.agenda.hasten(task_id, FAILED)
+            raise
+
+
+def _advance(engine: Engine, task_id: str, ring: bool, exhausted: str | None) -> None:
+    for _ in range(MOVES):
+        task = recover.load(engine, task_id)
+        if task is None:
+            _forget(engine, task_id)
+            return
+        if ring and recover.catch_up(engine, task_id, task):
+            continue
+        if not _move(engine, task_id, task, ring, exhausted):
+            return
+    engine.dispatcher.advance(task_id)
 
 
 def _forget(engine: Engine, task_id: str) -> None:

@@ -1,15 +1,23 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
 from roboco.domain.inbox import Answer, Hold, Item, Resolution, Verdict, over, read_item
-from roboco.domain.paths import CLOSED, inbox_path, item_path, open_path, taken_path
+from roboco.domain.paths import inbox_path, item_path, taken_path
 from roboco.domain.state import items_of
 from roboco.engine.engine import Engine
+from roboco.engine.receive import has_ended
 from roboco.ports import Snapshot
 
 
 def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
-    """The items that still count, oldest first; the others are settled on the way."""
+    """The items that still count, oldest first; the others are settled on the way.
+
+    A task whose end is final takes none, though Redis may have lost the end: who sent them is told so.
+    """
     found: list[Item] = []
+    if task.item_ids and has_ended(engine, task_id):
+        for item_id in task.item_ids:
+            engine.inbox.forget(task_id, item_id)
+        return ()
     for item_id in task.item_ids:
         data = engine.files.get(item_path(task_id, item_id))
         if data is None:
@@ -67,7 +75,7 @@ def knock_again(engine: Engine, task_id: str) -> bool:
     A task whose end is final takes none.
     """
     names = engine.files.names(inbox_path(task_id))
-    if names and engine.files.get(open_path(task_id)) == CLOSED:
+    if names and has_ended(engine, task_id):
         return False
     engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])
     return bool(names)

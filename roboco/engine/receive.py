@@ -152,14 +152,14 @@ def _give_back(engine: Engine, task_id: str, item: Item, ended: bool = False) ->
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         _refuse(engine, task_id, item)
-    elif ended or _has_ended(engine, task_id):
+    elif ended or has_ended(engine, task_id):
         engine.files.delete(item_path(task_id, item.item_id))
     elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
         engine.files.delete(item_path(task_id, item.item_id))
         raise UsageError(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
 
 
-def _has_ended(engine: Engine, task_id: str) -> bool:
+def has_ended(engine: Engine, task_id: str) -> bool:
     """Return True if the task has been closed; False if there is none.
 
     Its marker may have come since: a submission notes the items that it finds after that.

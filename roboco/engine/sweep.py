@@ -109,8 +109,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
                 engine.attempts.end(key)
                 raise
             engine.attempts.end(key)
-        else:
-            _give_up(engine, task_id, lost)
+        elif _give_up(engine, task_id, lost):
             engine.attempts.end(key)  # not if that raised: then the next look is no different from this one
 
 
@@ -150,14 +149,15 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     )
 
 
-def _give_up(engine: Engine, task_id: str, lost: int) -> None:
-    """End the task, unless Redis waits to be recovered: it may have restored the count, and no task can end then."""
+def _give_up(engine: Engine, task_id: str, lost: int) -> bool:
+    """End the task, and return True; not while Redis waits to be recovered, since no task can end then."""
     if engine.agenda.recovered(task_id) is None:
-        return
+        return False
     reason = f"{lost} sweepers were lost while they looked at the task"
     _log.error("task %s is given up: %s", task_id, reason)
     engine.dead.bury(lost_work("advance", task_id, "", reason, lost, engine.now()))
     advance(engine, task_id, True, reason)
+    return True
 
 
 def _recover(engine: Engine) -> None:

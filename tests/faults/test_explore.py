@@ -46,8 +46,11 @@ FOUND = (
     "sequential 50:wipe:0 0:sweep:0 27:fail:0",
     "sequential w16:again:0 0:deliver:0 10:back:3 w0:pause:0 0:stop:0 0:deliver:0 0:hold:0 4:stop:0 w0:deliver:0 "
     "w9:back:6",
+    "sequential 26:stop:0 5:hold:0 w7:hold:0 0:back:1 0:sweep:0",
+    "sequential w6:back:0 0:sweep:0 70:stop:0 w0:back:1",
 )
-"""Cases that broke a promise: an end that Redis had kept was taken back, or one that it had lost stayed."""
+"""Cases that broke a promise: an end that Redis had kept was taken back, one that it had lost stayed, or an item that
+came while Redis had lost the end was taken by a task that was closed."""
 
 
 @pytest.mark.parametrize("line", FOUND)

@@ -13,9 +13,9 @@ from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_p
 from roboco.domain.status import TaskStatus
 from roboco.engine import message
 from roboco.engine import receive as receiving
-from roboco.engine.advance import advance
+from roboco.engine.advance import FAILED, advance
 from roboco.engine.receive import MAX_CONTROLS, MAX_ITEMS
-from roboco.errors import TransientError, UsageError
+from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import Phase
 from tests.memory.controlled import DELEGATING
 from tests.memory.journeys import MANUAL, SEQUENTIAL, assert_whole
@@ -469,3 +469,44 @@ def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() ->
     assert sent
     world.watch = make
     assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.untaken() == []
+
+
+def test_what_came_is_looked_at_soon_if_a_look_has_failed() -> None:
+    """The look had put the next one off, because the task waits, when the message came."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.send("more")
+    world.server.held.agenda[TASK] = world.clock.now() + 3600
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "board.load":
+            raise CorruptHistory("step 1 was changed")
+        return call()
+
+    world.watch = watch
+    with pytest.raises(CorruptHistory):
+        advance(world.engine, TASK)
+    assert world.server.held.agenda[TASK] - world.clock.now() <= FAILED
+
+
+def test_an_item_that_redis_lost_while_the_end_is_chosen_is_taken() -> None:
+    """Redis is set back between the question whether it is recovered and the choice."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    kept: list[Any] = []
+
+    def watch(name: str, call: Call) -> Any:
+        answer = call()
+        if name == "agenda.recovered" and not kept:
+            kept.append(world.server.kept())
+            world.send("and this")
+            world.server.set_back(kept[0])
+        return answer
+
+    world.watch = watch
+    world.drain()
+    world.watch = make
+    world.settle()
+    assert kept
+    assert "and this" in [step.text for step in world.history()]
