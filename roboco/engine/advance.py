@@ -29,8 +29,8 @@ from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
-from roboco.errors import TransientError
 from roboco.engine.listings import tool_differences
+from roboco.errors import TransientError
 from roboco.ports import Choice, Commit, Phase, Snapshot, Used, Work
 from roboco.ports.telemetry import TASKS
 
