@@ -45,7 +45,7 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     if not engine.agenda.intact():
         _recover(engine)
     elif not engine.agenda.fresh():
-        fill_agenda(engine)
+        _refill(engine)
     due, failures = engine.agenda.due(BATCH), 0
     for entry in due:
         failures += not _isolated(engine, entry, partial(_attend, engine, entry, look))
@@ -55,15 +55,11 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
 
 
 def _attend(engine: Engine, entry: str, look: Look) -> None:
-    if entry.startswith(RESTART):
-        _begin_again(engine, entry.removeprefix(RESTART))
-        engine.agenda.drop(entry)
-    elif entry.startswith(ENTER):
-        _enter(engine, entry.removeprefix(ENTER), True)
-        engine.agenda.drop(entry)
-    elif entry.startswith(RESUME):
-        outage.resume(engine, entry.removeprefix(RESUME))
-        engine.agenda.drop(entry)
+    kind, slash, task_id = entry.partition("/")
+    if (work := ONCE.get(kind + slash)) is not None:
+        at = engine.agenda.at(entry)
+        work(engine, task_id)
+        engine.agenda.drop(entry, at)  # not one that another sweeper has put since
     elif not notify.ring(engine, entry):
         _look_at(engine, entry, look)
 
@@ -166,11 +162,18 @@ def _recover(engine: Engine) -> None:
     Numbers of what was lost must not come twice: so each task's logs begin anew, before the task is looked at. A task
     that was closed in the moment that Redis has lost is in the schedule again, without a marker.
     """
-    run = engine.agenda.run()
+    mark = engine.agenda.prepare()
     if engine.agenda.restarted():
         for task_id in sorted({*engine.agenda.known(), *_task_ids(engine, OPEN)}):
             engine.agenda.put(f"{RESTART}{task_id}", -QUIET)
-    fill_agenda(engine, all_now=True, run=run)
+    fill_agenda(engine, mark, all_now=True)
+
+
+def _refill(engine: Engine) -> None:
+    """Fill the schedule again, unless Redis was restarted a moment ago: then the next sweep recovers it."""
+    mark = engine.agenda.prepare()
+    if engine.agenda.intact():
+        fill_agenda(engine, mark)
 
 
 def _begin_again(engine: Engine, task_id: str) -> None:
@@ -187,14 +190,12 @@ def _begin_again(engine: Engine, task_id: str) -> None:
         close_again(engine, task_id, task)
 
 
-def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -> None:
+def fill_agenda(engine: Engine, mark: str | None = None, all_now: bool = False) -> None:
     """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all.
 
-    `run` is the run of Redis in which the caller found that it must be filled: if Redis was restarted meanwhile, the
-    next sweep fills it again. A task that fails is tried again alone. After MOST_FAILURES, which may each have taken a
-    time-out, all others are.
+    With `mark`, which was made before: if Redis was emptied or restarted meanwhile, the next sweep fills it again. A
+    task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
     """
-    run = run or engine.agenda.run()
     open_tasks, failures = _task_ids(engine, OPEN), 0
     _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
     for task_id in open_tasks:
@@ -204,7 +205,7 @@ def fill_agenda(engine: Engine, all_now: bool = False, run: str | None = None) -
             engine.agenda.put(f"{ENTER}{task_id}")
     for task_id in _task_ids(engine, NOTIFY):
         engine.agenda.add(notify.entry(task_id))
-    engine.agenda.begin(REFILL, run)
+    engine.agenda.begin(REFILL, mark)
 
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:
@@ -221,3 +222,11 @@ def _task_ids(engine: Engine, folder: str) -> list[str]:
     if strays := [name for name in names if not is_task_id(name)]:
         _log.warning("skipped %d names below %s that are not task ids: %r", len(strays), folder, strays[:5])
     return [name for name in names if is_task_id(name)]
+
+
+ONCE: dict[str, Callable[[Engine, str], None]] = {
+    RESTART: _begin_again,
+    ENTER: partial(_enter, now=True),
+    RESUME: outage.resume,
+}
+"""What is done once for a task, by the prefix of its entry in the schedule."""

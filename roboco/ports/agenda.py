@@ -25,8 +25,11 @@ class Agenda(Protocol):
     def due(self, limit: int) -> list[str]:
         """Return at most `limit` due tasks, earliest first."""
 
-    def drop(self, task_id: str) -> None:
-        """Remove the task from the schedule."""
+    def at(self, task_id: str) -> float | None:
+        """Return when the task is due, in Unix seconds; None if it has no time."""
+
+    def drop(self, task_id: str, at: float | None = None) -> None:
+        """Remove the task from the schedule. With `at`, only if it is due then: somebody may have put it anew."""
 
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order, read in pages."""
@@ -55,11 +58,17 @@ class Agenda(Protocol):
     def run(self) -> str:
         """Return the name of this run of the server."""
 
-    def begin(self, seconds: float, run: str | None = None) -> None:
+    def prepare(self) -> str:
+        """Mark that the schedule is about to be filled, and return the mark.
+
+        Until `begin`, a schedule that was not intact is not. Sweepers that fill it at the same time share a mark.
+        """
+
+    def begin(self, seconds: float, mark: str | None = None) -> None:
         """Record that the schedule holds every open task, which counts as fresh for so many seconds.
 
-        `run` is the run of the server in which the caller listed them (None: this one). If the server was restarted
-        since, it does not count as intact.
+        Nothing is recorded if Redis has lost the `mark`. If it was restarted since the mark was made, it does not count
+        as intact.
         """
 
 

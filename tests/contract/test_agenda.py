@@ -143,8 +143,6 @@ def test_a_lost_agenda_is_noticed(task: ATask) -> None:
     assert task.agenda.intact()
 
 
-@pytest.mark.redis
-@pytest.mark.usefixtures("valkey")
 def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: ATask) -> None:
     assert task.agenda.recovered("a") is None, "no sweep has been made"
     task.agenda.begin(LATER)
@@ -157,6 +155,50 @@ def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: ATask) -
     assert task.agenda.recovered("a") == task.agenda.run()
 
 
+def test_a_mark_that_redis_has_lost_confirms_nothing(task: ATask) -> None:
+    """Redis was emptied while the schedule was filled."""
+    agenda = task.agenda
+    first = agenda.prepare()
+    assert agenda.prepare() == first, "sweepers at the same time share it"
+    assert not agenda.intact()
+    assert agenda.recovered("a") is None
+    agenda.begin(60, first)
+    assert agenda.intact()
+    assert not agenda.restarted()
+    agenda.begin(60, first)
+    assert agenda.intact(), "also by the sweeper that is done later"
+    whole = agenda.prepare()
+    assert agenda.intact(), "a schedule that is filled from time to time stays intact"
+    agenda.begin(60, whole)
+    assert agenda.fresh()
+    task.wipe()
+    agenda.begin(60, whole)
+    assert not agenda.intact()
+    assert not agenda.fresh()
+    lost = agenda.prepare()
+    task.wipe()
+    agenda.begin(60, lost)
+    assert not agenda.intact()
+    assert agenda.prepare() != lost
+    agenda.begin(60, lost)
+    assert not agenda.intact()
+
+
+def test_an_entry_that_was_put_since_is_not_dropped(agenda: Agenda) -> None:
+    agenda.put("restart/a", -10)
+    at = agenda.at("restart/a")
+    assert at is not None
+    agenda.put("restart/a", -5)
+    agenda.drop("restart/a", at)
+    assert agenda.due(10) == ["restart/a"]
+    agenda.drop("restart/a", agenda.at("restart/a"))
+    assert agenda.due(10) == []
+    assert agenda.at("restart/a") is None
+    agenda.drop("restart/a", at)
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("valkey")
 def test_an_agenda_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
     """A server that was started again may have lost its last second."""
     for first in (True, False):
@@ -167,7 +209,9 @@ def test_an_agenda_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
                 assert agenda.due(10) == ([] if first else ["a"])
                 assert (agenda.intact(), agenda.restarted()) == (False, not first)
                 assert agenda.recovered("a") is None
-                agenda.begin(60)
+                mark = agenda.prepare()
+                assert (agenda.intact(), agenda.restarted()) == (False, not first)
+                agenda.begin(60, mark)
                 agenda.put("a")
                 assert (agenda.intact(), agenda.restarted()) == (True, False)
         finally:

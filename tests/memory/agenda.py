@@ -48,10 +48,16 @@ class MemoryAgenda:
                 :limit
             ]
 
-    def drop(self, task_id: str) -> None:
-        """Do not look at the task again."""
+    def at(self, task_id: str) -> float | None:
+        """Return when the task is due, in Unix seconds; None if it has no time."""
         with self._server as held:
-            held.agenda.pop(task_id, None)
+            return held.agenda.get(task_id)
+
+    def drop(self, task_id: str, at: float | None = None) -> None:
+        """Remove the task from the schedule. With `at`, only if it is due then."""
+        with self._server as held:
+            if at in (None, held.agenda.get(task_id)):
+                held.agenda.pop(task_id, None)
 
     def time(self) -> float:
         """Return the server's time in Unix seconds."""
@@ -74,7 +80,7 @@ class MemoryAgenda:
     def intact(self) -> bool:
         """Whether the server holds all that it held at the last `begin`."""
         with self._server as held:
-            return held.run == self._server.run
+            return held.run == self._server.run and not held.mark
 
     def recovered(self, task_id: str) -> str | None:
         """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
@@ -97,11 +103,23 @@ class MemoryAgenda:
         """Return the name of this run of the server."""
         return str(self._server.run)
 
-    def begin(self, seconds: float, run: str | None = None) -> None:
-        """Note that every open task stands in the agenda, as of this run."""
+    def prepare(self) -> str:
+        """Mark that the schedule is about to be filled, and return the mark."""
+        with self._server as held:
+            if self.intact():
+                return self.run()
+            if held.mark.partition("|")[0] != self.run():
+                held.mark = f"{self.run()}|{self._server.generation()}"
+            return held.mark
+
+    def begin(self, seconds: float, mark: str | None = None) -> None:
+        """Record that the schedule holds every open task, which counts as fresh for so many seconds."""
         now = self._clock.now()
         with self._server as held:
-            held.run = self._server.run if run is None else int(run)
+            if mark is not None and mark not in (held.mark, "" if held.mark else str(held.run)):
+                return
+            held.run = self._server.run if mark is None else int(mark.partition("|")[0])
+            held.mark = ""
             held.fresh_until = now + seconds
 
 

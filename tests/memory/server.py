@@ -119,6 +119,7 @@ class Stored:
     inbox_until: dict[str, float] = field(default_factory=dict)
     agenda: dict[str, float] = field(default_factory=dict)
     run: int = 0
+    mark: str = ""
     fresh_until: float = 0.0
     sweeper: str = ""
     sweeping_until: float = 0.0

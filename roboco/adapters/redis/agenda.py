@@ -1,5 +1,6 @@
 """The sweeper's schedule, the inboxes of tasks and their logs on Redis."""
 
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from roboco.domain.event import AnyEvent
 from roboco.domain.paths import ENTER, RESTART
 
 PAGE = 500
+MARK = "|"
+"""Stands between the parts of a mark of the sentinel."""
 KEPT = 86_400
 """Seconds after which the inbox of a task that Redis does not know is removed."""
 
@@ -56,10 +59,15 @@ class RedisAgenda:
         with answering():
             return int(self._client.zcard(self._keys.agenda))
 
-    def drop(self, task_id: str) -> None:
-        """Remove the task from the schedule."""
+    def at(self, task_id: str) -> float | None:
+        """Return when the task is due, in Unix seconds; None if it has no time."""
         with answering():
-            self._client.zrem(self._of(task_id), task_id)
+            score: Any = self._client.zscore(self._of(task_id), task_id)
+            return None if score is None else float(score)
+
+    def drop(self, task_id: str, at: float | None = None) -> None:
+        """Remove the task from the schedule. With `at`, only if it is due then."""
+        self._scripts.run("drop", [self._of(task_id)], task_id, "" if at is None else f"{at:.17g}")
 
     def time(self) -> float:
         """Return Redis' time in Unix seconds."""
@@ -101,8 +109,8 @@ class RedisAgenda:
     def restarted(self) -> bool:
         """Return True if Redis was restarted or replaced since the last `begin`, and not if it was emptied."""
         with answering():
-            run = cast(str | None, self._client.get(self._keys.sentinel))
-            return run is not None and not same_run(self._client, run)
+            before = (cast(str | None, self._client.get(self._keys.sentinel)) or "").partition(MARK)[0]
+            return before != "" and not same_run(self._client, before)
 
     def fresh(self) -> bool:
         """Return True if the last `begin` was less than its `seconds` ago."""
@@ -114,10 +122,27 @@ class RedisAgenda:
         with answering():
             return run_of(self._client)
 
-    def begin(self, seconds: float, run: str | None = None) -> None:
-        """Record that the schedule holds every open task as of this run, which counts as fresh for so many seconds."""
+    def prepare(self) -> str:
+        """Mark that the schedule is about to be filled, and return the mark: an intact sentinel is one itself.
+
+        Else it holds the runs in which Redis was intact, this run, and a token, so that a lost mark is not made again.
+        """
         with answering():
-            self._client.set(self._keys.sentinel, run or run_of(self._client))
+            run = run_of(self._client)
+            now = cast(str | None, self._client.get(self._keys.sentinel)) or ""
+            if same_run(self._client, now) or now.split(MARK)[1:2] == [run]:
+                return now
+            mark = MARK.join((now.partition(MARK)[0], run, uuid.uuid4().hex))
+            self._client.set(self._keys.sentinel, mark)
+            return mark
+
+    def begin(self, seconds: float, mark: str | None = None) -> None:
+        """Record that the schedule holds every open task, which counts as fresh for so many seconds."""
+        with answering():
+            if mark is None:
+                self._client.set(self._keys.sentinel, run_of(self._client))
+            elif not self._scripts.run("confirm", [self._keys.sentinel], mark, (mark.split(MARK)[1:2] or [mark])[0]):
+                return
             self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
 
 
