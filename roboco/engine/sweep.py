@@ -190,10 +190,10 @@ def _begin_again(engine: Engine, task_id: str) -> None:
         close_again(engine, task_id, task)
 
 
-def fill_agenda(engine: Engine, mark: str | None = None, all_now: bool = False) -> None:
+def fill_agenda(engine: Engine, mark: str, all_now: bool = False) -> None:
     """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all.
 
-    With `mark`, which was made before: if Redis was emptied or restarted meanwhile, the next sweep fills it again. A
+    The `mark` was made before: if Redis was emptied or restarted meanwhile, the next sweep fills it again. A
     task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
     """
     open_tasks, failures = _task_ids(engine, OPEN), 0

@@ -332,7 +332,7 @@ def test_redis_that_loses_all_loses_no_notice() -> None:
     world.server.wipe()
     world.dispatcher.queue.clear()
     world.deliverer.error = None
-    fill_agenda(world.engine)
+    fill_agenda(world.engine, world.engine.agenda.prepare())
     assert notify.entry(TASK) in world.server.held.agenda
     delivered(world)
     assert world.deliverer.heard("shop.done") == ["completed"]

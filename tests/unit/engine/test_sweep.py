@@ -348,7 +348,7 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
         return call()
 
     world.watch = watch
-    fill_agenda(world.engine)
+    fill_agenda(world.engine, world.engine.agenda.prepare())
     assert len(asked) == MOST_FAILURES
     world.watch = make
     for _ in range(5):
