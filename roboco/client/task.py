@@ -37,6 +37,9 @@ from roboco.engine.teams import team_as_data
 from roboco.errors import TransientError, UsageError
 from roboco.settings import Settings
 
+LONGEST_LINK = 604_800
+"""Seconds for which a link can be signed at most."""
+
 
 @dataclass(frozen=True)
 class TaskResult:
@@ -187,7 +190,12 @@ class Task(Control):
         return pieces_of(self._engine.files, self.task_id, find_artifact(self._engine.files, self.task_id, name))
 
     def artifact_link(self, name: str, seconds: int = 3600) -> str | None:
-        """A URL from which anybody may read the file for so many seconds; None where the store has no such thing."""
+        """Return a URL from which anybody may read the file for so many seconds, a week at most.
+
+        None if the workspace is a folder.
+        """
+        if not 1 <= seconds <= LONGEST_LINK:
+            raise UsageError(f"seconds: must be from 1 to {LONGEST_LINK}, a week (found {seconds})")
         artifact = find_artifact(self._engine.files, self.task_id, name)
         return self._engine.files.link(artifact_path(self.task_id, artifact.name), seconds)
 

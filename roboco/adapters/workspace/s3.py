@@ -38,11 +38,12 @@ def connect_s3(endpoint_url: str | None, region: str | None = None, timeout: flo
         max_pool_connections=50,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
+        signature_version="s3v4",  # links too: by default boto3 signs them with version 2, which newer regions refuse
         user_agent=f"roboco boto3/{boto3.__version__}",  # boto3's own is made anew for each call
     )
-    return boto3.session.Session().client(
-        "s3", endpoint_url=endpoint_url, region_name=region or "us-east-1", config=config
-    )
+    session = boto3.session.Session()
+    region = region or session.region_name or "us-east-1"
+    return session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
 
 
 class _Open:
