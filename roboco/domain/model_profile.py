@@ -32,7 +32,7 @@ class ModelProfile(Declared):
     price_out: Price = 0.0
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    outage_limit: Annotated[float, Field(gt=0)] | None = None
+    outage_limit: Annotated[float, Field(ge=10)] | None = None
     default: bool = False
     label: str = ""
     description: str = ""

@@ -74,6 +74,8 @@ def how_it_stands(past: Past) -> str:
     }
     if status in waits:
         return f"{waits[status]}: {reason}" if reason else waits[status]
+    if reason:  # its turn is deferred
+        return f"it waits ({status}): {reason}"
     *_, history = prefixes(past.steps)
     custom = isinstance(past.team.collaboration_model, Custom)
     if custom or (history.last.calls and not past.team.has(history.last.agent_name)):

@@ -27,7 +27,7 @@ from roboco.engine.tickets import summary_profile, summary_ticket
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, TurnClaim
 
-REFUSALS = 20
+REFUSALS = 8
 """How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
 MOST_AT_ONCE = 4
 """How many summaries one turn makes at most: a long history that has none gets them turn by turn."""

@@ -10,6 +10,7 @@ deferred, or a hold that the user or the next answer ends.
 import logging
 from collections.abc import Iterable
 
+from roboco.domain.canonical import well_formed
 from roboco.domain.inbox import Hold, Item, Resume, read_item
 from roboco.domain.model_profile import ModelProfile
 from roboco.domain.paths import RESUME, inbox_path, item_path
@@ -25,18 +26,20 @@ LONGEST = 60.0
 """The most seconds for which a turn is deferred if the server does not say for how long."""
 LONGEST_TOLD = 900.0
 """The most seconds for which a turn is deferred, whatever the server says."""
+MOST_TOLD = 400
+"""Characters of an error in the reason of a wait."""
 _AGAIN = "; asked again in "
 
 
 def delay(error: ModelError, refusals: int) -> float:
-    """Return the seconds after which the server is asked again: as it said, or more after each refusal."""
-    seconds = min(LONGEST, 2.0**refusals) if error.retry_after is None else error.retry_after
-    return max(0.05, min(LONGEST_TOLD, seconds))
+    """Return the seconds after which the server is asked again: more after each refusal, and not before it says so."""
+    own = min(LONGEST, 2.0 ** min(refusals, 10))
+    return min(LONGEST_TOLD, max(own, error.retry_after or 0.0))
 
 
 def reason(agent: str, error: ModelError, seconds: float) -> str:
     """Return why the turn waits."""
-    return f"{agent} waits: {error.message}{_AGAIN}{seconds:.0f} s"
+    return f"{agent} waits: {well_formed(error.message)[:MOST_TOLD]}{_AGAIN}{seconds:.0f} s"
 
 
 def is_over(engine: Engine, team: Team, task: Snapshot) -> bool:
@@ -51,19 +54,24 @@ def _limit(engine: Engine, profile: ModelProfile) -> float:
     return engine.policy.outage_limit if own is None else min(own, engine.policy.outage_limit)
 
 
-def hold(engine: Engine, task_id: str, team: Team, task: Snapshot) -> None:
-    """Pause the task until the user resumes it or the model's server answers another request."""
-    item_id = f"outage-{task.epoch}"
+def hold(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Pause the task until the user resumes it or the model's server answers another request.
+
+    Return False if that was done and ended since this refusal: then the turn is tried once more.
+    """
+    item_id = f"outage-{task.epoch}-{task.refusals}"
     item = stored(engine, task_id, item_id)
+    if item is not None and item.taken_at_seq is not None:
+        return False
     if item is None:
-        limit = _limit(engine, team.profile(team.agent(task.agent)))
         why = (
-            f"{task.reason.rpartition(_AGAIN)[0] or task.reason}; this has lasted {limit:.0f} s. The task continues "
-            "when it is resumed, or when the model answers another task"
+            f"{task.reason.rpartition(_AGAIN)[0] or task.reason}; this has lasted {task.refused_for:.0f} s. The task "
+            "continues when it is resumed, or when the model answers another task"
         )
         _log.warning("task %s is paused: %s", task_id, why)
         item = Hold(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)
     receive(engine, task_id, item, limited=False)
+    return True
 
 
 def await_answer(engine: Engine, task_id: str, team: Team, waiting: Iterable[Item]) -> None:

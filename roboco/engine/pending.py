@@ -68,8 +68,7 @@ def turn(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -
 def _unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -> bool:
     """See to a turn that no worker makes: whether to look again."""
     calmed = _calmed(engine, task_id, task)
-    if outage.is_over(engine, team, task):
-        outage.hold(engine, task_id, team, task)
+    if outage.is_over(engine, team, task) and outage.hold(engine, task_id, task):
         return True
     if task.due_in is not None:
         return _when_due(engine, task_id, task, task.due_in)

@@ -14,6 +14,7 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
+from roboco.domain.canonical import well_formed
 from roboco.domain.decide import at_limit
 from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
@@ -129,13 +130,18 @@ def _make_or_explain(making: _Making) -> TurnEnd:
     claim = making.claim
     try:
         return _make(making)
+    except ModelError as error:
+        if error.retryable:
+            return _put_off(making, error)
+        return _commit(making, failed(claim, error.code, str(error)), {})
     except TransientError as error:
         return _put_off(making, error)
     except (Conflict, CorruptHistory):
         raise
     except Exception as error:
         _log.exception("step %d of task %s fails", claim.order.seq, claim.order.task_id)
-        return _commit(making, failed(claim, "internal", f"{type(error).__name__}: {error}"[:MOST_TOLD]), {})
+        told = well_formed(f"{type(error).__name__}: {error}")[:MOST_TOLD]
+        return _commit(making, failed(claim, "internal", told), {})
 
 
 def _put_off(making: _Making, error: TransientError) -> TurnEnd:
@@ -148,9 +154,12 @@ def _put_off(making: _Making, error: TransientError) -> TurnEnd:
     if now is None or not now.emitted:
         failure = ModelError("server", str(error), True)
         return _ask_again(making, failure)
+    if recover.catch_up(engine, claim.order.task_id, now):  # the step was stored before
+        engine.dispatcher.advance(claim.order.task_id)
+        return TurnEnd.LOST
     if claim.order.attempt >= engine.policy.attempts:
-        return _commit(making, failed(claim, "server", str(error)[:MOST_TOLD]), {})
-    restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
+        return _commit(making, failed(claim, "server", well_formed(str(error))[:MOST_TOLD]), {})
+    restart_turn(engine, claim.order.task_id, claim.task, well_formed(str(error))[:MOST_TOLD], claim.token)
     return TurnEnd.BROKE_OFF
 
 

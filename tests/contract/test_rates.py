@@ -246,6 +246,18 @@ def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     assert task.told()[-1][2] == "waits"
 
 
+def test_a_turn_that_an_earlier_release_deferred_is_deferred_again(redis_task: TaskOnRedis) -> None:
+    """That release did not note since when the turn is refused."""
+    task = redis_task
+    task.create(3)
+    task.choose()
+    task.turns.defer(task.claim(), 0, told("waits"), True)
+    task.client.hdel(task.keys.state(TASK), "refused_at", "refused_for")
+    assert (task.now.refusals, task.now.refused_for) == (1, 0)
+    assert task.turns.defer(task.claim(), 0, told("waits"), True)
+    assert (task.now.refusals, task.now.refused_for) == (2, 0)
+
+
 def test_a_turn_that_is_handed_out_again_is_due_no_more(task: ATask) -> None:
     task.create(3)
     task.choose()

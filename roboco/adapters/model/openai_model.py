@@ -33,7 +33,7 @@ TRIES = 2
 PAUSE = 1.0
 """Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST. A rate limit
 is not waited out here: it is the caller's to obey, in all processes."""
-LONGEST = 30.0
+LONGEST = 5.0
 SLACK = 1.1
 """By so much a model may be silent for longer than its `idle_timeout`: a timer that was set anew with each chunk would
 take a twentieth of the processor time of reading."""

@@ -149,7 +149,7 @@ def snapshot(
         cut_age=None,
         due_in=None,
         refusals=int(fields["refusals"]) if fields.get("refused") == fields["epoch"] else 0,
-        refused_for=max(0.0, float(fields["refused_for"])) if fields.get("refused") == fields["epoch"] else 0.0,
+        refused_for=max(0.0, float(fields.get("refused_for", 0))) if fields.get("refused") == fields["epoch"] else 0.0,
         generation=fields["generation"],
         events=int(fields["events"]),
         chunks=int(fields["chunks"]),

@@ -124,6 +124,8 @@ def test_what_comes_next() -> None:
     assert how_it_stands(going(graph_past(), 2)) == next_one
     assert how_it_stands(going(PASTS["tools"](), 2)).endswith("next: tools run: add, add")
     assert how_it_stands(going(PASTS["custom"](), 2)) == "it is being worked on (running)"
+    deferred = replace(going(graph_past(), 2), reason="writer waits: model 'm' cannot be reached")
+    assert how_it_stands(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
 
 
 def test_a_step_that_is_not_there() -> None:

@@ -1,10 +1,13 @@
 """Outages: a model that cannot be reached delays its tasks, pauses them after a while, and ends none of them."""
 
+import re
 from typing import Any
 
 import pytest
 
 from roboco.domain.status import TaskStatus
+from roboco.engine import outage, turn
+from roboco.engine.outage import LONGEST_TOLD, delay
 from roboco.errors import ModelError, TransientError
 from tests.memory.dispatcher import Turn
 from tests.memory.model import Said
@@ -80,9 +83,10 @@ def test_after_the_limit_the_task_is_paused_and_goes_on_when_it_is_resumed() -> 
     world = begun(server)
     go_on(world, LIMIT + 70)
     assert world.summary("t0").status is TaskStatus.PAUSED
-    assert world.summary("t0").reason == (
-        "one waits: model 'm' cannot be reached: refused; this has lasted 900 s. The task continues when it is "
-        "resumed, or when the model answers another task"
+    assert re.fullmatch(
+        r"one waits: model 'm' cannot be reached: refused; this has lasted 9\d\d s\. The task continues when it is "
+        "resumed, or when the model answers another task",
+        world.summary("t0").reason,
     )
     tried = len(server.tried)
     go_on(world, 2 * 3600)
@@ -188,6 +192,69 @@ def test_text_that_was_published_before_a_server_failed_is_void() -> None:
     assert [step.text for step in world.history("t0")] == ["go", "one two"]
     [restart] = [event for event in world.events("t0") if event["type"] == "event_turn_restart"]
     assert restart["reason"] == "no answer"
+
+
+def test_a_hold_that_was_ended_before_the_task_was_paused_is_followed_by_another_try() -> None:
+    server = Server()
+    world = begun(server, outage_limit=30)
+    resumed: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        answer = call()
+        if name == "rates.await_answer" and not resumed:
+            resumed.append("t0")
+            outage.resume(world.process(), "t0")
+        return answer
+
+    world.watch = watch
+    go_on(world, 35)
+    assert resumed
+    tried = len(server.tried)
+    go_on(world, 200)
+    assert world.status("t0") is TaskStatus.PAUSED
+    assert len(server.tried) == tried + 1
+
+
+def test_a_step_that_was_stored_before_a_server_failed_stands() -> None:
+    server = Server(None)
+    world = begun(server)
+    failed: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        if name.startswith("board.commit") and not failed:
+            failed.append(name)
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    go_on(world, 5)
+    assert failed
+    assert world.summary("t0").status is TaskStatus.COMPLETED
+    assert len(server.tried) == 1
+    assert "event_turn_restart" not in [event["type"] for event in world.events("t0")]
+
+
+@pytest.mark.parametrize("error", [ValueError("bad \udc80 name"), TransientError("bad \udc80 name")])
+def test_an_exception_that_is_no_unicode_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn._log, "disabled", True)  # pytest's own report of the log takes Unicode only
+    world = begun(Server(None))
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "rates.reserve":
+            raise error
+        return call()
+
+    world.watch = watch
+    go_on(world, 5)
+    assert "bad \ufffd name" in (world.summary("t0").reason or told(world)[-1])
+
+
+def test_delays_grow_up_to_a_minute_and_obey_the_server() -> None:
+    never, now, later = (ModelError("status", "503", True, after) for after in (None, 0.0, 30.0))
+    assert [delay(never, refusals) for refusals in (0, 1, 5, 6, 100_000)] == [1, 2, 32, 60, 60]
+    assert delay(now, 3) == 8, "a server that says 'at once' is not asked in a loop"
+    assert delay(later, 0) == 30
+    assert delay(ModelError("status", "503", True, 1e9), 0) == LONGEST_TOLD
 
 
 def test_an_error_that_cannot_succeed_ends_the_task() -> None:

@@ -11,7 +11,7 @@ redis.call('HSET', KEYS[1], 'owner', '', 'given_back', ARGV[2], 'due', ARGV[1],
   'due_at', time[1] + time[2] / 1e6 + ARGV[3] / 1000, 'reason', ARGV[5])
 if ARGV[4] == '1' then
   local refusals, at = 0, time[1] + time[2] / 1e6
-  if now[3] == ARGV[1] then refusals, at = tonumber(now[4]), tonumber(now[6]) end
+  if now[3] == ARGV[1] then refusals, at = tonumber(now[4]), tonumber(now[6] or at) end
   redis.call('HSET', KEYS[1], 'refused', ARGV[1], 'refusals', refusals + 1, 'refused_at', string.format('%.3f', at),
     'refused_for', string.format('%.3f', time[1] + time[2] / 1e6 - at))
 end
