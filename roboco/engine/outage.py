@@ -10,6 +10,7 @@ deferred, or a hold that the user or the next answer ends.
 import logging
 from collections.abc import Iterable
 
+from roboco.domain.address import without_credentials
 from roboco.domain.canonical import well_formed
 from roboco.domain.inbox import Hold, Item, Resume, read_item
 from roboco.domain.model_profile import ModelProfile
@@ -39,7 +40,8 @@ def delay(error: ModelError, refusals: int) -> float:
 
 def reason(agent: str, error: ModelError, seconds: float) -> str:
     """Return why the turn waits."""
-    return f"{agent} waits: {well_formed(error.message)[:MOST_TOLD]}{_AGAIN}{seconds:.0f} s"
+    told = without_credentials(well_formed(error.message))[:MOST_TOLD]
+    return f"{agent} waits: {told}{_AGAIN}{seconds:.0f} s"
 
 
 def is_over(engine: Engine, team: Team, task: Snapshot) -> bool:

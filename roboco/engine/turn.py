@@ -14,6 +14,7 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
+from roboco.domain.address import without_credentials
 from roboco.domain.canonical import well_formed
 from roboco.domain.decide import at_limit
 from roboco.domain.event import StatusChanged
@@ -140,8 +141,13 @@ def _make_or_explain(making: _Making) -> TurnEnd:
         raise
     except Exception as error:
         _log.exception("step %d of task %s fails", claim.order.seq, claim.order.task_id)
-        told = well_formed(f"{type(error).__name__}: {error}")[:MOST_TOLD]
+        told = _told(f"{type(error).__name__}: {error}")
         return _commit(making, failed(claim, "internal", told), {})
+
+
+def _told(text: str) -> str:
+    """The text of an exception as a history and its readers may have it."""
+    return without_credentials(well_formed(text))[:MOST_TOLD]
 
 
 def _put_off(making: _Making, error: TransientError) -> TurnEnd:
@@ -158,8 +164,8 @@ def _put_off(making: _Making, error: TransientError) -> TurnEnd:
         engine.dispatcher.advance(claim.order.task_id)
         return TurnEnd.LOST
     if claim.order.attempt >= engine.policy.attempts:
-        return _commit(making, failed(claim, "server", well_formed(str(error))[:MOST_TOLD]), {})
-    restart_turn(engine, claim.order.task_id, claim.task, well_formed(str(error))[:MOST_TOLD], claim.token)
+        return _commit(making, failed(claim, "server", _told(str(error))), {})
+    restart_turn(engine, claim.order.task_id, claim.task, _told(str(error)), claim.token)
     return TurnEnd.BROKE_OFF
 
 

@@ -234,8 +234,10 @@ def test_a_step_that_was_stored_before_a_server_failed_stands() -> None:
     assert "event_turn_restart" not in [event["type"] for event in world.events("t0")]
 
 
-@pytest.mark.parametrize("error", [ValueError("bad \udc80 name"), TransientError("bad \udc80 name")])
-def test_an_exception_that_is_no_unicode_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("bad \udc80 name https://me:pass@x"), TransientError("bad \udc80 name https://me:pass@x")]
+)
+def test_what_an_exception_says_is_made_fit_to_be_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn._log, "disabled", True)  # pytest's own report of the log takes Unicode only
     world = begun(Server(None))
 
@@ -246,7 +248,7 @@ def test_an_exception_that_is_no_unicode_is_told(error: Exception, monkeypatch: 
 
     world.watch = watch
     go_on(world, 5)
-    assert "bad \ufffd name" in (world.summary("t0").reason or told(world)[-1])
+    assert "bad \ufffd name https://***@x" in (world.summary("t0").reason or told(world)[-1])
 
 
 def test_delays_grow_up_to_a_minute_and_obey_the_server() -> None:
