@@ -67,6 +67,11 @@ def slow(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.1)
 
 
+RECOVERED = 240.0
+"""Seconds. A connection that is made while RabbitMQ starts may stay silent until its heartbeat ends it, after 60 s: that
+was seen in one of three runs, in coordinators and agents workers."""
+
+
 def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
     rabbit_stack.model.script(slow)
     asked = len(rabbit_stack.model.requests)
@@ -76,7 +81,7 @@ def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: Rabbit
     late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since it stands in the workspace
     rabbit.start_again()
     for task in [*tasks, late]:
-        assert task.result(90).status == "completed"
+        assert task.result(RECOVERED).status == "completed"
         assert shape(task.history()) == GRAPH.expected
         assert verify_chain(rabbit_stack.orchestrator.engine.histories.lines(task.task_id)) == len(GRAPH.expected)
     assert all(worker.alive() for worker in rabbit_stack.workers.values())
