@@ -68,8 +68,8 @@ def slow(request: Request) -> Reply:
 
 
 RECOVERED = 240.0
-"""Seconds. A connection that is made while RabbitMQ starts may stay silent until its heartbeat ends it, after 60 s: that
-was seen in one of three runs, in coordinators and agents workers."""
+"""Seconds. A connection that a worker makes while RabbitMQ starts may stay silent until the heartbeat ends it, after
+60 s: the coordinator's log showed that in about one of three runs."""
 
 
 def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
