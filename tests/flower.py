@@ -49,7 +49,7 @@ def flower(stack: Stack, password: bool = True, **environment: str) -> Iterator[
         "-m",
         "celery",
         "-A",
-        "workers.watcher",
+        "roboco.workers.watcher",
         "flower",
         "--address=127.0.0.1",
         f"--port={port}",

@@ -27,8 +27,8 @@ IMPORTED = (
     "celery.concurrency.thread",
     "roboco.adapters.celery.consumer",
     "roboco.adapters.model.openai_model",
-    "workers.pulse",
-    "workers.root",
+    "roboco.workers.pulse",
+    "roboco.workers.root",
 )
 """What the process that forks imports: nothing that looks at the environment, which each worker has of its own."""
 

@@ -43,7 +43,7 @@ class Stack:
         folder: Path,
         pools: Sequence[str] = POOLS,
         s3: S3Server | None = None,
-        modules: str = "workers",
+        modules: str = "roboco.workers",
         around: Callable[[ValkeyServer], AbstractContextManager[dict[str, Any]]] | None = None,
         **changes: Any,
     ) -> None:

@@ -1,10 +1,10 @@
-"""The agents pool: `celery -A workers.agents worker`. Threads, and one asyncio loop that runs all model streams."""
+"""The agents pool: `celery -A roboco.workers.agents worker`. Threads, and one asyncio loop for all model streams."""
 
 import roboco.adapters.model.openai_model  # noqa: F401  # now, so that no turn waits for it
 from roboco.adapters.celery.names import AGENTS_QUEUE
 from roboco.settings import read_settings
-from workers.pulse import run_pulse
-from workers.root import compose
+from roboco.workers.pulse import run_pulse
+from roboco.workers.root import compose
 
 PREFETCH = 4
 """Turns that a process takes from the broker before it can begin them."""

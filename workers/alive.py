@@ -1,4 +1,4 @@
-"""Whether the worker of this machine or container works: `python -m workers.alive POOL`.
+"""Whether the worker of this machine or container works: `python -m roboco.workers.alive POOL`.
 
 Only the standard library, because health checks run it every few seconds: 50 ms, where `roboco health`, which runs
 this, takes two seconds. The exit code is 0 for yes, 1 for no, and 2 where it cannot be known.
@@ -17,7 +17,7 @@ def main() -> int:
     """Say on one line how the worker of the pool is."""
     folder = os.environ.get("ROBOCO_HEALTH")
     if len(sys.argv) != 2 or not folder:
-        sys.stderr.write("usage: python -m workers.alive POOL, with the worker's ROBOCO_HEALTH in the environment\n")
+        sys.stderr.write("usage: python -m roboco.workers.alive POOL, with ROBOCO_HEALTH in the environment\n")
         return USAGE
     pool = sys.argv[1]
     found = problem(Path(folder) / f"{pool}.json", time.monotonic())

@@ -1,12 +1,12 @@
-"""One process for everything, for a laptop: `celery -A workers.app worker`.
+"""One process for everything, for a laptop: `celery -A roboco.workers.app worker`.
 
 Prefork, because a tool's time limit must really end it; so each child makes one turn at a time.
 """
 
 from roboco.adapters.celery.names import QUEUES
-from workers.pulse import run_pulse
-from workers.root import compose
-from workers.sweeper import run_sweeper
+from roboco.workers.pulse import run_pulse
+from roboco.workers.root import compose
+from roboco.workers.sweeper import run_sweeper
 
 app, engine = compose(QUEUES, "prefork", 8)
 run_sweeper(app, engine)

@@ -10,7 +10,7 @@ from roboco.adapters.redis.client import connect
 from roboco.client.wiring import build_engine, dispatcher_of
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
-from workers.observing import Observing
+from roboco.workers.observing import Observing
 
 
 class ProcessEngine:

@@ -23,9 +23,9 @@ from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
 from roboco.settings import Settings, read_settings
-from workers.guarded import guard_process
-from workers.process import ProcessEngine
-from workers.tasks import register
+from roboco.workers.guarded import guard_process
+from roboco.workers.process import ProcessEngine
+from roboco.workers.tasks import register
 
 _log = logging.getLogger(__name__)
 

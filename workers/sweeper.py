@@ -18,7 +18,7 @@ from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.scripts import load_missing, script_texts
 from roboco.engine.sweep import sweep
 from roboco.errors import RobocoError
-from workers.process import ProcessEngine
+from roboco.workers.process import ProcessEngine
 
 _log = logging.getLogger(__name__)
 

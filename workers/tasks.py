@@ -45,9 +45,9 @@ from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
 from roboco.errors import Conflict, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
-from workers.ended import ended
-from workers.orders import order_of, task_of
-from workers.process import ProcessEngine
+from roboco.workers.ended import ended
+from roboco.workers.orders import order_of, task_of
+from roboco.workers.process import ProcessEngine
 
 PAUSE = 1.0
 """Seconds before a message from outside returns to its queue because a server does not answer."""

@@ -1,4 +1,4 @@
-"""The application of Flower: `celery -A workers.watcher flower`. It has no workspace, no keys and no tools.
+"""The application of Flower: `celery -A roboco.workers.watcher flower`. It has no workspace, no keys and no tools.
 
 It consumes the replies of workers alone. Kombu looks for messages of lost consumers wherever something is consumed.
 Other names keep Flower from the messages that workers hold, so that its Redis user needs no right to read them.

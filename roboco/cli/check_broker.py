@@ -67,9 +67,9 @@ def _rabbit(connection: Any) -> list[Check]:
 
 
 def _queue(queue: QueueNow, nodes: list[str], anybody: bool) -> Iterator[Check]:
-    todo = f"start one: celery -A workers.{queue.name.rpartition('.')[2]} worker"
+    todo = f"start one: celery -A roboco.workers.{queue.name.rpartition('.')[2]} worker"
     if queue.name == COORDINATOR_QUEUE and not anybody:
-        todo += " (or one for everything: celery -A workers.app worker)"
+        todo += " (or one for everything: celery -A roboco.workers.app worker)"
     found = ", ".join(nodes) or f"no worker answered in {2 * _INSPECT:g} s"
     yield wanted(f"queue {queue.name}", bool(nodes), found, todo, "fail")
     if queue.waiting:

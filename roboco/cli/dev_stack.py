@@ -55,7 +55,7 @@ class DevStack:
         self._start_workspace()
         env = self._environment(self._start_model())
         for pool in POOLS:
-            self._add_celery(pool, b" ready.", partial(start_worker, pool, f"workers.{pool}", env))
+            self._add_celery(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
         self._add_celery("flower", b"Visit me at", partial(self._start_flower, env))
         _write_private(self.folder / "env", self.export_lines())
 
@@ -120,7 +120,7 @@ class DevStack:
         ]
         # The password in the environment, because everybody sees a command line.
         return start_celery(
-            "flower", "workers.app", arguments, {**env, "FLOWER_BASIC_AUTH": f"roboco:{self.password}"}, log
+            "flower", "roboco.workers.app", arguments, {**env, "FLOWER_BASIC_AUTH": f"roboco:{self.password}"}, log
         )
 
 

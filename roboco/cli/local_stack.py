@@ -95,7 +95,7 @@ class LocalStack:
         port = free_port() if self._lacking.model else None
         if self._lacking.worker:
             env = environment(settings, {} if port is None else model_environment(port))
-            self._servers.append(start_worker(_WORKER, "workers.app", env, folder / "worker.log"))
+            self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
         if port is not None:
             model = find_local_model(self._tell)
             self._servers.append(start_local_model(model, folder, port, self._tell))

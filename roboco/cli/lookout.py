@@ -23,4 +23,4 @@ class Lookout:
             return
         self._due = None
         if self._task.summary().status is TaskStatus.QUEUED:
-            self._tell("no worker has taken the task yet; start one (celery -A workers.app worker), or use --worker")
+            self._tell("no worker has taken the task; start one (celery -A roboco.workers.app worker), or use --worker")

@@ -13,7 +13,7 @@ from roboco.adapters.local.process import Server, start
 from roboco.settings import Settings
 
 _SOURCES = str(Path(roboco.__file__).parents[1])
-"""Where `roboco` and `workers` are."""
+"""The folder of the package `roboco`."""
 
 
 def environment(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:

@@ -101,10 +101,10 @@ def test_redis_is_configured_as_in_compose() -> None:
 def test_pool(pool: str) -> None:
     """It runs its module, is asked for its own health, and may take its time to end."""
     worker = container(f"roboco-{pool}")
-    assert worker["args"][:4] == ["celery", "-A", f"workers.{pool}", "worker"]
+    assert worker["args"][:4] == ["celery", "-A", f"roboco.workers.{pool}", "worker"]
     assert missing_modules(worker["args"]) == []
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert worker[probe]["exec"]["command"] == ["python", "-m", "workers.alive", pool]
+        assert worker[probe]["exec"]["command"] == ["python", "-m", "roboco.workers.alive", pool]
     assert pod(f"roboco-{pool}")["terminationGracePeriodSeconds"] >= 60
     mounted = {volume["mountPath"] for volume in worker["volumeMounts"]}
     assert mounted == {"/run/roboco", "/tmp"}

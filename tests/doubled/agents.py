@@ -1,6 +1,6 @@
-"""workers.agents, sending every Celery message twice."""
+"""roboco.workers.agents, sending every Celery message twice."""
 
+from roboco.workers import agents
 from tests.doubled import doubled
-from workers import agents
 
 app = doubled(agents.app)

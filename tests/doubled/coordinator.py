@@ -1,6 +1,6 @@
-"""workers.coordinator, sending every Celery message twice."""
+"""roboco.workers.coordinator, sending every Celery message twice."""
 
+from roboco.workers import coordinator
 from tests.doubled import doubled
-from workers import coordinator
 
 app = doubled(coordinator.app)

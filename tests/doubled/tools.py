@@ -1,6 +1,6 @@
-"""workers.tools, sending every Celery message twice."""
+"""roboco.workers.tools, sending every Celery message twice."""
 
+from roboco.workers import tools
 from tests.doubled import doubled
-from workers import tools
 
 app = doubled(tools.app)

@@ -1,4 +1,4 @@
-"""`workers.alive`, and so `roboco health`, says how a worker is: each case with a real worker of its own."""
+"""`roboco.workers.alive`, and so `roboco health`, says how a worker is: each case with a real worker of its own."""
 
 import os
 import signal
@@ -73,7 +73,7 @@ def agents(stack: Stack) -> Iterator[Path]:
 
 def health(pool: str, folder: Path) -> tuple[int, str]:
     """The exit code and the words of the check, as a container's health check runs it."""
-    command = [sys.executable, "-m", "workers.alive", pool]
+    command = [sys.executable, "-m", "roboco.workers.alive", pool]
     ran = subprocess.run(command, env={"ROBOCO_HEALTH": str(folder)}, cwd=ROOT, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 

@@ -1,8 +1,8 @@
-"""workers.coordinator, in a hurry."""
+"""roboco.workers.coordinator, in a hurry."""
 
 from roboco.engine import notify
+from roboco.workers import coordinator
 from tests.hasty import SOON
-from workers import coordinator
 
 notify.UNCONFIRMED = SOON
 notify.RING = SOON

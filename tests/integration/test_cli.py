@@ -124,7 +124,7 @@ def test_ctrl_c_stops_the_task(shell: Shell) -> None:
 def test_a_second_ctrl_c_leaves_at_once(shell: Shell) -> None:
     with shell.start("run", "talk.yaml", "for ever") as process:
         process.says("on and ")
-        frozen = [pid for pid, command in processes_in(shell.folder).items() if "workers.app" in command]
+        frozen = [pid for pid, command in processes_in(shell.folder).items() if "roboco.workers.app" in command]
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
         process.signal(signal.SIGINT)
@@ -150,7 +150,7 @@ def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
     with shell.start("run", "talk.yaml", "for ever", "--id", "again") as process:
         process.says("on and ")
         for pid, command in processes_in(shell.folder).items():
-            if "workers.app" in command:
+            if "roboco.workers.app" in command:
                 os.kill(pid, signal.SIGKILL)
         assert process.end() == 1
         assert "error: server 'run' ended with code -9; the end of '" in process.errors

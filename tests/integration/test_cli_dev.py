@@ -35,7 +35,7 @@ def test_a_stack_that_stays(shell: Shell) -> None:
         user = exported(shell, dev)
         check_doctor(user)
         check_commands(user)
-        kill(shell, "workers.agents")
+        kill(shell, "roboco.workers.agents")
         kill(shell, "valkey-server")
         dev.says("agents ended with code -9, starts again in 0.5 s")
         dev.says("agents is ready", count=2)

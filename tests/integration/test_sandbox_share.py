@@ -9,15 +9,15 @@ import pytest
 from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.local.process import start
 from roboco.settings import Settings
+from roboco.workers.process import ProcessEngine
 from tests.stack import ROOT, Stack, until
-from workers.process import ProcessEngine
 
 
 @pytest.mark.workers
 @pytest.mark.parametrize("option", ["--concurrency=3", "--autoscale=3,1"])
 def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, option: str) -> None:
     with Stack(tmp_path, pools=(), sandbox_memory=100) as stack:
-        command = [sys.executable, "-m", "celery", "-A", "workers.tools", "worker", "-l", "INFO", option]
+        command = [sys.executable, "-m", "celery", "-A", "roboco.workers.tools", "worker", "-l", "INFO", option]
         log = tmp_path / "tools.log"
         worker = start("tools", command, env=stack.environment, log=log, cwd=ROOT)
         try:

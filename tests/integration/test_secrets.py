@@ -83,7 +83,16 @@ class Canaries(Stack):
         """Start Flower, and wait until it knows the workers."""
         port = free_port()
         self.flower = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "celery", "-A", "workers.watcher", "flower", f"--port={port}", "--debug"]
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "roboco.workers.watcher",
+            "flower",
+            f"--port={port}",
+            "--debug",
+        ]
         env = self.environment | {"FLOWER_UNAUTHENTICATED_API": "true"}
         self.workers["flower"] = start("flower", command, env=env, log=self.folder / "flower.log", cwd=ROOT)
         until(lambda: all(pool in self.page("/api/workers?refresh=1") for pool in ("agents", "tools")), 60, "Flower")

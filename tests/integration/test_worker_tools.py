@@ -12,7 +12,7 @@ import pytest
 def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, pool: str) -> None:
     (tmp_path / "shop_tools.py").write_text("open('imported', 'w').close()\n")
     (tmp_path / "broken_tools.py").write_text("raise RuntimeError('no database')\n")
-    celery = [sys.executable, "-P", "-m", "celery", "-A", f"workers.{pool}", "worker"]
+    celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
     environment = os.environ | {"ROBOCO_TOOLS": "shop_tools, broken_tools", "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"}
     ended = subprocess.run(
         celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -25,3 +25,15 @@ def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, 
     )
     assert "install it where the workers run, start them in its folder, or change ROBOCO_TOOLS" in said
     assert 'broken_tools.py", line 1' in said
+
+
+@pytest.mark.parametrize("pool", ["app", "agents", "tools", "coordinator", "watcher"])
+def test_a_shop_with_a_package_workers_gets_the_applications_of_roboco(tmp_path: Path, pool: str) -> None:
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / "__init__.py").write_text("")
+    (tmp_path / "workers" / "app.py").write_text("import celery\napp = celery.Celery('shop')\n")
+    report = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "report"]
+    own = [sys.executable, "-P", "-m", "celery", "-A", "workers.app", "inspect", "--help"]
+    for command in (report, own):
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr

@@ -1,4 +1,4 @@
-"""workers.coordinator, which takes too long for a message with SLOW in its id, and does not end with DEAF in it.
+"""roboco.workers.coordinator, which takes too long for a message with SLOW in its id, and does not end with DEAF in it.
 
 Its limits are short: a second until it is asked to end, and two more until its process is killed.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from workers import tasks
+from roboco.workers import tasks
 
 vars(tasks)["GRACE"] = 2.0
 take = vars(tasks)["take"]
@@ -39,6 +39,6 @@ def _wait(task_id: str) -> None:
 vars(tasks)["take"] = slow
 vars(tasks)["engine_advance"] = slow_look
 
-from workers.coordinator import app  # noqa: E402  # after the changes, which it registers
+from roboco.workers.coordinator import app  # noqa: E402  # after the changes, which it registers
 
 __all__ = ["app"]

@@ -1,10 +1,10 @@
-"""workers.coordinator, whose children kill themselves whenever they take a submission in with DEADLY in its id."""
+"""roboco.workers.coordinator whose children kill themselves when they accept a submission with DEADLY in its id."""
 
 import os
 import signal
 from typing import Any
 
-from workers import coordinator, tasks
+from roboco.workers import coordinator, tasks
 
 take = vars(tasks)["take"]
 

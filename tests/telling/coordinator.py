@@ -1,4 +1,4 @@
-"""workers.coordinator, which also keeps all that each record of its log holds, whatever the format shows of it."""
+"""roboco.workers.coordinator, which also keeps every field of each log record, also those its format does not show."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 from celery.signals import celeryd_after_setup
 
-from workers import coordinator
+from roboco.workers import coordinator
 
 
 class Everything(logging.Handler):

@@ -1,4 +1,4 @@
-"""workers.alive: what a note says, and what its age says."""
+"""roboco.workers.alive: what a note says, and what its age says."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.celery.pulse_note import PulseNote
-from workers.alive import problem
+from roboco.workers.alive import problem
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class OnRoboco(Peer):
 
 
 def _pool(pool: str, name: str) -> list[str]:
-    return ["celery", "-A", f"workers.{pool}", "worker", "-l", "INFO", "-n", name]
+    return ["celery", "-A", f"roboco.workers.{pool}", "worker", "-l", "INFO", "-n", name]
 
 
 @cache
