@@ -2,7 +2,7 @@
 
 from celery.exceptions import Ignore, Retry
 
-from roboco.engine.turn import TurnEnd
+from roboco.engine.making import TurnEnd
 from roboco.errors import Conflict, TransientError
 
 

@@ -11,27 +11,24 @@ attempt begins or, if the step was stored, the coordinator applies it.
 """
 
 import logging
-from dataclasses import dataclass
-from enum import StrEnum
 
 from roboco.domain.address import without_credentials
 from roboco.domain.canonical import well_formed
 from roboco.domain.decide import at_limit
-from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
 from roboco.domain.model_profile import ModelProfile
 from roboco.domain.part import TextPart
-from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
 from roboco.domain.tokens import estimate_tokens
 from roboco.engine import broken, outage, recover, tickets
 from roboco.engine.compose import Composed, compose, with_images
+from roboco.engine.deferral import ask_again, defer, wait_alone, wait_for_rate
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
 from roboco.engine.following import Place
 from roboco.engine.insist import insist
 from roboco.engine.listings import listings_for
+from roboco.engine.making import Making, TurnEnd
 from roboco.engine.minutes import minutes_for
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
@@ -45,8 +42,6 @@ from roboco.ports import (
     Listings,
     ModelStream,
     Reply,
-    Ticket,
-    TurnClaim,
     TurnOrder,
     Unlisted,
     Work,
@@ -55,21 +50,6 @@ from roboco.ports import (
 _log = logging.getLogger(__name__)
 MOST_TOLD = 2000
 """Characters of an exception in the history."""
-ALONE, LONGEST_ALONE = 5.0, 15.0
-"""The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
-
-
-class TurnEnd(StrEnum):
-    """How an attempt at a turn has ended, for displays such as Flower."""
-
-    COMMITTED = "committed"
-    RATE_LIMITED = "waits until its model's rate limit allows it"
-    OUTAGE = "waits, because its model cannot be reached"
-    DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
-    BROKE_OFF = "the model's answer broke off in the middle: another attempt replaces it"
-    LOST = "another attempt has replaced it"
-    TAKEN = "another worker has claimed this attempt"
-    REFUSED = "done before, or no longer wanted"
 
 
 def turn(engine: Engine, order: TurnOrder) -> TurnEnd:
@@ -86,12 +66,11 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
     with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # the claim reports earlier signals
         claim = engine.turns.claim(order, engine.token(), team.tail)
         if claim is not None:
-            making = _Making(engine, team, claim, ending, doing, engine.clock.now())
+            making = Making(engine, team, claim, ending, doing, engine.clock.now())
             doing.tell(agent=claim.task.agent, model=making.model)
             with engine.quarantine.entered(order.attempt, engine.policy.attempts) as entered:
                 if not entered:
-                    pause = min(LONGEST_ALONE, ALONE * 2.0 ** min(claim.task.rings, 10))
-                    return _defer(making, pause, _alone(making), TurnEnd.DEFERRED)
+                    return wait_alone(making)
                 with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
                     return _make_or_explain(making)
     doing.void()
@@ -104,30 +83,8 @@ def _place(order: TurnOrder) -> tuple[int, int, int]:
     return order.seq, order.epoch, order.attempt
 
 
-@dataclass(frozen=True)
-class _Making:
-    """A turn that this worker has claimed. `began` is the time of the claim, in Unix seconds."""
-
-    engine: Engine
-    team: Team
-    claim: TurnClaim
-    ending: Ending
-    doing: Doing
-    began: float
-
-    @property
-    def model(self) -> str:
-        """The name of the agent's model."""
-        return self.team.profile(self.team.agent(self.claim.task.agent)).model
-
-    @property
-    def ticket(self) -> Ticket:
-        """The place of the turn's request in the queue of its provider's rate limit."""
-        return tickets.ticket_of(self.team, self.claim.order.task_id, self.claim.task)
-
-
-def _make_or_explain(making: _Making) -> TurnEnd:
-    """Make the turn. What fails beside the model is reported as what it is, and tried again only if that may help."""
+def _make_or_explain(making: Making) -> TurnEnd:
+    """Make the turn. Report a failure that is not the model's as what it is; repeat only what may succeed."""
     claim = making.claim
     try:
         return _make(making)
@@ -146,20 +103,20 @@ def _make_or_explain(making: _Making) -> TurnEnd:
 
 
 def _told(text: str) -> str:
-    """The text of an exception as a history and its readers may have it."""
+    """Return the text of an exception without credentials and at a bounded length, for the history."""
     return without_credentials(well_formed(text))[:MOST_TOLD]
 
 
-def _put_off(making: _Making, error: TransientError) -> TurnEnd:
-    """Try the turn again later, because a server did not answer. Text that was published already is void then.
+def _put_off(making: Making, error: TransientError) -> TurnEnd:
+    """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
 
-    If Redis does not answer either, this fails, too, and the turn is tried again when its lease has ended.
+    If Redis does not answer either, this raises TransientError, and the turn is tried again after its lease.
     """
     engine, claim = making.engine, making.claim
     now = engine.board.load(claim.order.task_id, 1)
     if now is None or not now.emitted:
         failure = ModelError("server", str(error), True)
-        return _ask_again(making, failure)
+        return ask_again(making, failure)
     if recover.catch_up(engine, claim.order.task_id, now):  # the step was stored before
         engine.dispatcher.advance(claim.order.task_id)
         return TurnEnd.LOST
@@ -169,7 +126,7 @@ def _put_off(making: _Making, error: TransientError) -> TurnEnd:
     return TurnEnd.BROKE_OFF
 
 
-def _make(making: _Making) -> TurnEnd:
+def _make(making: Making) -> TurnEnd:
     engine, claim = making.engine, making.claim
     try:
         listings = listings_for(engine, claim.order.task_id, making.team, making.team.agent(claim.task.agent))
@@ -177,17 +134,17 @@ def _make(making: _Making) -> TurnEnd:
         return _commit(making, failed(claim, "team", str(error)), {})
     if isinstance(listings, Unlisted):
         if not making.ending.asked:
-            return _defer(making, listings.seconds, listings.reason, TurnEnd.DEFERRED)
+            return defer(making, listings.seconds, listings.reason, TurnEnd.DEFERRED)
         listings = {}
     return _make_with(making, listings)
 
 
-def _make_with(making: _Making, listings: Listings) -> TurnEnd:
+def _make_with(making: Making, listings: Listings) -> TurnEnd:
     """Make the turn with the tools of these listings."""
     engine, claim = making.engine, making.claim
     minutes = minutes_for(engine, making.team, claim, making.ending)
     if minutes.profile is not None and not making.ending.asked:
-        return _wait(making, minutes.profile, minutes.wait, minutes.error)
+        return wait_for_rate(making, minutes.profile, minutes.wait, minutes.error)
     try:
         composed = compose(engine, making.team, claim, minutes, listings)
     except UsageError as error:
@@ -198,7 +155,7 @@ def _make_with(making: _Making, listings: Listings) -> TurnEnd:
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
     if wait > 0:
         if not making.ending.asked:
-            return _wait(making, composed.request.profile, wait)
+            return wait_for_rate(making, composed.request.profile, wait)
         tickets.release(engine, making.team, claim.order.task_id, claim.task)
     request = with_images(engine, claim.order.task_id, composed.request)
     speech = Speech(engine, claim, making.ending, composed.memory.tokens)
@@ -207,50 +164,7 @@ def _make_with(making: _Making, listings: Listings) -> TurnEnd:
     return _speak(making, composed, speech, stream, wait < 0)
 
 
-def _wait(making: _Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
-    """Defer the turn until the provider allows it. No thread waits: the sweeper announces the turn again then.
-
-    With `error`, the server has refused the request, and all requests to it are held back. A turn that is requested to
-    end is not deferred.
-    """
-    engine, claim = making.engine, making.claim
-    if error is not None:
-        seconds = outage.delay(error, claim.task.refusals)
-        engine.rates.pause(profile, seconds)
-    reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
-    return _defer(making, seconds, reason, TurnEnd.RATE_LIMITED, error is not None)
-
-
-def _ask_again(making: _Making, error: ModelError) -> TurnEnd:
-    """Defer the turn, because its model cannot be reached or its server breaks down. Other turns make their own try."""
-    claim = making.claim
-    seconds = outage.delay(error, claim.task.refusals)
-    return _defer(making, seconds, outage.reason(claim.task.agent, error, seconds), TurnEnd.OUTAGE, True)
-
-
-def _alone(making: _Making) -> str:
-    agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
-    return (
-        f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
-        "them may end the worker"
-    )
-
-
-def _defer(making: _Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False) -> TurnEnd:
-    """Defer the turn for so many seconds, for this reason."""
-    engine, claim = making.engine, making.claim
-    task_id = claim.order.task_id
-    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.turns.defer(claim, seconds, event, refused):
-        return TurnEnd.LOST
-    engine.agenda.hasten(task_id, seconds)
-    now = engine.board.load(task_id, 1)
-    if now is not None and (now.cut_age is not None or outage.is_over(engine, making.team, now)):
-        engine.dispatcher.advance(task_id)  # its end was requested before it was deferred, or it was refused too long
-    return end
-
-
-def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStream, awaited: bool) -> TurnEnd:
+def _speak(making: Making, composed: Composed, speech: Speech, stream: ModelStream, awaited: bool) -> TurnEnd:
     """Publish and store the answer. If it is `awaited`, paused tasks continue after it."""
     engine, claim, ending = making.engine, making.claim, making.ending
     reply: Reply | None = None
@@ -270,26 +184,32 @@ def _speak(making: _Making, composed: Composed, speech: Speech, stream: ModelStr
         return _break_off(making, composed, texts, failed_with)
     if reply is not None and not speech.cut:  # text that was not published before the requested end is dropped
         whole = said(engine, making.team, claim, "".join(texts), reply, composed.listings)
-        _commit(making, whole, completed(composed, reply) | {"chunks": len(texts)})
-        _answered(making, composed.request.profile, reply, awaited)  # last: what was said does not depend on it
-        return TurnEnd.COMMITTED
+        end = _commit(making, whole, completed(composed, reply) | {"chunks": len(texts)})
+        _answered(making, composed.request.profile, reply, awaited)
+        return end
     if not ending.asked:
         return TurnEnd.LOST
     receipt = ending.receipt(claim, stream, len(texts))
     return _commit(making, Said((TextPart(text="".join(texts)),)), interrupted(composed, texts, receipt))
 
 
-def _answered(making: _Making, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
-    """Note for others that the model has answered, and what that has used."""
+def _answered(making: Making, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
+    """Record the tokens of the answer, and that the model has answered. The step is committed: no failure changes that.
+
+    If the tokens are not recorded, the estimate counts. Tasks that await the model continue after its next answer.
+    """
     engine = making.engine
-    if profile.tokens_per_minute is not None:
-        used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
-        engine.rates.settle(profile, making.ticket, used, ago)
-    if awaited:
-        outage.answered(engine, profile)
+    try:
+        if profile.tokens_per_minute is not None:
+            used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
+            engine.rates.settle(profile, making.ticket, used, ago)
+        if awaited:
+            outage.answered(engine, profile)
+    except TransientError as error:
+        _log.warning("an answer of model %s is not recorded for its rate limit: %s", profile.model, error)
 
 
-def _break_off(making: _Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
+def _break_off(making: Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
     """Start another attempt after a model call that broke off. If it cannot succeed, commit the error as the step.
 
     A call that failed before the model said anything may succeed later: the turn is deferred. If the provider's rate
@@ -297,9 +217,9 @@ def _break_off(making: _Making, composed: Composed, texts: list[str], error: Mod
     """
     engine, claim = making.engine, making.claim
     if error.code == "rate_limit" and not texts:
-        return _wait(making, composed.request.profile, 0.0, error)
+        return wait_for_rate(making, composed.request.profile, 0.0, error)
     if error.retryable and not texts:
-        return _ask_again(making, error)
+        return ask_again(making, error)
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return TurnEnd.BROKE_OFF
@@ -309,7 +229,7 @@ def _break_off(making: _Making, composed: Composed, texts: list[str], error: Mod
     return _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
-def _commit(making: _Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnEnd:
+def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnEnd:
     engine, claim = making.engine, making.claim
     order, task = claim.order, claim.task
     routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}

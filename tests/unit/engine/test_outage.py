@@ -7,6 +7,7 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine import outage, turn
+from roboco.engine.making import TurnEnd
 from roboco.engine.outage import LONGEST_TOLD, delay
 from roboco.errors import ModelError, TransientError
 from tests.memory.dispatcher import Turn
@@ -271,3 +272,22 @@ def test_a_rate_limit_that_never_ends_pauses_the_task() -> None:
     go_on(world, LIMIT + 70)
     assert world.summary("t0").status is TaskStatus.PAUSED
     assert "rate limit" in world.summary("t0").reason
+
+
+def test_a_committed_turn_is_committed_although_its_tokens_cannot_be_recorded() -> None:
+    server = Server(None)
+    world = begun(server, tokens_per_minute=1000)
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "rates.settle":
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    world.deliver(world.dispatcher.queue.popleft())
+    [announced] = world.dispatcher.queue
+    assert isinstance(announced, Turn)
+    assert turn.turn(world.engine, announced.order) is TurnEnd.COMMITTED
+    go_on(world, 5)
+    assert world.summary("t0").status is TaskStatus.COMPLETED
+    assert len(server.tried) == 1
