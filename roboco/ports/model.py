@@ -67,7 +67,7 @@ class ModelStream(Protocol):
         """Close the connection to the model now; iteration then ends. Any thread may call this, also repeatedly."""
 
     def wait_closed(self, seconds: float) -> bool:
-        """Wait at most so many seconds until the connection is closed. Return True if it is."""
+        """Wait until the connection is closed, for at most `seconds`. Return True if it is closed."""
 
 
 class Model(Protocol):

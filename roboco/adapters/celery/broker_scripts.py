@@ -15,7 +15,7 @@ from roboco.adapters.redis.scripts import load_missing
 
 _untyped: Any = redis  # whose stubs lack these constants
 BROKER_SCRIPTS: Final = (Lock.LUA_RELEASE_SCRIPT, str(_untyped.REFRESH_BINDING), str(_untyped.SWEEP_BINDINGS))
-"""What ends the mutex of a consumer that gives messages back; what renews and removes bindings of remote control."""
+"""Kombu's scripts: release the mutex of a consumer that restores messages; renew and remove bindings of remote control."""
 
 
 class BrokerScripts:

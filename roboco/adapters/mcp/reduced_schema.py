@@ -24,9 +24,9 @@ _STRICTER_WITHOUT = {
     "minContains": ("contains",),
     "if": ("then", "else"),
 }
-"""What would refuse more if the keyword were left out alone."""
+"""Keywords without which the schema refuses more values."""
 _STRICTER_WITH_LESS = {"not": ("not",), "if": ("if", "then", "else"), "contains": ("maxContains",)}
-"""What would refuse more if the schema in the keyword accepted more."""
+"""Keywords that refuse more values if the schema in them accepts more."""
 
 
 def reduced_schema(schema: Any) -> Reduced | str:

@@ -219,7 +219,7 @@ class _Stream:
         self._out.put(None)
 
     def wait_closed(self, seconds: float) -> bool:
-        """Wait at most so many seconds until the connection is closed. Return True if it is."""
+        """Wait until the connection is closed, for at most `seconds`. Return True if it is closed."""
         return self._running.ended.wait(seconds)
 
 
