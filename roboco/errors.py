@@ -3,6 +3,7 @@
     RobocoError
     ├── UsageError        the caller: nothing was stored, mend the call and send it again
     │   ├── TeamError     the author of a team file: carries every mistake in it
+    │   ├── NotRunnable   the operator: this worker lacks the module of a tool; another worker may have it
     │   └── Overloaded    the caller, later: too much waits already
     ├── TransientError    the machine: the same call may succeed later
     │   ├── ModelError    the model's provider: carries a code, and whether trying again can help
@@ -33,6 +34,18 @@ class TeamError(UsageError):
 
     def __str__(self) -> str:
         return "\n".join(f"{self.source}: {mistake}" for mistake in self.mistakes)
+
+
+class NotRunnable(UsageError):
+    """This process cannot run a tool, since it lacks the function. `module` is the module that has to be installed."""
+
+    def __init__(self, message: str, module: str) -> None:
+        super().__init__(message, module)
+        self.message = message
+        self.module = module
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Overloaded(UsageError):

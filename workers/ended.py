@@ -1,8 +1,9 @@
-"""How a turn that has ended shows in Celery's events, and thus in Flower."""
+"""How turns and calls that have ended show in Celery's events, and thus in Flower."""
 
 from celery.exceptions import Ignore, Retry
 
 from roboco.engine.making import TurnEnd
+from roboco.engine.tool import CallEnd
 from roboco.errors import Conflict, TransientError
 
 
@@ -23,3 +24,14 @@ def ended(end: TurnEnd) -> str:
             raise Conflict(str(end))
         case TurnEnd.COMMITTED | TurnEnd.REFUSED:
             return str(end)
+
+
+def call_ended(end: CallEnd) -> None:
+    """Raise Retry if another worker runs the call, and Ignore, which shows nothing, if another one has claimed it."""
+    match end:
+        case CallEnd.RELEASED:
+            raise Retry(str(end), TransientError(str(end)))
+        case CallEnd.TAKEN:
+            raise Ignore
+        case CallEnd.DONE:
+            return

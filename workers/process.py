@@ -6,8 +6,9 @@ from functools import cache
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
+from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.redis.client import connect
-from roboco.client.wiring import build_engine, dispatcher_of
+from roboco.client.wiring import Host, build_engine, dispatcher_of
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
 from roboco.workers.observing import Observing
@@ -25,10 +26,9 @@ class ProcessEngine:
         @cache
         def build(pid: int) -> Engine:
             client = connect(settings.redis_url)
-            telemetry = self.observing.telemetry()
-            return build_engine(
-                settings, dispatcher_of(app), client, SoftTimeLimitExceeded, telemetry, self.concurrency
-            )
+            worker = str(app.conf.get(NODE) or "")
+            host = Host(self.observing.telemetry(), worker, SoftTimeLimitExceeded, self.concurrency)
+            return build_engine(settings, dispatcher_of(app), client, host)
 
         self._build = build
 

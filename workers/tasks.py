@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
-from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from celery.exceptions import Reject, SoftTimeLimitExceeded
 from kombu.utils import json
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
@@ -45,7 +45,7 @@ from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
 from roboco.errors import Conflict, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
-from roboco.workers.ended import ended
+from roboco.workers.ended import call_ended, ended
 from roboco.workers.orders import order_of, task_of
 from roboco.workers.process import ProcessEngine
 
@@ -102,8 +102,7 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     def tool(self: Any, *given: Any, **named: Any) -> None:
         order = _read(engine(), self.request, lambda: order_of(CallOrder, given, named))
-        if not engine_tool(engine(), order):
-            raise Ignore
+        call_ended(engine_tool(engine(), order))
 
     def list_tools(self: Any, *given: Any, **named: Any) -> None:
         order = _read(engine(), self.request, lambda: order_of(ListOrder, given, named))

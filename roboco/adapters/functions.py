@@ -6,7 +6,7 @@ from typing import Any
 
 from roboco.adapters.tool import FunctionTool, describe_function, is_tool
 from roboco.domain.router import Router
-from roboco.errors import UsageError
+from roboco.errors import NotRunnable, UsageError
 
 
 class Functions:
@@ -17,11 +17,11 @@ class Functions:
         self._tools: dict[str, FunctionTool] = {}
 
     def tool(self, name: str) -> FunctionTool:
-        """The function tool of this name; UsageError if it cannot be had here."""
+        """Return the function tool of this name. NotRunnable if this process does not have it."""
         if name not in self._tools:
             function = self._imported(name)
             if not is_tool(function):
-                raise UsageError(f"function {name!r} is not marked with @tool")
+                raise NotRunnable(f"function {name!r} is not marked with @tool", module_of(name))
             self._tools[name] = describe_function(function)
         return self._tools[name]
 
@@ -39,15 +39,21 @@ class Functions:
         return found
 
     def _imported(self, name: str) -> Callable[..., Any]:
-        module_name, _, attribute = name.partition(":")
+        module_name, attribute = module_of(name), name.partition(":")[2]
         if module_name not in self._modules:
             allowed = ", ".join(self._modules) or "no modules"
-            raise UsageError(f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOLS, which names {allowed}")
+            message = f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOLS, which names {allowed}"
+            raise NotRunnable(message, module_name)
         try:
             found = getattr(importlib.import_module(module_name), attribute)
         except (ImportError, AttributeError) as error:
-            raise UsageError(f"function {name!r} cannot be had: {error}") from error
+            raise NotRunnable(f"function {name!r} cannot be imported: {error}", module_name) from error
         if not callable(found):
-            raise UsageError(f"function {name!r} is no function")
+            raise NotRunnable(f"{name!r} is not a function", module_name)
         function: Callable[..., Any] = found
         return function
+
+
+def module_of(name: str) -> str:
+    """Return the module in "package.module:function"."""
+    return name.partition(":")[0]

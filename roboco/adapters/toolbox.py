@@ -10,6 +10,7 @@ from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.adapters.large_result import cut_large, keep_large
 from roboco.adapters.mcp.listed import as_listing, listed_tool
 from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.tool import FunctionTool
 from roboco.domain.builtin import BUILTIN
 from roboco.domain.listing import Listing
 from roboco.domain.offered import function_schema
@@ -18,7 +19,7 @@ from roboco.domain.part import Artifact, ToolCall
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
 from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
-from roboco.errors import TransientError, UsageError
+from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports import CallContext, Files, Listings
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,11 @@ class FunctionToolbox:
             return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
         except UsageError as error:
             return Listing(error=str(error)[:2000])
+
+    def check(self, spec: AnyTool | None) -> None:
+        """Raise NotRunnable if this process lacks the function of the tool."""
+        if isinstance(spec, ToolSpec):
+            self._functions.tool(spec.function)
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema of an object; "" if nothing is."""
@@ -142,10 +148,16 @@ class FunctionToolbox:
             found = listed_tool(team.mcp_servers[spec.server], spec.remote, listings.get(spec.server))
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
-            return self._functions.tool(spec.function).schema(name, spec.description)
+            return self._function(name, spec).schema(name, spec.description)
         if name in BUILTIN:
             return self._builtin.schema(name)
         raise UsageError(f"no tool {name!r} in team {team.name!r}")
+
+    def _function(self, name: str, spec: ToolSpec) -> FunctionTool:
+        try:
+            return self._functions.tool(spec.function)
+        except NotRunnable as error:
+            raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
 
 
 def _timed_out(call: ToolCall, spec: AnyTool | None, runtime_ms: int) -> Outcome:

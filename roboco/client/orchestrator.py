@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Self, Unpack
@@ -12,7 +13,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.client.requeue import requeue
 from roboco.client.task import Task
 from roboco.client.teams import chosen_team
-from roboco.client.wiring import build_engine, client_telemetry, dispatcher_of, producer
+from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
 from roboco.client.wishes import Wished
 from roboco.domain.ids import is_task_id, of_tenant, tenant_of
 from roboco.domain.letter import DeadLetter
@@ -25,8 +26,9 @@ from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.following import begin
+from roboco.engine.registration import check_workspace
 from roboco.engine.submit import submit
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.settings import Settings, read_settings
 
 
@@ -42,7 +44,8 @@ class Orchestrator:
         self._client = connect(self.settings.redis_url)
         self._telemetry = client_telemetry(self.settings)
         dispatcher = dispatcher_of(self._producer)
-        self.engine: Engine = build_engine(self.settings, dispatcher, self._client, telemetry=self._telemetry)
+        self.engine: Engine = build_engine(self.settings, dispatcher, self._client, Host(self._telemetry))
+        self._compared = False
         self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
 
     def __enter__(self) -> Self:
@@ -92,6 +95,7 @@ class Orchestrator:
             check_callback(target, self.settings.allowed_callbacks)
         if goes_on is not None:
             submission = submission.model_copy(update={"notify": [goes_on, *submission.notify]})
+        self._check_workspace()
         submit(self.engine, submission, chosen, begin=begin)
         return self._task(submission.task_id)
 
@@ -137,6 +141,13 @@ class Orchestrator:
         """Send a dead letter again, and take it off the list; UsageError if that cannot be or would change nothing."""
         self._of_all()
         return requeue(self.engine, self._producer, letter_id)
+
+    def _check_workspace(self) -> None:
+        """Compare the workspace with the coordinators', once. If one cannot be read, the submission shows the cause."""
+        if not self._compared:
+            with suppress(TransientError):
+                check_workspace(self.engine, workspace_address(self.settings))
+                self._compared = True
 
     def _of_all(self) -> None:
         if self.settings.tenant is not None:

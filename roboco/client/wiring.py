@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import socket
+from dataclasses import dataclass
 
 import redis
 from celery import Celery
@@ -25,6 +27,7 @@ from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.rates import RedisRates
+from roboco.adapters.redis.registry import RedisWorkerRegistry
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.sandbox.budget import Budget, read_budget
@@ -36,6 +39,7 @@ from roboco.adapters.telemetry.traces import open_spans
 from roboco.adapters.tokenizers import KnownTokenizers
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
+from roboco.domain.address import without_credentials
 from roboco.domain.model_limits import OPENAI, ModelLimits
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.keeper import Keeper
@@ -49,18 +53,21 @@ def producer(settings: Settings) -> Celery:
     return application(configuration(settings.broker, keys=settings.message_keys))
 
 
-def build_engine(
-    settings: Settings,
-    dispatcher: Dispatcher,
-    client: redis.Redis,
-    time_up: type[Exception] = TimeoutError,
-    telemetry: Telemetry | None = None,
-    calls_at_once: int = 1,
-) -> Engine:
-    """The engine of this process; nothing is connected before it is used. Do not share it across a fork.
+@dataclass(frozen=True)
+class Host:
+    """The process of an engine."""
 
-    `calls_at_once` is the number of tool calls that the worker of this process runs at once, in all of its processes.
-    """
+    telemetry: Telemetry | None = None
+    worker: str = ""
+    """The node name of the process's worker; "" if it is not a worker."""
+    time_up: type[Exception] = TimeoutError
+    """The exception by which the pool reports to a tool that its time is up."""
+    calls_at_once: int = 1
+    """The number of tool calls that the worker runs at once, in all of its processes."""
+
+
+def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis, host: Host) -> Engine:
+    """Return the engine of this process. It connects nothing before its first use. Do not share it across a fork."""
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
@@ -76,14 +83,15 @@ def build_engine(
         logs=RedisLogs(client, keys),
         histories=workspace.histories,
         files=workspace.files,
-        model=model if telemetry is None else ObservedModel(model, telemetry),
+        model=model if host.telemetry is None else ObservedModel(model, host.telemetry),
         rates=RedisRates(scripts, keys, model_limits(settings)),
         tokenizers=KnownTokenizers(),
         prompts=JinjaPrompts(),
-        toolbox=_toolbox(settings, workspace, time_up, read_budget(settings.sandbox_memory, calls_at_once)),
+        toolbox=_toolbox(settings, workspace, host.time_up, read_budget(settings.sandbox_memory, host.calls_at_once)),
         dispatcher=dispatcher,
         deliverer=_deliverer(settings),
         signals=RedisSignals(settings.redis_url, keys),
+        workers=RedisWorkerRegistry(scripts, keys, host.worker),
         clock=SystemClock(),
         keeper=Keeper(settings.turn_lease / 3),
         teams=FrozenTeams(workspace.files),
@@ -95,8 +103,16 @@ def build_engine(
             max_queued=settings.max_queued,
             outage_limit=settings.outage_limit,
         ),
-        telemetry=telemetry or NoTelemetry(),
+        telemetry=host.telemetry or NoTelemetry(),
     )
+
+
+def workspace_address(settings: Settings) -> str:
+    """Return where the workspace is, for people: with the S3 endpoint, or with this host's name if it is a folder."""
+    if settings.workspace.startswith("file:"):
+        return f"{without_credentials(settings.workspace)} on {socket.gethostname()}"
+    endpoint = f" at {settings.s3_endpoint_url}" if settings.s3_endpoint_url else ""
+    return without_credentials(f"{settings.workspace}{endpoint}")
 
 
 def _deliverer(settings: Settings) -> OutsideDeliverer:

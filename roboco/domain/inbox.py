@@ -39,16 +39,28 @@ class Stop(_Item):
 
 
 class Hold(_Item):
-    """No step from position `until` on is begun; takes the place of the holds that it `ends`.
+    """No step from position `until` on begins. It replaces the holds that it `ends`; `reason` gives its cause.
 
-    The user wants that, or the model of the agent `outage` could not be reached for too long; `reason` says why.
+    The user has paused the task; or the model of the agent `outage` could not be reached for too long; or no worker can
+    make the step at position `at`, because of the call `call_id` if there is one.
     """
 
     kind: Literal["hold"] = "hold"
     until: int = 0
     ends: tuple[str, ...] = ()
     outage: str = ""
+    at: int | None = None
+    call_id: str = ""
     reason: str = "paused by the user"
+
+    def holds(self, seq: int) -> bool:
+        """Return True if the step at this position may not begin."""
+        return self.until <= seq and self.at in (None, seq)
+
+    @property
+    def by_user(self) -> bool:
+        """True if the user has paused the task."""
+        return self.outage == "" and self.at is None
 
 
 class Resume(_Item):
@@ -113,14 +125,14 @@ def is_urgent(item: Item) -> bool:
 
 
 def is_held(inbox: Iterable[Item], seq: int) -> bool:
-    """Whether the step at this position may not be begun."""
-    return any(isinstance(item, Hold) and item.until <= seq for item in inbox)
+    """Return True if the step at this position may not begin."""
+    return any(isinstance(item, Hold) and item.holds(seq) for item in inbox)
 
 
 def held_because(inbox: Iterable[Item], seq: int) -> str:
-    """Return why the step at this position may not be begun: the user's reason comes first. "" if it may."""
-    holds = [item for item in inbox if isinstance(item, Hold) and item.until <= seq]
-    return min(holds, key=lambda item: item.outage != "").reason if holds else ""
+    """Return why the step at this position may not begin: the user's reason comes first. "" if it may."""
+    holds = [item for item in inbox if isinstance(item, Hold) and item.holds(seq)]
+    return min(holds, key=lambda item: not item.by_user).reason if holds else ""
 
 
 def over(inbox: Iterable[Item]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ RESUME = "resume/"
 """Prefix of the schedule's entries for tasks that an outage of their model has paused and that are to continue."""
 ENTER = "enter/"
 """Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
+WORKSPACE = "_workspace.json"
+"""The id of the workspace, by which clients and workers notice that they use different ones."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""

@@ -30,6 +30,7 @@ from roboco.ports import (
     Tokenizers,
     Toolbox,
     Turns,
+    WorkerRegistry,
 )
 
 
@@ -79,6 +80,7 @@ class Engine:
     dispatcher: Dispatcher
     deliverer: Deliverer
     signals: Signals
+    workers: WorkerRegistry
     clock: Clock
     keeper: Keeper
     teams: FrozenTeams

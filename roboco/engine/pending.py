@@ -19,7 +19,7 @@ from roboco.domain.answers import (
 from roboco.domain.builtin import DELEGATE
 from roboco.domain.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item
+from roboco.domain.inbox import Hold, Item
 from roboco.domain.letter import lost_work
 from roboco.domain.outcome import Outcome, failure, unknown
 from roboco.domain.part import ToolCall
@@ -149,8 +149,13 @@ class PendingCalls:
     inbox: tuple[Item, ...]
 
     def see_to(self, ring: bool) -> bool:
-        """See to the calls: whether some are still open. With `ring`, announce again what nobody took."""
+        """Have the open calls run. Return False if none is open, or if no worker can run those that are.
+
+        With `ring`, announce again what no worker has claimed.
+        """
         open_calls = self._open()
+        if open_calls and all(self._is_held(call, state) for call, state in open_calls):
+            return False
         untaken = [pair for pair in open_calls if not pair[1].claimed]
         again = _calmed(self.engine, self.task_id, self.task)
         again = again or (bool(untaken) and ring and ring_again(self.engine, self.task_id, self.task))
@@ -178,6 +183,11 @@ class PendingCalls:
             if call.id not in done and call.id not in told and not is_client(call)
             if call.id in judged or not needs_approval(self.team, call)
         ]
+
+    def _is_held(self, call: ToolCall, state: CallState) -> bool:
+        """Return True if no worker can run the call, so that the task has to be paused."""
+        held = (item for item in self.inbox if isinstance(item, Hold) and item.at == self.task.seq)
+        return not state.claimed and any(item.call_id == call.id for item in held)
 
     def _order(self, call: ToolCall, state: CallState) -> CallOrder:
         task = self.task

@@ -12,6 +12,7 @@ what came of it, or the agent is told, or a person is asked.
 import logging
 import threading
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 
 from roboco.domain.answers import answered_here, is_client, needs_approval, spec_of
@@ -27,7 +28,9 @@ from roboco.engine.answer import approved
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.listings import refusal
+from roboco.engine.not_runnable import release_call
 from roboco.engine.pending import close_call, restart_call, stored_outcome, told
+from roboco.errors import NotRunnable
 from roboco.ports import CallContext, CallOrder, Doing, Snapshot, Work
 from roboco.ports.telemetry import TOOL_SECONDS
 
@@ -36,14 +39,22 @@ _log = logging.getLogger(__name__)
 LOST = "the worker that ran this call was lost, or the call was ended because its time was up"
 
 
-def tool(engine: Engine, order: CallOrder) -> bool:
-    """Run the call, unless it is done, taken, or no longer wanted. False if another worker is at this attempt."""
+class CallEnd(StrEnum):
+    """How an attempt at a call has ended, for displays such as Flower."""
+
+    DONE = "done, done before, or no longer wanted"
+    TAKEN = "another worker has claimed this attempt"
+    RELEASED = "released, because this worker lacks the tool's function: another worker runs it, or the task is paused"
+
+
+def tool(engine: Engine, order: CallOrder) -> CallEnd:
+    """Run the call, unless it is done, taken, or no longer wanted."""
     work = Work("tool", order.task_id, order.seq, order.attempt, order.call_id)
     with engine.telemetry.work(work) as doing:
         return _claim_and_run(engine, order, doing)
 
 
-def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> bool:
+def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> CallEnd:
     token = engine.token()
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.policy.lease)
@@ -51,34 +62,42 @@ def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> bool:
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):
             with engine.keeper.hold(lambda: engine.calls.renew(order, token), cancellation.set):
-                _run(engine, team, order, token, cancellation, doing)
-            return True
+                return _run(engine, team, order, token, cancellation, doing)
     doing.void()
     now = engine.board.load(order.task_id, 1)
     call = None if now is None or now.epoch != order.epoch else now.calls.get(order.call_id)
-    return not (call and call.claimed and call.attempt == order.attempt and call.outcome is None)
+    taken = call and call.claimed and call.attempt == order.attempt and call.outcome is None
+    return CallEnd.TAKEN if taken else CallEnd.DONE
 
 
-def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation: threading.Event, doing: Doing) -> None:
+def _run(
+    engine: Engine, team: Team, order: CallOrder, token: str, cancellation: threading.Event, doing: Doing
+) -> CallEnd:
     task = engine.board.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
-        return
+        return CallEnd.DONE
     step = task.tail[-1]
     asked_for = next(call for call in step.calls if call.id == order.call_id)
     call = approved(engine, team, order.task_id, asked_for)
     if call is None:
-        return
+        return CallEnd.DONE
+    spec = spec_of(team, step, call)
+    try:
+        engine.toolbox.check(spec)
+    except NotRunnable as error:
+        release_call(engine, order, token, call, error)
+        return CallEnd.RELEASED
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
     context = CallContext(
         order.task_id, step.agent_name, call.id, key, order.attempt, scope, step.step_id, cancellation
     )
-    work = _Work(engine, team, order, token, call, spec_of(team, step, call), context)
+    work = _Work(engine, team, order, token, call, spec, context)
     doing.tell(agent=step.agent_name, tool=call.tool_name)
     began = engine.clock.now()
     outcome = work.outcome()
     if outcome is None:
-        return
+        return CallEnd.DONE
     ended_as = "error" if outcome.result.is_error else "ok"
     engine.telemetry.note(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
     if outcome.result.is_error:
@@ -86,6 +105,7 @@ def _run(engine: Engine, team: Team, order: CallOrder, token: str, cancellation:
     kept = engine.calls.record(order, token, outcome, told(engine, order, call, outcome))
     if kept is not None and kept >= _run_at_once(team, task, step):
         engine.dispatcher.advance(order.task_id)
+    return CallEnd.DONE
 
 
 def _run_at_once(team: Team, task: Snapshot, step: TaskStep) -> int:

@@ -30,12 +30,13 @@ from roboco.engine.insist import insist
 from roboco.engine.listings import listings_for
 from roboco.engine.making import Making, TurnEnd
 from roboco.engine.minutes import minutes_for
+from roboco.engine.not_runnable import put_off_turn
 from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
 from roboco.engine.turn_metadata import completed, interrupted, usage_of
-from roboco.errors import Conflict, CorruptHistory, ModelError, TransientError, UsageError
+from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports import (
     Commit,
     Doing,
@@ -147,6 +148,8 @@ def _make_with(making: Making, listings: Listings) -> TurnEnd:
         return wait_for_rate(making, minutes.profile, minutes.wait, minutes.error)
     try:
         composed = compose(engine, making.team, claim, minutes, listings)
+    except NotRunnable as error:
+        return put_off_turn(making, error)
     except UsageError as error:
         return _commit(making, failed(claim, "team", str(error)), usage_of(minutes))
     if refused := minutes.refused or composed.refused:

@@ -10,6 +10,7 @@ from roboco.ports.board import Board, CallState, Choice, Commit, Phase, Snapshot
 from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder, Turns
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
 from roboco.ports.rates import Rates, Ticket, Tokenizers
+from roboco.ports.registry import WorkerRegistry, WorkspaceName
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Listings, ListOrder, Toolbox, Unlisted
 from roboco.ports.workspace import Files, Histories, Versioned
@@ -65,4 +66,6 @@ __all__ = [
     "Used",
     "Versioned",
     "Work",
+    "WorkerRegistry",
+    "WorkspaceName",
 ]

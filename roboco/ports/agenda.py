@@ -31,6 +31,9 @@ class Agenda(Protocol):
     def drop(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if it is due then: somebody may have put it anew."""
 
+    def count(self) -> int:
+        """Return the number of tasks that have a time: all open tasks."""
+
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order, read in pages."""
 

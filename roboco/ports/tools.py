@@ -60,7 +60,7 @@ class Toolbox(Protocol):
     """The tools of this process."""
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
-        """Return the agent's own tools in the format of chat completions; UsageError if one is not available.
+        """Return the agent's own tools in the format of chat completions; NotRunnable if this process lacks one.
 
         The tools of MCP servers are described from the listings; no server is started or called.
         """
@@ -70,6 +70,9 @@ class Toolbox(Protocol):
 
         Only tools workers call this: it starts the server, or connects to it.
         """
+
+    def check(self, spec: AnyTool | None) -> None:
+        """Raise NotRunnable if this process lacks the function of the tool. `spec` is None for a built-in tool."""
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """Return why the JSON Schema of an object is refused, or "" if it is accepted."""

@@ -29,6 +29,7 @@ from roboco.ports import (
     TurnClaim,
     TurnOrder,
     Turns,
+    WorkerRegistry,
 )
 from tests.contract.samples import TASK, chain, step_after
 
@@ -69,6 +70,10 @@ class ATask(ABC):
     @abstractmethod
     def outlive(self, seconds: float) -> None:
         """Let so many seconds pass."""
+
+    @abstractmethod
+    def registry(self, own: str, live: float = LONG) -> WorkerRegistry:
+        """The registry of workers as the worker of this name has it."""
 
     @abstractmethod
     def wipe(self) -> None:

@@ -11,6 +11,7 @@ from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.rates import MemoryRates
+from tests.memory.registry import MemoryWorkerRegistry
 from tests.memory.server import MemoryServer
 
 
@@ -38,6 +39,10 @@ class TaskInMemory(ATask):
     def outlive(self, seconds: float) -> None:
         """Move the clock."""
         self.clock.move(seconds)
+
+    def registry(self, own: str, live: float = LONG) -> MemoryWorkerRegistry:
+        """The registry of workers as the worker of this name has it."""
+        return MemoryWorkerRegistry(self._server, self.clock, own, live)
 
     def wipe(self) -> None:
         """Empty the server."""

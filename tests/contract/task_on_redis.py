@@ -13,6 +13,7 @@ from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.rates import Buckets, RedisRates
+from roboco.adapters.redis.registry import RedisWorkerRegistry
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.model_profile import ModelProfile
 from roboco.ports import Ticket
@@ -47,6 +48,10 @@ class TaskOnRedis(ATask):
         """Wait for so long, and a little longer."""
         end = time.monotonic() + seconds + 0.005
         until(lambda: time.monotonic() > end, 5, f"{seconds:g} s have passed")
+
+    def registry(self, own: str, live: float = LONG) -> RedisWorkerRegistry:
+        """The registry of workers as the worker of this name has it."""
+        return RedisWorkerRegistry(Scripts(self.client), self.keys, own, live)
 
     def wipe(self) -> None:
         """Remove all keys of this test."""

@@ -53,6 +53,11 @@ class MemoryAgenda:
         with self._server as held:
             return held.agenda.get(task_id)
 
+    def count(self) -> int:
+        """Return the number of tasks that have a time."""
+        with self._server as held:
+            return sum(1 for name in held.agenda if "/" not in name)
+
     def drop(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if it is due then."""
         with self._server as held:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from roboco.domain.event import AnyEvent, StreamChunk, body
 from roboco.domain.status import TaskStatus
 from roboco.ports import Phase, Used
+from roboco.ports.registry import POOLS, WorkspaceName
 
 
 @dataclass
@@ -129,6 +130,9 @@ class Stored:
     buckets: dict[str, StoredBucket] = field(default_factory=dict)
     held_back: dict[str, float] = field(default_factory=dict)
     awaiting: dict[str, dict[str, float]] = field(default_factory=dict)
+    workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in POOLS})
+    modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    workspace: WorkspaceName | None = None
 
 
 class MemoryServer:

@@ -9,8 +9,8 @@ from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
-from roboco.domain.tool_spec import AnyTool
-from roboco.errors import UsageError
+from roboco.domain.tool_spec import AnyTool, ToolSpec
+from roboco.errors import NotRunnable, UsageError
 from roboco.ports import CallContext, Listings
 
 Function = Callable[[dict[str, Any], CallContext], object]
@@ -28,13 +28,21 @@ class MemoryToolbox:
         self.runs: list[CallContext] = []
         self.servers: dict[str, Listing] = {}
         self.described: list[Listings] = []
+        self.missing: set[str] = set()
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
         """The agent's tools; UsageError if one cannot be had."""
         for name in team.tools_of(agent):
+            self.check(team.tool(name))
             self._function(name)
         self.described.append(listings)
         return tuple({"type": "function", "function": {"name": name}} for name in team.tools_of(agent))
+
+    def check(self, spec: AnyTool | None) -> None:
+        """Raise NotRunnable for the tool of a module that `missing` names."""
+        module = spec.function.partition(":")[0] if isinstance(spec, ToolSpec) else ""
+        if module in self.missing:
+            raise NotRunnable(f"module {module!r} is not in ROBOCO_TOOLS, which names no modules", module)
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema."""

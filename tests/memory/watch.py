@@ -33,6 +33,8 @@ class _Watched:
 
     def __getattr__(self, method: str) -> Any:
         call = getattr(self._port, method)
+        if not callable(call):
+            return call
         return lambda *args, **named: self._watch(f"{self._name}.{method}", partial(call, *args, **named))
 
 

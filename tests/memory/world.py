@@ -46,6 +46,7 @@ from tests.memory.keeper import ManualKeeper
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
 from tests.memory.rates import Estimates, MemoryRates
+from tests.memory.registry import MemoryWorkerRegistry
 from tests.memory.server import MemoryServer
 from tests.memory.signals import MemorySignals
 from tests.memory.telemetry import KeptTelemetry
@@ -55,6 +56,7 @@ from tests.memory.workspace import MemoryFiles, MemoryHistories
 
 TASK = "task_1"
 POLICY = Policy(lease=15.0, ring_pause=10.0, attempts=3)
+WORKER = "worker@here"
 SWEEP = 1.0
 """Seconds between two sweeps."""
 UNKNOWN = 60.0
@@ -120,6 +122,7 @@ class World:
             dispatcher=watched(self.dispatcher, "dispatcher", watch),
             deliverer=watched(self.deliverer, "deliverer", watch),
             signals=MemorySignals(self.server),
+            workers=watched(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             clock=self.clock,
             keeper=self.keeper,
             teams=FrozenTeams(files),

@@ -15,7 +15,7 @@ from roboco.adapters.redis.scripts import load_missing
 
 _untyped: Any = redis  # whose stubs lack these constants
 BROKER_SCRIPTS: Final = (Lock.LUA_RELEASE_SCRIPT, str(_untyped.REFRESH_BINDING), str(_untyped.SWEEP_BINDINGS))
-"""Kombu's scripts: release the mutex of a consumer that restores messages; renew and remove bindings of remote control."""
+"""Kombu's scripts: release the mutex of a consumer that restores messages; renew and remove bindings of pidboxes."""
 
 
 class BrokerScripts:

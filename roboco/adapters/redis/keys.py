@@ -86,6 +86,19 @@ class Keys:
         """Hash: the sizes of dead letters in bytes by id, and their sum in the field ""."""
         return f"{self.prefix}:{{dead}}:sizes"
 
+    def workers(self, pool: str) -> str:
+        """Sorted set: the workers of a pool by the time of their last registration."""
+        return f"{self.prefix}:{{workers}}:{pool}"
+
+    def modules(self, pool: str) -> str:
+        """Hash: the modules of tools of each worker of a pool, as JSON."""
+        return f"{self.prefix}:{{workers}}:modules:{pool}"
+
+    @property
+    def workspace(self) -> str:
+        """String: the id and the address of the coordinators' workspace."""
+        return f"{self.prefix}:{{workers}}:workspace"
+
     def begun(self, work: str) -> str:
         """Set with a time to live: an entry for each attempt at the work that has not ended."""
         return f"{self.prefix}:{{{work}}}:begun"

@@ -267,9 +267,9 @@ def test_results_that_json_spells_otherwise(what: str, expected: object) -> None
         (f"{HERE}:add", ("other",), f"module '{HERE}' is not in ROBOCO_TOOLS, which names other"),
         ("os:system", (HERE,), "module 'os' is not in ROBOCO_TOOLS"),
         (f"{HERE}:unmarked", (HERE,), "is not marked with @tool"),
-        (f"{HERE}:nothing", (HERE,), "cannot be had"),
-        (f"{HERE}:NO_FUNCTION", (HERE,), "is no function"),
-        ("no_such_module:x", ("no_such_module",), "cannot be had"),
+        (f"{HERE}:nothing", (HERE,), "cannot be imported"),
+        (f"{HERE}:NO_FUNCTION", (HERE,), "is not a function"),
+        ("no_such_module:x", ("no_such_module",), "cannot be imported"),
     ],
 )
 def test_only_marked_functions_of_allowed_modules_are_tools(function: str, modules: tuple[str, ...], told: str) -> None:
@@ -290,7 +290,7 @@ def test_a_router_of_the_users_own() -> None:
         toolbox().router(f"{HERE}:add")
     with pytest.raises(UsageError, match="is of module 'pathlib', and so no router"):
         toolbox().router(f"{HERE}:Path")
-    with pytest.raises(UsageError, match="is no function"):
+    with pytest.raises(UsageError, match="is not a function"):
         toolbox().router(f"{HERE}:NO_FUNCTION")
 
 

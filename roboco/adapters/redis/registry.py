@@ -1,0 +1,74 @@
+"""The registry of workers on Redis: for each pool a sorted set of workers and a hash of their modules."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts, answering
+from roboco.ports.registry import COORDINATOR, LIVE, POOLS, WorkspaceName
+
+FORGOTTEN = 86_400
+"""Seconds after which a worker that no longer registers is forgotten."""
+MOST_LISTED = 1000
+"""Live workers of a pool that `modules` reads at most."""
+
+
+class RedisWorkerRegistry:
+    """The registry, for a process whose worker has the node name `own`. A worker counts as live for `live` seconds."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, own: str = "", live: float = LIVE) -> None:
+        self._scripts = scripts
+        self._client = scripts.client
+        self._keys = keys
+        self.own = own
+        self._live = live
+
+    def register(
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, open_tasks: bool
+    ) -> WorkspaceName | None:
+        """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
+        for pool in pools:
+            keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
+            said = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
+            other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(open_tasks))
+            if other:
+                return _workspace(other)
+        return None
+
+    def silence(self) -> Mapping[str, float | None]:
+        """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
+        with answering():
+            newest: Any = [self._client.zrange(self._keys.workers(pool), -1, -1, withscores=True) for pool in POOLS]
+            seconds, micros = self._time()
+        now = seconds + micros / 1e6
+        last = [found[0][1] if found else None for found in newest]
+        return {
+            pool: None if at is None or now - at > FORGOTTEN else max(0.0, now - at)
+            for pool, at in zip(POOLS, last, strict=True)
+        }
+
+    def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
+        """Return the modules of each live worker of the pool, of a thousand at most."""
+        with answering():
+            seconds, micros = self._time()
+            oldest = seconds + micros / 1e6 - self._live
+            key = self._keys.workers(pool)
+            names: Any = self._client.zrangebyscore(key, oldest, "+inf", start=0, num=MOST_LISTED)
+            listed: Any = self._client.hmget(self._keys.modules(pool), names) if names else []
+        return {name: frozenset(json.loads(found or "[]")) for name, found in zip(names, listed, strict=True)}
+
+    def workspace(self) -> WorkspaceName | None:
+        """Return the workspace of the coordinators; None if none has registered."""
+        with answering():
+            found: Any = self._client.get(self._keys.workspace)
+        return _workspace(found or "")
+
+    def _time(self) -> tuple[int, int]:
+        answer: Any = self._client.time()
+        return int(answer[0]), int(answer[1])
+
+
+def _workspace(found: str) -> WorkspaceName | None:
+    name, _, address = found.partition(" ")
+    return WorkspaceName(name, address) if name else None

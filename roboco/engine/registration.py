@@ -1,0 +1,62 @@
+"""registration: workers register themselves, and clients and workers compare their workspaces.
+
+A worker or client with another workspace than the coordinators would wait for ever, or find tasks without a history.
+The id of a workspace is stored in it, so that two folders, buckets or prefixes differ, and two names of one do not.
+"""
+
+import json
+import uuid
+
+from roboco.domain.paths import WORKSPACE
+from roboco.engine.engine import Engine
+from roboco.errors import CorruptHistory, UsageError
+from roboco.ports import WorkspaceName
+from roboco.ports.registry import LIVE
+
+
+def workspace_name(engine: Engine, address: str) -> WorkspaceName:
+    """Return the name of the engine's workspace, which is at this address. If it has no id, store one."""
+    data = engine.files.get(WORKSPACE)
+    if data is None:
+        engine.files.create(WORKSPACE, json.dumps({"id": uuid.uuid4().hex}).encode())
+        data = engine.files.get(WORKSPACE)
+    return WorkspaceName(_id_of(data or b"", address), address)
+
+
+def _id_of(data: bytes, address: str) -> str:
+    try:
+        found = json.loads(data)["id"]
+    except (ValueError, TypeError, KeyError):
+        found = None
+    if not isinstance(found, str) or not found.isalnum():
+        raise CorruptHistory(
+            f"{WORKSPACE} in the workspace {address} does not hold an id: delete it, and it is made again"
+        )
+    return found
+
+
+def register(engine: Engine, pools: tuple[str, ...], modules: tuple[str, ...], own: WorkspaceName) -> None:
+    """Register the worker of this process. UsageError if its workspace is not the coordinators'."""
+    other = engine.workers.register(pools, modules, own, engine.agenda.count() > 0)
+    if other is not None:
+        raise UsageError(_differ(f"worker {engine.workers.own!r}", own, other))
+
+
+def check_workspace(engine: Engine, address: str) -> None:
+    """UsageError if this client's workspace is not the one of the coordinators that live, or of the open tasks."""
+    other = engine.workers.workspace()
+    if other is None:
+        return
+    own = workspace_name(engine, address)
+    if own.id == other.id:
+        return
+    silent = engine.workers.silence()["coordinator"]
+    if (silent is not None and silent < LIVE) or engine.agenda.count():
+        raise UsageError(_differ("this client", own, other))
+
+
+def _differ(who: str, own: WorkspaceName, other: WorkspaceName) -> str:
+    return (
+        f"{who} uses the workspace {own.address}, the coordinators {other.address}: set ROBOCO_WORKSPACE to the same "
+        "workspace for all, or ROBOCO_PREFIX to another name if these are two deployments"
+    )

@@ -1,0 +1,45 @@
+"""The registry of workers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+COORDINATOR = "coordinator"
+POOLS = (COORDINATOR, "agents", "tools")
+"""The pools in which a worker may work."""
+LIVE = 10.0
+"""Seconds after its last registration for which a worker counts as live."""
+
+
+@dataclass(frozen=True)
+class WorkspaceName:
+    """A workspace: an id that is stored in it, and the address by which a process reaches it, for people."""
+
+    id: str
+    address: str
+
+
+class WorkerRegistry(Protocol):
+    """The workers that live: each registers itself every few seconds. Times are the server's."""
+
+    @property
+    def own(self) -> str:
+        """The node name of this process's worker; "" in a process that is not a worker."""
+
+    def register(
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, open_tasks: bool
+    ) -> WorkspaceName | None:
+        """Record that this worker lives, works in these pools, and has imported these modules of tools.
+
+        A coordinator also records its workspace. Return the coordinators' workspace, and record nothing, if it is
+        another one and another coordinator lives or, with `open_tasks`, if it is another one.
+        """
+
+    def silence(self) -> Mapping[str, float | None]:
+        """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
+
+    def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
+        """Return the modules of tools of each live worker of the pool, by node name. Cost: O(live workers)."""
+
+    def workspace(self) -> WorkspaceName | None:
+        """Return the workspace of the coordinators; None if none has registered."""

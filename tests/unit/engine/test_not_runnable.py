@@ -1,0 +1,184 @@
+"""A worker that lacks the function of a tool leaves its call or turn to another worker, or the task is paused."""
+
+import re
+from typing import Any
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.making import TurnEnd
+from roboco.engine.not_runnable import TRIES
+from roboco.engine.tool import CallEnd, tool
+from roboco.engine.turn import turn
+from roboco.ports import WorkspaceName
+from tests.memory.dispatcher import Tool, Turn
+from tests.memory.model import Said, said
+from tests.memory.registry import MemoryWorkerRegistry
+from tests.memory.world import TASK, WORKER, World, given, team_of
+
+WORKSPACE = WorkspaceName("w", "file:///w")
+TEAM: dict[str, Any] = {
+    "agents": [{"name": "one", "prompt": "hi", "tools": ["mail", "other"]}],
+}
+
+
+def begun(effect: str = "pure", *names: str) -> World:
+    """A world whose model calls the tools of these names once."""
+
+    def answer(request: Any) -> Said:
+        answered = any(message["role"] == "tool" for message in request.messages)
+        return said("done") if answered else said("", *((name, {}) for name in names or ("mail",)))
+
+    functions = {"mail": lambda args, context: "sent", "other": lambda args, context: "done"}
+    world = World(given(answer, functions))
+    tools = [
+        {"name": "mail", "function": "shop:mail", "effect": effect},
+        {"name": "other", "function": "books:other"},
+    ]
+    world.submit(team_of(**TEAM, tools=tools))
+    register(world, WORKER)
+    return world
+
+
+def register(world: World, name: str, *modules: str) -> None:
+    """Register a live worker of the agents and tools pools with these modules."""
+    registry = MemoryWorkerRegistry(world.server, world.clock, name)
+    assert registry.register(("agents", "tools"), modules, WORKSPACE, False) is None
+
+
+def until_a(kind: type[Tool] | type[Turn], world: World) -> Any:
+    """Deliver until a message of the kind is next; return its order."""
+    while not isinstance(message := world.dispatcher.queue.popleft(), kind):
+        world.deliver(message)
+    return message.order
+
+
+def names_run(world: World) -> int:
+    return len(world.given.toolbox.runs)
+
+
+@pytest.mark.parametrize("effect", ["pure", "irreversible"])
+def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and_worker(effect: str) -> None:
+    world = begun(effect)
+    register(world, WORKER, "shop")  # which has the module of an older release, without the function
+    order = until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    assert tool(world.engine, order) is CallEnd.RELEASED
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert names_run(world) == 0
+    reason = world.server.held.tasks[TASK].reason
+    assert reason == (
+        f"tools worker {WORKER!r} cannot run tool 'mail': module 'shop' is not in ROBOCO_TOOLS, which names no "
+        "modules; no other tools worker has the module. Install module 'shop' where the tools workers run, name it "
+        "in their ROBOCO_TOOLS, restart them, and resume the task"
+    )
+    assert [step.agent_name for step in world.history()] == ["user", "one"], "the model gets no result"
+    world.given.toolbox.missing = set()
+    world.resume()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert names_run(world) == 1
+
+
+def test_a_call_is_left_to_another_worker_that_has_the_module() -> None:
+    world = begun("irreversible")
+    order = until_a(Tool, world)
+    register(world, "other@there", "shop")
+    world.given.toolbox.missing = {"shop"}
+    assert tool(world.engine, order) is CallEnd.RELEASED
+    assert world.status() is TaskStatus.RUNNING
+    world.given.toolbox.missing = set()  # what runs next is the other worker
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert names_run(world) == 1
+
+
+def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_end() -> None:
+    world = begun()
+    until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    for _ in range(10 * TRIES):
+        register(world, WORKER)
+        register(world, "other@there", "shop")
+        world.drain()
+        world.sweep()
+    assert world.status() is TaskStatus.PAUSED
+    assert "other@there did not run it either" in world.server.held.tasks[TASK].reason
+
+
+def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() -> None:
+    world = begun("pure", "mail", "other")
+    world.given.toolbox.missing = set()
+    order = until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    assert tool(world.engine, order) is CallEnd.RELEASED
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert names_run(world) == 1
+    world.given.toolbox.missing = set()
+    world.resume()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert names_run(world) == 2
+
+
+def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
+    world = begun()
+    world.given.toolbox.missing = {"shop"}
+    order = until_a(Turn, world)
+    assert turn(world.engine, order) is TurnEnd.DEFERRED
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    reason = world.server.held.tasks[TASK].reason
+    assert reason.startswith(f"agents worker {WORKER!r} cannot describe the tools of agent 'one': module 'shop'")
+    assert "no other agents worker has the module" in reason
+    world.given.toolbox.missing = set()
+    world.resume()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.history()) == 4
+
+
+def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
+    world = begun()
+    register(world, "other@there", "shop")
+    world.given.toolbox.missing = {"shop"}
+    assert turn(world.engine, until_a(Turn, world)) is TurnEnd.DEFERRED
+    told = [event["reason"] for event in world.events() if event["type"] == "event_status"]
+    assert re.search("another agents worker takes the turn$", told[-1])
+    world.given.toolbox.missing = set()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
+    world = begun()
+    order = until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    tool(world.engine, order)
+    world.settle()
+    world.stop()
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+def test_a_hold_ends_with_the_step_that_another_worker_has_made_meanwhile() -> None:
+    world = begun()
+    order = until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    tool(world.engine, order)  # the task is held, and no coordinator has looked
+    world.given.toolbox.missing = set()
+    assert tool(world.engine, order) is CallEnd.DONE
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
+    world = begun()
+    order = until_a(Tool, world)
+    world.server.held.workers["tools"].clear()
+    world.given.toolbox.missing = {"shop"}
+    assert tool(world.engine, order) is CallEnd.RELEASED
+    world.drain()
+    assert world.status() is TaskStatus.RUNNING
