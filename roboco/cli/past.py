@@ -11,6 +11,7 @@ from roboco.cli.overview import Overview
 from roboco.cli.tasks import STALE
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.teams import chosen_team
+from roboco.client.wiring import workspace_address
 from roboco.domain.collaboration import Custom
 from roboco.domain.lineage import parent_of
 from roboco.domain.replayed import Past
@@ -18,7 +19,8 @@ from roboco.domain.router import Router, route
 from roboco.domain.team import Team
 from roboco.domain.tool_difference import ToolDifference
 from roboco.engine.answer import open_changes
-from roboco.errors import CorruptHistory
+from roboco.engine.unattended import unattended
+from roboco.errors import CorruptHistory, TransientError
 from roboco.settings import read_settings
 
 
@@ -54,6 +56,14 @@ class Ledger:
     def open_changes(self) -> list[ToolDifference]:
         """How the tools have changed that a person must approve for the task to go on."""
         return open_changes(self._orchestrator.engine, self.task_id)
+
+    def missing_worker(self) -> str:
+        """Return why no worker attends to the open task, or "" if one does or Redis does not answer."""
+        try:
+            address = workspace_address(self._orchestrator.settings)
+            return unattended(self._orchestrator.engine, address, self.task_id)
+        except TransientError:
+            return ""
 
     def team(self, named: str) -> Team:
         """The team of this file, or of this name in ROBOCO_TEAMS."""

@@ -14,7 +14,6 @@ from roboco.cli.json_lines import JsonLines
 from roboco.cli.live import LiveView
 from roboco.cli.local_model import Tell
 from roboco.cli.local_stack import LocalStack, missing
-from roboco.cli.lookout import Lookout
 from roboco.cli.person import Person
 from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted
@@ -55,7 +54,7 @@ def run_team(team: Team, wish: Wish) -> int:
     with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:
         task = _submit(stack, team, wish)
         waits = Waits(stack.orchestrator.engine, team, task.task_id)
-        look = stack.check if stack.has_worker else Lookout(task, tell)
+        look = stack.check if stack.has_worker else _no_worker_of_ours
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), look=look) if wish.as_json else None
             conversation = as_json or _for_people(task, waits, screen, look)
@@ -66,6 +65,10 @@ def run_team(team: Team, wish: Wish) -> int:
             raise
         tell(f"files: {_place(settings.workspace, task.task_id)}")
         return code
+
+
+def _no_worker_of_ours() -> None:
+    """There is nothing to check: the task's stream reports if no worker attends to it."""
 
 
 def _tell(notes: Screen, text: str) -> None:

@@ -16,6 +16,9 @@ from roboco.cli.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
 from roboco.domain.summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.engine.unattended import missing_workers
+from roboco.errors import TransientError
 from roboco.settings import read_settings
 
 STALE = "redis does not answer: open tasks are shown as the workspace has them"
@@ -28,12 +31,25 @@ def tasks(as_json: bool) -> None:
     with closing(Orchestrator(read_settings())) as orchestrator:
         overview = Overview(orchestrator)
         summaries = list(overview)
+        absent = _absent(orchestrator.engine, summaries) if overview.live else []
     if as_json:
         click.echo(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
     else:
         Screen(sys.stdout).table(_table(summaries, datetime.now(UTC)))
     if not overview.live:
         click.echo(STALE, err=True)
+    for missing in absent:
+        click.echo(missing, err=True)
+
+
+def _absent(engine: Engine, summaries: list[TaskSummary]) -> list[str]:
+    """Return the pools without a live worker, if a task may wait for one."""
+    if not any(summary.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for summary in summaries):
+        return []
+    try:
+        return missing_workers(engine)
+    except TransientError as error:
+        return [f"whether workers live is not known: {error}"]
 
 
 def _table(summaries: list[TaskSummary], now: datetime) -> Table:

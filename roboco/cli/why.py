@@ -26,16 +26,18 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     """Tell who acted in a task and why, as a story.
 
     STEP, a position or a step's id, tells of that step alone. The story says what happened before, which rule of which
-    router named who acts, what else was possible, and at the end why the task ended or what it waits for. If a person
-    must approve a changed tool, its old and new parts are shown.
+    router named who acts, what else was possible, and at the end why the task ended or what it waits for, such as a
+    worker that does not run. If a person must approve a changed tool, its old and new parts are shown.
     """
     with ledger_of(task_id) as ledger:
         past = ledger.past(with_router=False)
         changes = ledger.open_changes()
-    scenes, end = tell(past, step), how_it_stands(past)
+        missing = "" if past.status.ended else ledger.missing_worker()
+    scenes, end = tell(past, step), f"it waits ({past.status}): {missing}" if missing else how_it_stands(past)
     if as_json:
         told = {"task_id": task_id, "team": past.team.name, "status": past.status, "reason": past.reason}
         record = told | {"steps": [scene.record() for scene in scenes], "end": end}
+        record["missing_worker"] = missing
         record["changes"] = [change.model_dump(mode="json") for change in changes]
         click.echo(json.dumps(record, indent=2))
         return

@@ -39,6 +39,7 @@ class AsyncFollowing:
                     summary = await self._once("summary", self._following.summary)
                     if is_settled(summary):
                         return summary
+                    await self._once("attendance", self._following.attendance.check)
                     await asyncio.sleep(pause)
         raise AssertionError("stirs do not end")
 
@@ -58,6 +59,8 @@ class AsyncFollowing:
                         return
                 elif await self._once("ended", self._following.ended):
                     break
+                else:
+                    await self._once("attendance", self._following.attendance.check)
         async with aclosing(_in_batches(self._following.rest(view, position))) as rest:
             async for item in rest:
                 yield item

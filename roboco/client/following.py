@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
+from roboco.client.attendance import Attendance
 from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path, summary_path
@@ -29,15 +30,21 @@ _TALK = {f"event_{kind}" for kind in ("agent_select", "agent_handoff", "tool_cal
 
 
 class Following:
-    """Follows one task; `summary` gives the task at a glance."""
+    """Follows one task; `summary` gives the task at a glance. `attendance` is checked while nothing happens."""
 
     def __init__(
-        self, task_id: str, engine: Engine, follower: RedisFollower, summary: Callable[[], TaskSummary]
+        self,
+        task_id: str,
+        engine: Engine,
+        follower: RedisFollower,
+        summary: Callable[[], TaskSummary],
+        attendance: Attendance,
     ) -> None:
         self.task_id = task_id
         self._engine = engine
         self._follower = follower
         self._summary = summary
+        self.attendance = attendance
 
     def stream(self, cursor: str | None) -> Iterator[StreamItem]:
         """Everything after the cursor, from the beginning without one, live until the task has ended."""
@@ -52,6 +59,8 @@ class Following:
             elif self.ended():
                 yield from self.rest(view, position)
                 return
+            else:
+                self.attendance.check()
 
     @property
     def place(self) -> int:
@@ -76,6 +85,7 @@ class Following:
                     summary = self.summary()
                     if is_settled(summary) or time.monotonic() > until:
                         return summary
+                    self.attendance.check()
                     time.sleep(pause)
         raise AssertionError("stirs do not end")
 

@@ -15,11 +15,13 @@ from roboco.adapters.redis.async_follower import AsyncFollower
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.client import sessions
 from roboco.client.async_following import AsyncFollowing
+from roboco.client.attendance import Attendance
 from roboco.client.control import Control
 from roboco.client.following import Following, is_settled
 from roboco.client.intake import take
 from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
+from roboco.client.wiring import workspace_address
 from roboco.client.wishes import Forked
 from roboco.domain.ids import check_task_id, of_tenant, tenant_of
 from roboco.domain.part import Artifact
@@ -57,7 +59,8 @@ class Task(Control):
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         super().__init__(task_id, engine, settings)
         self._follower = follower
-        self._following = Following(task_id, engine, follower, self.summary)
+        attendance = Attendance(engine, task_id, workspace_address(settings))
+        self._following = Following(task_id, engine, follower, self.summary, attendance)
         self._async_following = AsyncFollowing(self._following, AsyncFollower(follower))
 
     def __iter__(self) -> Iterator[StreamItem]:
@@ -87,12 +90,13 @@ class Task(Control):
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits (for its user, client, an approval or a resume).
 
-        It looks when it hears of a change, for which it holds a connection to Redis of its own, and once a second.
+        It looks when it hears of a change, for which it holds a connection to Redis of its own, and once a second. If
+        no worker attends to the task for ten seconds, it logs a warning that says which.
         TimeoutError after `timeout` seconds. TransientError if Redis or the workspace has not answered for a minute.
         """
         summary = self._following.settled(math.inf if timeout is None else time.monotonic() + timeout)
         if not is_settled(summary):
-            raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout or 0:g} s")
+            raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout or 0:g} s{self._missing()}")
         return TaskResult(self.task_id, summary.status, summary.reason, self._following.last_said())
 
     async def aresult(self, timeout: float | None = None) -> TaskResult:
@@ -101,9 +105,14 @@ class Task(Control):
             async with asyncio.timeout(timeout):
                 summary = await self._async_following.settled()
         except TimeoutError as error:
-            raise TimeoutError(f"task {self.task_id!r} goes on after {timeout or 0:g} s") from error
+            raise TimeoutError(f"task {self.task_id!r} goes on after {timeout or 0:g} s{self._missing()}") from error
         said = await self._async_following.last_said()
         return TaskResult(self.task_id, summary.status, summary.reason, said)
+
+    def _missing(self) -> str:
+        """Return that no worker attends to the task, as a part of a sentence, or ""."""
+        missing = self._following.attendance.missing
+        return f": {missing}" if missing else ""
 
     def fork(
         self,

@@ -73,7 +73,7 @@ def _remedy(pool: str, module: str, others: tuple[str, ...]) -> str:
     has_it = f"{', '.join(others)} did not run it either" if others else f"no other {pool} worker has the module"
     return (
         f"; {has_it}. Install module {module!r} where the {pool} workers run, name it in their ROBOCO_TOOLS, restart "
-        "them, and resume the task"
+        "them, and resume the task; or stop the task if its team names the wrong function"
     )
 
 

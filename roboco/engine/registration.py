@@ -42,21 +42,27 @@ def register(engine: Engine, pools: tuple[str, ...], modules: tuple[str, ...], o
         raise UsageError(_differ(f"worker {engine.workers.own!r}", own, other))
 
 
-def check_workspace(engine: Engine, address: str) -> None:
-    """UsageError if this client's workspace is not the one of the coordinators that live, or of the open tasks."""
+def check_workspace(engine: Engine, address: str, about_to_submit: bool = False) -> None:
+    """UsageError if this client's workspace is not the one of the coordinators that live, or of the open tasks.
+
+    With `about_to_submit`, a workspace that is not in use is replaced by the client's, so that workers with another
+    one end at their start.
+    """
     other = engine.workers.workspace()
-    if other is None:
+    if other is None and not about_to_submit:
         return
     own = workspace_name(engine, address)
-    if own.id == other.id:
+    if other is not None and own.id == other.id:
         return
     silent = engine.workers.silence()["coordinator"]
-    if (silent is not None and silent < LIVE) or engine.agenda.count():
+    if other is not None and ((silent is not None and silent < LIVE) or engine.agenda.count()):
         raise UsageError(_differ("this client", own, other))
+    if about_to_submit:
+        engine.workers.use(own)
 
 
 def _differ(who: str, own: WorkspaceName, other: WorkspaceName) -> str:
     return (
-        f"{who} uses the workspace {own.address}, the coordinators {other.address}: set ROBOCO_WORKSPACE to the same "
+        f"{who} uses the workspace {own.address}, the others {other.address}: set ROBOCO_WORKSPACE to the same "
         "workspace for all, or ROBOCO_PREFIX to another name if these are two deployments"
     )

@@ -26,7 +26,10 @@ class FrozenTeams:
     def _read(self, task_id: str) -> Team:
         data = self._files.get(team_path(task_id))
         if data is None:
-            raise CorruptHistory(f"task {task_id!r} has no team.json in its workspace")
+            raise CorruptHistory(
+                f"task {task_id!r} has no {team_path(task_id)} in this worker's workspace: its client uses another "
+                "workspace (set ROBOCO_WORKSPACE to the same one), or the file was deleted (restore it)"
+            )
         return Team.model_validate_json(data)
 
     def began(self, task_id: str, state: TaskState) -> datetime | None:

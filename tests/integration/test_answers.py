@@ -141,7 +141,7 @@ def test_large_result_becomes_an_artifact(folder_stack: Stack) -> None:
     assert task.artifact(step.artifacts[0].name) == b"x" * 100_000
 
 
-def test_tools_of_other_modules_are_refused(folder_stack: Stack) -> None:
+def test_tools_of_other_modules_do_not_run_and_the_task_is_paused_with_the_reason(folder_stack: Stack) -> None:
     team = team_from(
         {
             "name": "hostile",
@@ -149,9 +149,10 @@ def test_tools_of_other_modules_are_refused(folder_stack: Stack) -> None:
             "tools": [{"name": "shell", "function": "os:system"}],
         }
     )
-    assert "module 'os' is not in ROBOCO_TOOLS, which names tests.tools_for_agents" in failed(
-        run(folder_stack, team=team)
-    )
+    task = run(folder_stack, team=team)
+    assert "module 'os' is not in ROBOCO_TOOLS, which names tests.tools_for_agents" in task.summary().reason
+    assert task.summary().status == "paused"
+    task.stop()
 
 
 def test_limit_of_steps_ends_the_task(folder_stack: Stack) -> None:

@@ -36,6 +36,11 @@ class MemoryWorkerRegistry:
                 held.workers[pool][self.own] = now
         return None
 
+    def use(self, workspace: WorkspaceName) -> None:
+        """Record the workspace of a client that is about to submit."""
+        with self._server as held:
+            held.workspace = workspace
+
     def silence(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered."""
         now = self._clock.now()

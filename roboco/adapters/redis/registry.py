@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+from redis.exceptions import NoPermissionError
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
@@ -36,6 +39,11 @@ class RedisWorkerRegistry:
                 return _workspace(other)
         return None
 
+    def use(self, workspace: WorkspaceName) -> None:
+        """Record the workspace of a client that is about to submit, if its Redis user may."""
+        with answering(), suppress(NoPermissionError):
+            self._client.set(self._keys.workspace, f"{workspace.id} {workspace.address}")
+
     def silence(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
         with answering():
@@ -59,7 +67,7 @@ class RedisWorkerRegistry:
         return {name: frozenset(json.loads(found or "[]")) for name, found in zip(names, listed, strict=True)}
 
     def workspace(self) -> WorkspaceName | None:
-        """Return the workspace of the coordinators; None if none has registered."""
+        """Return the workspace of the coordinators, or of the first client; None if neither has recorded one."""
         with answering():
             found: Any = self._client.get(self._keys.workspace)
         return _workspace(found or "")

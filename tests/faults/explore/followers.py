@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
+from roboco.client.attendance import Attendance
 from roboco.client.following import Following
 from roboco.domain.view import Cursor, Shown, StepFinal, TextPartDelta, View
 from tests.faults.explore.violation import Violation
@@ -65,7 +66,8 @@ class Follower:
             return
         logs = cast(RedisFollower, self)
         summary = partial(self.world.summary, self.task_id)
-        following = Following(self.task_id, self.world.engine, logs, summary)
+        attendance = Attendance(self.world.engine, self.task_id, "memory")
+        following = Following(self.task_id, self.world.engine, logs, summary, attendance)
         for item in following.rest(self._view, self._position):
             self._show(item.item)
 

@@ -8,6 +8,7 @@ import pytest
 
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Record
+from roboco.client.attendance import Attendance
 from roboco.client.following import Following
 from roboco.domain.status import TaskStatus
 from roboco.domain.summary import TaskSummary
@@ -46,7 +47,9 @@ def waited(told: Told, *found: TaskStatus, seconds: float = 60.0) -> tuple[TaskS
         return TaskSummary(task_id=TASK, team="t", status=seen[-1], steps=1, created_at=NOON, updated_at=NOON)
 
     follower: Any = told
-    following = Following(TASK, World(given(lambda request: said("x"))).engine, cast(RedisFollower, follower), look)
+    engine = World(given(lambda request: said("x"))).engine
+    attendance = Attendance(engine, TASK, "file:///w")
+    following = Following(TASK, engine, cast(RedisFollower, follower), look, attendance)
     status = following.settled(time.monotonic() + seconds).status
     return status, len(seen)
 

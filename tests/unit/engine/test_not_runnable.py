@@ -71,7 +71,8 @@ def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and
     assert reason == (
         f"tools worker {WORKER!r} cannot run tool 'mail': module 'shop' is not in ROBOCO_TOOLS, which names no "
         "modules; no other tools worker has the module. Install module 'shop' where the tools workers run, name it "
-        "in their ROBOCO_TOOLS, restart them, and resume the task"
+        "in their ROBOCO_TOOLS, restart them, and resume the task; or stop the task if its team names the wrong "
+        "function"
     )
     assert [step.agent_name for step in world.history()] == ["user", "one"], "the model gets no result"
     world.given.toolbox.missing = set()

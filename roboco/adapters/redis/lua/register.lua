@@ -4,7 +4,7 @@
 -- ARGV[1] worker  ARGV[2] its modules (JSON)  ARGV[3] its workspace  ARGV[4] 1 if it is a coordinator, which sets the
 -- workspace  ARGV[5] seconds for which a worker counts as live  ARGV[6] seconds after which a worker is forgotten
 -- ARGV[7] 1 if tasks are open, so that the workspace may not change
--- Returns '', or the coordinators' workspace if it is another one that is in use. Cost: O(log workers).
+-- Returns '', or the recorded workspace if it is another one that is in use. Cost: O(log workers).
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 local known = redis.call('GET', KEYS[1])

@@ -1,0 +1,182 @@
+"""An open task that waits for a worker which does not live: which one, for how long, and what to do."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.client.attendance import Attendance
+from roboco.domain.paths import WORKSPACE
+from roboco.engine.registration import check_workspace, register, workspace_name
+from roboco.engine.tool import tool
+from roboco.engine.turn import turn
+from roboco.engine.unattended import missing_workers, unattended
+from roboco.errors import CorruptHistory, TransientError, UsageError
+from roboco.ports import WorkspaceName
+from roboco.ports.registry import POOLS
+from tests.memory.dispatcher import Advance, Message, Tool, Turn
+from tests.memory.model import Said, said
+from tests.memory.registry import MemoryWorkerRegistry
+from tests.memory.watch import Crash
+from tests.memory.world import TASK, World, given, team_of
+
+HERE = "file:///w on a"
+OTHER = WorkspaceName("other", "s3://bucket")
+TEAM = team_of(
+    agents=[{"name": "one", "prompt": "hi", "tools": ["mail"]}], tools=[{"name": "mail", "function": "shop:mail"}]
+)
+
+
+def begun() -> World:
+    """A world whose task calls a tool once, and where no worker lives."""
+
+    def answer(request: Any) -> Said:
+        answered = any(message["role"] == "tool" for message in request.messages)
+        return said("done") if answered else said("", ("mail", {}))
+
+    world = World(given(answer, {"mail": lambda args, context: "sent"}))
+    world.submit(TEAM)
+    return world
+
+
+def next_of(kind: type[Message], world: World) -> Any:
+    """Deliver until a message of the kind is next; return it."""
+    while not isinstance(message := world.dispatcher.queue.popleft(), kind):
+        world.deliver(message)
+    return message
+
+
+def live(world: World, *pools: str) -> None:
+    registry = MemoryWorkerRegistry(world.server, world.clock, f"{pools[0]}@x")
+    assert registry.register(pools, (), workspace_name(world.engine, HERE), False) is None
+
+
+def missing(world: World) -> str:
+    return unattended(world.engine, HERE, TASK)
+
+
+@pytest.mark.parametrize(("kind", "pool"), [(Advance, "coordinator"), (Turn, "agents"), (Tool, "tools")])
+def test_the_pool_that_has_to_act_is_named(kind: type[Message], pool: str) -> None:
+    world = begun()
+    next_of(kind, world)
+    assert missing(world) == "no worker is registered; start one for all pools: celery -A roboco.workers.app worker"
+    others = [one for one in POOLS if one != pool]
+    live(world, *others)
+    assert missing(world) == f"no {pool} worker is registered; start one: celery -A roboco.workers.{pool} worker"
+    live(world, pool)
+    assert missing(world) == ""
+    world.clock.move(12)
+    assert missing(world).startswith("no worker for 12 s; start one for all pools")
+    live(world, *others)
+    assert missing(world) == f"no {pool} worker for 12 s; start one: celery -A roboco.workers.{pool} worker"
+
+
+@pytest.mark.parametrize(("kind", "work"), [(Turn, turn), (Tool, tool)])
+def test_a_worker_that_died_at_work_leaves_the_task_to_the_coordinators(
+    kind: type[Message], work: Callable[..., object]
+) -> None:
+    world = begun()
+    order = next_of(kind, world).order
+
+    def die(name: str, call: Any) -> Any:
+        if name in ("model.stream", "toolbox.run"):
+            seen.append(missing(quiet))
+            raise Crash
+        return call()
+
+    seen: list[str] = []
+    quiet = world
+    world.watch = die
+    with pytest.raises(Crash):
+        work(world.engine, order)
+    world.watch = lambda name, call: call()
+    assert seen == [""], "a worker is making the turn or call"
+    world.clock.move(world.given.policy.lease)
+    assert missing(world).startswith("no worker")
+
+
+def test_a_task_that_waits_for_a_person_awaits_no_worker_until_a_message_comes() -> None:
+    world = begun()
+    world.pause()
+    world.settle()
+    assert missing(world) == ""
+    world.resume()
+    assert missing(world).startswith("no worker")
+
+
+def test_the_pools_without_a_worker_are_listed() -> None:
+    world = begun()
+    live(world, "agents")
+    world.clock.move(5)
+    assert [text.split(";")[0] for text in missing_workers(world.engine)] == [
+        "no coordinator worker is registered",
+        "no tools worker is registered",
+    ]
+
+
+def test_another_workspace_than_the_coordinators_is_named() -> None:
+    world = begun()
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER, False)
+    told = missing(world)
+    assert told == (
+        "this client uses the workspace file:///w on a, the others s3://bucket: set ROBOCO_WORKSPACE to the same "
+        "workspace for all, or ROBOCO_PREFIX to another name if these are two deployments"
+    )
+    with pytest.raises(UsageError, match="the others s3://bucket"):
+        check_workspace(world.engine, HERE)
+    with pytest.raises(UsageError, match="worker 'worker@here' uses the workspace file:///w on a"):
+        register(world.engine, ("tools",), (), workspace_name(world.engine, HERE))
+
+
+def test_the_workspace_of_coordinators_that_are_gone_counts_while_tasks_are_open() -> None:
+    world = begun()
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER, False)
+    world.clock.move(1000)
+    with pytest.raises(UsageError):
+        check_workspace(world.engine, HERE)
+    world.server.held.agenda.clear()
+    check_workspace(world.engine, HERE)
+    register(world.engine, ("coordinator",), (), workspace_name(world.engine, HERE))
+    assert world.engine.workers.workspace() == workspace_name(world.engine, HERE)
+
+
+def test_a_workspace_has_one_id() -> None:
+    world = begun()
+    first = workspace_name(world.engine, HERE)
+    assert workspace_name(world.process(), "another address").id == first.id
+    world.files.held[WORKSPACE] = b'{"id": "a b"}'
+    with pytest.raises(CorruptHistory, match="does not hold an id: delete it"):
+        workspace_name(world.engine, HERE)
+
+
+def test_who_follows_a_task_logs_that_no_worker_attends(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = begun()
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    looks = Attendance(world.engine, TASK, HERE)
+    looks.check()
+    assert looks.missing == ""
+    for now[0] in (1010.0, 1015.0, 1069.0, 1075.0):
+        looks.check()
+    assert looks.missing.startswith("no worker is registered")
+    assert len(caplog.records) == 2
+    assert caplog.messages[0] == f"task {TASK} waits: {looks.missing}"
+
+    def refuse(name: str, call: Any) -> Any:
+        raise TransientError("no answer")
+
+    world.watch, now[0] = refuse, 2000.0
+    looks.check()
+    assert len(caplog.records) == 2
+
+
+def test_the_workspace_of_the_first_client_counts_for_workers_that_start_later() -> None:
+    world = begun()
+    check_workspace(world.engine, HERE, about_to_submit=True)
+    registry = MemoryWorkerRegistry(world.server, world.clock, "c@x")
+    assert registry.register(("coordinator",), (), OTHER, True) == workspace_name(world.engine, HERE)
+    world.server.held.agenda.clear()
+    assert registry.register(("coordinator",), (), OTHER, False) is None
