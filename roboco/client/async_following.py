@@ -10,8 +10,9 @@ from roboco.adapters.redis.async_follower import AsyncFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.adapters.threads import Threads
 from roboco.client.following import TASK_END, Following, is_settled, looks
+from roboco.domain.stream_item import StreamItem
 from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, StreamItem, View
+from roboco.domain.view import Cursor, View
 
 T = TypeVar("T")
 BATCH = 100

@@ -13,8 +13,9 @@ from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path, summary_path
 from roboco.domain.step import TaskStep, last_said
+from roboco.domain.stream_item import StreamItem, stream_item
 from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, StreamItem, View
+from roboco.domain.view import Cursor, View
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 
@@ -103,7 +104,7 @@ class Following:
             ended = record["type"] == TASK_END
         if not (ended or self._has_end(at)):
             yield from view.from_history()
-            yield StreamItem(_end_of(self.summary()), str(view.cursor))
+            yield stream_item(_end_of(self.summary()), str(view.cursor))
 
     def _patiently(self, read: Callable[[], T]) -> T:
         """What it reads, also while a server is started again."""

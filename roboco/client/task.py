@@ -27,10 +27,10 @@ from roboco.domain.paths import artifact_path, summary_path
 from roboco.domain.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
+from roboco.domain.stream_item import StreamItem
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.domain.tool_difference import ToolDifference
-from roboco.domain.view import StreamItem
 from roboco.engine.answer import open_changes
 from roboco.engine.engine import Engine
 from roboco.engine.teams import team_as_data

@@ -8,7 +8,8 @@ from typing import Any, cast
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.client.following import Following
-from roboco.domain.view import Cursor, Shown, StepFinal, TextPartDelta, View
+from roboco.domain.stream_item import Shown, StepFinal, TextPartDelta
+from roboco.domain.view import Cursor, View
 from tests.faults.explore.violation import Violation
 from tests.memory.reader import Reader
 from tests.memory.world import World
@@ -67,7 +68,7 @@ class Follower:
         summary = partial(self.world.summary, self.task_id)
         following = Following(self.task_id, self.world.engine, logs, summary)
         for item in following.rest(self._view, self._position):
-            self._show(item.item)
+            self._show(item.data)
 
     def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
         """Yield what the logs hold after the position, merged as RedisFollower does."""
@@ -90,7 +91,7 @@ class Follower:
     def _take(self, records: Iterator[Record]) -> None:
         for record in records:
             for item in self._view.take(record):
-                self._show(item.item)
+                self._show(item.data)
             if self.ends:
                 return
 
