@@ -5,7 +5,8 @@ from roboco.adapters.tool import tool
 from roboco.celery import team
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
-from roboco.client.task import Task, TaskResult
+from roboco.client.task import Task
+from roboco.client.task_result import TaskResult
 from roboco.domain.event import (
     AgentHandedOff,
     AgentSelected,

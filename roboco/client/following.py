@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
+from roboco.client.task_result import TaskResult, result_of
 from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path, summary_path
-from roboco.domain.step import TaskStep, last_said
+from roboco.domain.step import TaskStep
 from roboco.domain.stream_item import StreamItem, stream_item
 from roboco.domain.summary import TaskSummary
 from roboco.domain.view import Cursor, View
@@ -80,9 +81,9 @@ class Following:
                     time.sleep(pause)
         raise AssertionError("stirs do not end")
 
-    def last_said(self) -> str:
-        """What an agent said last."""
-        return last_said(self.read_steps(0))
+    def result(self, summary: TaskSummary) -> TaskResult:
+        """What the task with this summary has come to; reads its whole history."""
+        return result_of(summary, self.read_steps(0))
 
     def ended(self) -> bool:
         """Whether the task has ended, by its workspace."""

@@ -124,3 +124,8 @@ def stream_item(data: Shown, cursor: str) -> StreamItem:
     """Return the item of the data, by the type of the data."""
     kind = "event_unknown" if isinstance(data, UnknownEvent) else data.type
     return cast(StreamItem, TypedItem(kind, data, cursor))
+
+
+def final_text(item: StreamItem) -> str:
+    """Return the text of the item's committed step of an agent; empty for any other item."""
+    return item.data.step.text if item.type == "step_final" and item.data.step.by_agent else ""

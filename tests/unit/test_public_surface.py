@@ -57,6 +57,7 @@ def test_every_error_is_public() -> None:
         errors.CorruptHistory("step 3"),
         errors.Conflict("taken"),
         errors.TeamFailed("task_1", "failed", "the model refuses"),
+        errors.TeamFailed("task_1", "paused", "the model is away", "resume it"),
     ],
     ids=lambda error: type(error).__name__,
 )

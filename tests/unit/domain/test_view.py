@@ -26,7 +26,7 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.part import ToolCall, ToolResult
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta
+from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta, final_text
 from roboco.domain.view import Cursor, View
 from roboco.errors import UsageError
 from tests.memory.reader import Reader, items_of, read
@@ -288,6 +288,14 @@ def test_a_task_that_left_redis_is_told_from_its_history(run: list[tuple[str, st
             reader.show(later.data)
         assert reader.steps == server.steps
         assert list(view.from_history()) == []
+
+
+@given(runs(ALL))
+def test_texts_of_committed_steps_are_those_of_the_history(run: list[tuple[str, str]]) -> None:
+    server = played(run)
+    written = [step.text for step in server.steps if step.by_agent]
+    assert [final_text(item) for item in live(server) if final_text(item)] == [text for text in written if text]
+    assert "".join(final_text(item) for item in resumed(server, str(Cursor()))) == "".join(written)
 
 
 @given(runs(ALL))
