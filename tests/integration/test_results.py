@@ -7,7 +7,7 @@ import pytest
 from roboco import Orchestrator, TeamFailed, UsageError
 from tests.journeys import GRAPH, MANUAL, PARALLEL, answer
 from tests.servers.model_server import Reply
-from tests.stack import Stack
+from tests.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -43,7 +43,8 @@ def test_status_of_a_task_is_the_one_of_its_summary_everywhere(folder_stack: Sta
     assert not task.status.ended
     assert task.result(60).raise_for_status().status == task.status == "user_turn"
     task.stop()
-    assert task.result(60).status == task.status == "cancelled"
+    until(lambda: task.status == "cancelled", 30, "it is stopped")
+    assert task.result(60).status == task.summary().status == "cancelled"
     orchestrator._client.delete(*orchestrator._follower._keys.of_task(task.task_id))
     assert task.status == "cancelled", "Redis has forgotten it"
     with pytest.raises(UsageError, match="no task 'nothing'"):
