@@ -197,6 +197,13 @@ def test_json_lines() -> None:
     }
 
 
+def test_json_lines_name_an_event_of_a_newer_release_as_it_came() -> None:
+    file = io.StringIO()
+    JsonLines(file).show(stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
+    shown = json.loads(file.getvalue())
+    assert (shown["type"], shown["more"]) == ("event_of_tomorrow", [1])
+
+
 def test_changed_tool_that_waits_for_approval() -> None:
     parts = [{"part": "description", "before": '"Buy."', "after": '"Sell\u200b."'}]
     change = {"call_id": "c", "server": "shop", "tool": "buy", "parts": parts}
