@@ -35,7 +35,7 @@ Data = TypeVar("Data", covariant=True)
 
 
 class TextPartDelta(Recorded):
-    """A piece of a step's text; with `replace` it stands for all that came of the step before."""
+    """A piece of a step's text; with `replace` it takes the place of all earlier text of the step."""
 
     type: Literal["text_part_delta"] = "text_part_delta"
     text: str
