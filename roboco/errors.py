@@ -8,7 +8,7 @@
     ├── TransientError    the machine: the same call may succeed later
     │   ├── ModelError    the model's provider: carries a code, and whether trying again can help
     │   └── Later         the machine, not before a time: carries in how many seconds a server wants to be asked again
-    ├── TeamFailed        who waits for a team: its task did not come to a good end
+    ├── TeamFailed        the caller who waits for a team: its task did not come to a good end
     ├── CorruptHistory    an operator: a stored history breaks its own rules
     └── Conflict          nobody: another worker has this already
 
@@ -94,13 +94,18 @@ class Conflict(RobocoError):
 
 
 class TeamFailed(RobocoError):
-    """What a Celery task that ran a team fails with: the task, the `status` in which it ended or waits, and why."""
+    """A team did not come to a good end: the task, the `status` in which it ended or waits, the reason, the remedy.
 
-    def __init__(self, task_id: str, status: str, reason: str) -> None:
-        super().__init__(task_id, status, reason)
+    `TaskResult.raise_for_status` raises it, and the Celery task of a team in a canvas fails with it.
+    """
+
+    def __init__(self, task_id: str, status: str, reason: str, remedy: str = "") -> None:
+        super().__init__(task_id, status, reason, remedy)
         self.task_id = task_id
         self.status = status
         self.reason = reason
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"task {self.task_id} is {self.status}: {self.reason}"
+        remedy = f"; {self.remedy} (roboco why {self.task_id})" if self.remedy else ""
+        return f"task {self.task_id} is {self.status}: {self.reason or 'without a reason'}{remedy}"

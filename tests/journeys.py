@@ -35,7 +35,7 @@ class Journey:
 def task_steps_at_least(task: Task, message: str) -> None:
     """Wait until the message is a step, so that the next look does not see the wait before it."""
     for item in task.stream():
-        if item.type == "event_user_message" and getattr(item.item, "text", "") == message:
+        if item.type == "event_user_message" and getattr(item.data, "text", "") == message:
             return
 
 

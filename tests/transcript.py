@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from roboco import StreamItem
 from roboco.domain.event import StreamReset, TurnRestarted
-from roboco.domain.view import StepFinal, TextPartDelta
+from roboco.domain.stream_item import StepFinal, TextPartDelta
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Transcript:
     def take(self, item: StreamItem) -> None:
         """Take one item in, as the docstrings of the items ask for."""
         self.types.append(item.type)
-        match item.item:
+        match item.data:
             case TextPartDelta() as delta:
                 before = "" if delta.replace else self.texts.get(delta.step_id, "")
                 self.texts[delta.step_id] = before + delta.text

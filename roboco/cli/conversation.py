@@ -8,8 +8,8 @@ from roboco.cli.feed import Feed
 from roboco.cli.signals import ctrl_c_noted
 from roboco.domain.event import StatusChanged, TaskEnded, UserSpoke
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream_item import StreamItem
 from roboco.domain.summary import TaskSummary
-from roboco.domain.view import StreamItem
 
 PAUSE = 0.25
 """Seconds without an item after which the stream counts as quiet."""
@@ -106,7 +106,7 @@ class Conversation:
     def _show(self, item: StreamItem) -> TaskStatus | None:
         """Show the item; the task's status if it has ended by it."""
         self._display.show(item)
-        match item.item:
+        match item.data:
             case TaskEnded() as ended:
                 return ended.status
             case StatusChanged() as changed:

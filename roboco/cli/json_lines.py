@@ -3,7 +3,7 @@
 import json
 from typing import TextIO
 
-from roboco.domain.view import StreamItem
+from roboco.domain.stream_item import StreamItem
 
 
 class JsonLines:
@@ -14,6 +14,6 @@ class JsonLines:
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
-        record = {"type": item.type, "cursor": item.cursor} | item.item.model_dump(mode="json")
+        record = {"type": item.type, "cursor": item.cursor} | item.data.model_dump(mode="json")
         self._file.write(f"{json.dumps(record)}\n")
         self._file.flush()

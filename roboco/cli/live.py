@@ -25,7 +25,7 @@ from roboco.domain.event import (
 from roboco.domain.part import ToolCall, ToolResult
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import USER, TaskStep
-from roboco.domain.view import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
 _ASKS = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)
@@ -52,7 +52,7 @@ class LiveView:
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
-        match item.item:
+        match item.data:
             case TextPartDelta() as delta:
                 self._text(delta)
             case ToolCallItem() as call:

@@ -40,8 +40,8 @@ def _show(task: Task, display: Display, cursor: str | None) -> int:
                 continue
             display.show(item)
             cursor = item.cursor
-            if isinstance(item.item, TaskEnded):
-                return 0 if item.item.status is TaskStatus.COMPLETED else 1
+            if isinstance(item.data, TaskEnded):
+                return 0 if item.data.status is TaskStatus.COMPLETED else 1
     except Interrupted as signal:
         again = f" --cursor {cursor}" if cursor else ""
         click.echo(f"\nthe task goes on; come back with: roboco watch {task.task_id}{again}", err=True)

@@ -10,8 +10,10 @@ from roboco.adapters.redis.async_follower import AsyncFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.adapters.threads import Threads
 from roboco.client.following import TASK_END, Following, is_settled, looks
+from roboco.client.task_result import TaskResult
+from roboco.domain.stream_item import StreamItem
 from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, StreamItem, View
+from roboco.domain.view import Cursor, View
 
 T = TypeVar("T")
 BATCH = 100
@@ -43,9 +45,9 @@ class AsyncFollowing:
                     await asyncio.sleep(pause)
         raise AssertionError("stirs do not end")
 
-    async def last_said(self) -> str:
-        """What an agent said last."""
-        return await _READERS.run(self._following.last_said)
+    async def result(self, summary: TaskSummary) -> TaskResult:
+        """What the task with this summary has come to."""
+        return await _READERS.run(lambda: self._following.result(summary))
 
     async def _stream(self, at: Cursor) -> AsyncGenerator[StreamItem, None]:
         view = View(at, self._following.read_steps)

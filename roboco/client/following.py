@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.client.attendance import Attendance
+from roboco.client.task_result import TaskResult, result_of
 from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path, summary_path
-from roboco.domain.step import TaskStep, last_said
+from roboco.domain.step import TaskStep
+from roboco.domain.stream_item import StreamItem, stream_item
 from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, StreamItem, View
+from roboco.domain.view import Cursor, View
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 
@@ -89,9 +91,9 @@ class Following:
                     time.sleep(pause)
         raise AssertionError("stirs do not end")
 
-    def last_said(self) -> str:
-        """What an agent said last."""
-        return last_said(self.read_steps(0))
+    def result(self, summary: TaskSummary) -> TaskResult:
+        """What the task with this summary has come to; reads its whole history."""
+        return result_of(summary, self.read_steps(0))
 
     def ended(self) -> bool:
         """Whether the task has ended, by its workspace."""
@@ -113,7 +115,7 @@ class Following:
             ended = record["type"] == TASK_END
         if not (ended or self._has_end(at)):
             yield from view.from_history()
-            yield StreamItem(_end_of(self.summary()), str(view.cursor))
+            yield stream_item(_end_of(self.summary()), str(view.cursor))
 
     def _patiently(self, read: Callable[[], T]) -> T:
         """What it reads, also while a server is started again."""

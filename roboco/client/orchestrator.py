@@ -15,7 +15,7 @@ from roboco.client.task import Task
 from roboco.client.teams import chosen_team
 from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
 from roboco.client.wishes import Wished
-from roboco.domain.ids import is_task_id, of_tenant, tenant_of
+from roboco.domain.ids import check_tenant, is_task_id, of_tenant, tenant_of
 from roboco.domain.letter import DeadLetter
 from roboco.domain.model_offer import ModelOffer, offers
 from roboco.domain.notify import Notify, check_callback
@@ -85,7 +85,7 @@ class Orchestrator:
     def _accept(self, team: Team | str | Path, prompt: str, wished: Wished, goes_on: Notify | None = None) -> Task:
         chosen = chosen_team(self.settings, team)
         named = {name: value for name, value in wished.items() if value is not None and name != "files"}
-        task_id = named["task_id"] = self.whole_id(named.get("task_id", f"task_{uuid.uuid4().hex}"))
+        task_id = named["task_id"] = self._new_id(named.pop("tenant", None), named.get("task_id"))
         if isinstance(eta := named.get("eta"), datetime):
             named["eta"] = eta.isoformat()
         stored = [self.upload(task_id, file).name for file in wished.get("files") or ()]
@@ -128,6 +128,17 @@ class Orchestrator:
     def whole_id(self, task_id: object) -> str:
         """The id of what the tenant may call by its own id alone; UsageError if it is another tenant's."""
         return of_tenant(self.settings.tenant, task_id)
+
+    def _new_id(self, tenant: object, task_id: object) -> str:
+        """The whole id of a task to submit for this tenant, or for the client's own."""
+        mine = self.settings.tenant
+        if tenant is not None and mine not in (None, check_tenant(tenant)):
+            raise UsageError(
+                f"tenant {tenant!r}: this client submits for tenant {mine!r} alone (ROBOCO_TENANT); "
+                "leave tenant out, or use a client without ROBOCO_TENANT"
+            )
+        whose = mine if tenant is None else check_tenant(tenant)
+        return of_tenant(whose, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Messages that no worker could read or take in, and work that was lost too often, oldest first.

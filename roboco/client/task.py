@@ -5,7 +5,7 @@ import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, Unpack
 
@@ -19,6 +19,7 @@ from roboco.client.attendance import Attendance
 from roboco.client.control import Control
 from roboco.client.following import Following, is_settled
 from roboco.client.intake import take
+from roboco.client.task_result import TaskResult
 from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
 from roboco.client.wiring import workspace_address
@@ -29,10 +30,10 @@ from roboco.domain.paths import artifact_path, summary_path
 from roboco.domain.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
+from roboco.domain.stream_item import StreamItem, final_text
 from roboco.domain.summary import TaskSummary
 from roboco.domain.team import Team
 from roboco.domain.tool_difference import ToolDifference
-from roboco.domain.view import StreamItem
 from roboco.engine.answer import open_changes
 from roboco.engine.engine import Engine
 from roboco.engine.teams import team_as_data
@@ -41,16 +42,6 @@ from roboco.settings import Settings
 
 LONGEST_LINK = 604_800
 """Seconds for which a link can be signed at most."""
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What a task has come to: `text` is what an agent said last, if one has said something."""
-
-    task_id: str
-    status: TaskStatus
-    reason: str
-    text: str
 
 
 class Task(Control):
@@ -87,6 +78,31 @@ class Task(Control):
         """
         return self._async_following.stream(cursor)
 
+    def text(self) -> Iterator[str]:
+        """Yield the text of each agent's step as soon as the step is committed, live until the task has ended.
+
+        A committed text stays valid: joined, the texts are exactly the text of all agents in the history. The text of
+        an attempt that began again, was passed over or was lost is never yielded. Pieces of a step that is being made,
+        which can become void, come from `stream` alone. TransientError as for `stream`.
+        """
+        return filter(None, map(final_text, self.stream()))
+
+    async def atext(self) -> AsyncGenerator[str, None]:
+        """What `text` yields, for an event loop: `async for text in task.atext()`."""
+        async with aclosing(self.astream()) as items:
+            async for item in items:
+                if text := final_text(item):
+                    yield text
+
+    @property
+    def status(self) -> TaskStatus:
+        """The task's status now; UsageError if there is no such task.
+
+        It costs a read of Redis, and if Redis has no open task of this id, a look at the summary in the workspace.
+        """
+        live = self._engine.board.load(self.task_id, 1)
+        return self.summary().status if live is None or live.status.ended else live.status
+
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits (for its user, client, an approval or a resume).
 
@@ -97,7 +113,7 @@ class Task(Control):
         summary = self._following.settled(math.inf if timeout is None else time.monotonic() + timeout)
         if not is_settled(summary):
             raise TimeoutError(f"task {self.task_id!r} is {summary.status} after {timeout or 0:g} s{self._missing()}")
-        return TaskResult(self.task_id, summary.status, summary.reason, self._following.last_said())
+        return self._following.result(summary)
 
     async def aresult(self, timeout: float | None = None) -> TaskResult:
         """What `result` returns, for an event loop: it looks when it hears of a change, not all the time."""
@@ -106,8 +122,7 @@ class Task(Control):
                 summary = await self._async_following.settled()
         except TimeoutError as error:
             raise TimeoutError(f"task {self.task_id!r} goes on after {timeout or 0:g} s{self._missing()}") from error
-        said = await self._async_following.last_said()
-        return TaskResult(self.task_id, summary.status, summary.reason, said)
+        return await self._async_following.result(summary)
 
     def _missing(self) -> str:
         """Return that no worker attends to the task, as a part of a sentence, or ""."""

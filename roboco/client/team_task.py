@@ -55,6 +55,8 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
     team = named_team(orchestrator.settings.teams, named) if isinstance(named, str) else team_from(named)
     wished = _wished(asked, given)
     prompt = wished.pop("prompt", "")
+    if "tenant" in wished:
+        raise UsageError("tenant: a team in a canvas is of the tenant of its worker (ROBOCO_TENANT): leave tenant out")
     whole: Any = wished | {"task_id": task_id}
     try:
         if order.request.is_eager:

@@ -25,7 +25,8 @@ class Said(TypedDict, total=False):
 class Wished(Said, total=False):
     """What may be said beside the prompt of a new task.
 
-    `task_id`: the same id with the same content again is the same task. `context` is there for the prompts' templates.
+    `task_id`: the same id with the same content again is the same task. `tenant` says whose task it is: its id is then
+    TENANT:ID. A client with ROBOCO_TENANT submits for that tenant alone. `context` is there for the prompts' templates.
     `agent` names who acts first, `model` the profile of agents that name none; `title` is for people.
     `files` are stored with the task before it is submitted, for its first message to bring. The task begins at `eta`
     (with a time zone), or in `countdown` seconds. `priority`: high, normal or low. `notify` are objects that say who is
@@ -33,6 +34,7 @@ class Wished(Said, total=False):
     """
 
     task_id: str | None
+    tenant: str | None
     context: dict[str, Any] | None
     agent: str | None
     model: str | None

@@ -179,10 +179,15 @@ class ErrorOccurred(_Event):
     message: str
 
 
-class UnknownEvent(_Event):
-    """An event of a newer release: kept as it came, so that old followers go on."""
+class UnknownEvent(Recorded):
+    """A message of a newer release, of either channel: kept as it came, so that old followers go on."""
 
     type: str
+    seq: int = 0
+    generation: str = ""
+    chunks: int = 0
+    task_id: str = ""
+    timestamp: datetime | None = None
 
 
 ExecutionEvent = Annotated[
@@ -206,7 +211,7 @@ ExecutionEvent = Annotated[
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk)
 _KINDS: tuple[type[Recorded], ...] = (*_Event.__subclasses__(), StreamChunk)
-_KNOWN = frozenset(kind.model_fields["type"].default for kind in _KINDS if kind is not UnknownEvent)
+_KNOWN = frozenset(kind.model_fields["type"].default for kind in _KINDS)
 _NUMBERED = {"seq", "generation", "chunks", "events"}
 
 

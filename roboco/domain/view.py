@@ -7,7 +7,7 @@ Redis, or the turn's step turned out to be another attempt's) adds one, which re
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from roboco.domain.event import (
     AgentSelected,
@@ -19,10 +19,20 @@ from roboco.domain.event import (
     ToolCalled,
     ToolReturned,
     TurnRestarted,
+    UnknownEvent,
     read_message,
 )
-from roboco.domain.part import Recorded, ToolCallPart, ToolResultPart
+from roboco.domain.part import ToolCallPart, ToolResultPart
 from roboco.domain.step import TaskStep
+from roboco.domain.stream_item import (
+    Shown,
+    StepFinal,
+    StreamItem,
+    TextPartDelta,
+    ToolCallItem,
+    ToolResultItem,
+    stream_item,
+)
 from roboco.errors import UsageError
 
 _CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)(t?)")
@@ -66,57 +76,6 @@ class Cursor:
         return (step.metadata.get("attempt"), step.metadata.get("chunks")) == (self.attempt, self.pieces)
 
 
-class TextPartDelta(Recorded):
-    """A piece of a step's text; with `replace` it stands for all that came of the step before."""
-
-    type: Literal["text_part_delta"] = "text_part_delta"
-    text: str
-    step_id: str
-    agent_name: str
-    attempt: int
-    replace: bool = False
-
-
-class ToolCallItem(Recorded):
-    """A tool call, whole."""
-
-    type: Literal["tool_call_part"] = "tool_call_part"
-    step_id: str
-    agent_name: str
-    part: ToolCallPart
-
-
-class ToolResultItem(Recorded):
-    """A tool result, whole."""
-
-    type: Literal["tool_result_part"] = "tool_result_part"
-    tool_name: str
-    part: ToolResultPart
-
-
-class StepFinal(Recorded):
-    """A committed step."""
-
-    type: Literal["step_final"] = "step_final"
-    step: TaskStep
-
-
-Shown = TextPartDelta | ToolCallItem | ToolResultItem | StepFinal | AnyEvent
-
-
-@dataclass(frozen=True)
-class StreamItem:
-    """An item of the merged stream; a follower that resumes from `cursor` gets what comes after it."""
-
-    item: Shown
-    cursor: str
-
-    @property
-    def type(self) -> str:
-        """The item's type: `text_part_delta`, `tool_call_part`, `tool_result_part`, `step_final`, or an event's."""
-        return self.item.type
-
-
 ReadSteps = Callable[[int], Iterable[TaskStep]]
 """Reads the history from a position on."""
 
@@ -132,12 +91,15 @@ class View:
         """The items of one message, which was not taken before."""
         message = read_message(record)
         if not message.generation and not isinstance(message, StreamChunk):
-            yield self._item(message)  # it was announced beside the logs, and has no place in them
+            yield self._item(_shown(message))  # it was announced beside the logs, and has no place in them
             return
         if message.generation != self.cursor.generation:
             self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, whole=self.cursor.whole)
         if isinstance(message, StreamChunk):
             yield self._chunk(message)
+        elif isinstance(message, UnknownEvent) and "events" in record:  # of the content channel, but no text
+            self._move(chunks=message.seq)
+            yield self._item(message)
         else:
             yield from self._event(message)
 
@@ -223,7 +185,7 @@ class View:
         self.cursor = replace(self.cursor, **changes)
 
     def _item(self, shown: Shown) -> StreamItem:
-        return StreamItem(shown, str(self.cursor))
+        return stream_item(shown, str(self.cursor))
 
 
 def _shown(event: AnyEvent) -> Shown:

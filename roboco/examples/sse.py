@@ -25,5 +25,5 @@ def follow(task_id: str, last_event_id: Annotated[str | None, Header()] = None) 
         raise HTTPException(404, str(error)) from error
     except TransientError:  # no event, and no error either, after which a browser would not ask again
         return Response(headers=EVENTS)
-    events = (f"id: {i.cursor}\nevent: {i.type}\ndata: {i.item.model_dump_json()}\n\n" async for i in items)
+    events = (f"id: {i.cursor}\nevent: {i.data.type}\ndata: {i.data.model_dump_json()}\n\n" async for i in items)
     return StreamingResponse(events, headers=EVENTS)

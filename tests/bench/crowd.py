@@ -63,7 +63,7 @@ async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> Non
         name = f"{options.name}-{number % options.tasks}"
         task = Task(name, orchestrator.engine, orchestrator._follower, orchestrator.settings)
         async for item in task.astream():
-            shown: Any = item.item
+            shown: Any = item.data
             if number not in waiting:
                 rounds.hear(shown.text)
                 continue

@@ -6,7 +6,7 @@ import time
 from roboco import Task
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.bench.stage import Stage, fresh
 from tests.stack import until
 
@@ -38,6 +38,6 @@ class Listener:
 
     def _follow(self) -> None:
         for item in self._task.stream():
-            if isinstance(item.item, TextPartDelta):
+            if isinstance(item.data, TextPartDelta):
                 self.first_text_at = self.first_text_at or time.perf_counter()
-                self.texts.append((time.time_ns(), item.item.text))
+                self.texts.append((time.time_ns(), item.data.text))

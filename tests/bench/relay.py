@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.bench.bare import lags
 from tests.bench.figures import Figure, Lane, Measure, Result, in_turn, milliseconds, percentile, ratio
 from tests.bench.stage import Size, Stage, fresh, team_of
@@ -95,8 +95,8 @@ async def _follow(task: Task) -> list[float]:
     found: list[float] = []
     async with aclosing(task.astream()) as items:
         async for item in items:
-            if isinstance(item.item, TextPartDelta):
-                found += lags(item.item.text, time.time_ns())
+            if isinstance(item.data, TextPartDelta):
+                found += lags(item.data.text, time.time_ns())
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from roboco import Orchestrator, team_from
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.bench.stage import Deployed
 from tests.servers.model_server import Reply
 from tests.stack import Stack, until
@@ -67,7 +67,7 @@ def _of(stack: Stack, tenant: str | None) -> Orchestrator:
 def _first_text(orchestrator: Orchestrator, number: int) -> float:
     began = time.perf_counter()
     task = orchestrator.run(TEAM, f"mine {number}")
-    next(item for item in task.stream() if isinstance(item.item, TextPartDelta))
+    next(item for item in task.stream() if isinstance(item.data, TextPartDelta))
     return time.perf_counter() - began
 
 

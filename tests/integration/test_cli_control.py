@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from roboco import Task, UsageError
 from roboco.cli.main import commands
 from roboco.domain.ids import step_id_at
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.integration.cli_shell import DESK, LINE, SHOW, Desk, said
 from tests.journeys import answer
 from tests.servers.model_server import Reply
@@ -32,7 +32,7 @@ def desk(folder_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
 def speaking(task: Task, seq: int = 1) -> Task:
     """The task, once an agent is speaking what is to be this step."""
     step_id = step_id_at(task.task_id, seq)
-    next(item for item in task.stream() if isinstance(item.item, TextPartDelta) and item.item.step_id == step_id)
+    next(item for item in task.stream() if isinstance(item.data, TextPartDelta) and item.data.step_id == step_id)
     return task
 
 

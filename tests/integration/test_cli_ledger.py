@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from roboco.cli.replay import replay_task
 from roboco.cli.to_test import to_test
 from roboco.cli.why import why
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.integration.cli_shell import DESK, Desk, said
 from tests.journeys import answer
 from tests.stack import ROOT, Stack, until
@@ -46,7 +46,7 @@ def test_a_task_with_an_approval_an_interruption_and_a_stop(desk: Desk) -> None:
     task.approve(task.history()[1].calls[0].id)
     until(lambda: task.summary().status == "user_turn", 30, lambda: f"user_turn: {task.summary()}")
     task.send("for ever")
-    shown = (item.item for item in task.stream())
+    shown = (item.data for item in task.stream())
     next(item for item in shown if isinstance(item, TextPartDelta) and "on and" in item.text)
     task.interrupt("be brief")
     until(lambda: task.summary().status == "user_turn", 30, lambda: f"user_turn: {task.summary()}")

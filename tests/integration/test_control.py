@@ -9,7 +9,7 @@ import pytest
 
 from roboco import Task, UsageError, team_from
 from roboco.domain.session import SessionMessage
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.doubled import doubled
 from tests.journeys import answer
 from tests.servers.model_server import Record, Reply, Request
@@ -50,7 +50,7 @@ class Scripted:
 
     def speaking(self, task: Task) -> Record:
         """The newest model call, once followers have two words of it, which its step will keep."""
-        deltas = (item.item.text for item in task.stream() if isinstance(item.item, TextPartDelta))
+        deltas = (item.data.text for item in task.stream() if isinstance(item.data, TextPartDelta))
         assert any(said.count("word ") >= 2 for said in itertools.accumulate(deltas))
         return self.requests()[-1]
 
@@ -109,7 +109,7 @@ def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(scripted: Sc
     assert receipt.seen_at is not None
     assert receipt.closed_at is not None
     assert receipt.chunks_after is not None
-    deltas = [item.item for item in task.stream() if isinstance(item.item, TextPartDelta)]
+    deltas = [item.data for item in task.stream() if isinstance(item.data, TextPartDelta)]
     shown = "".join(delta.text for delta in deltas if delta.step_id == spoken.step_id)
     assert shown == spoken.text
     assert len(scripted.requests()) == 2

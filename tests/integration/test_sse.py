@@ -82,7 +82,7 @@ def _answers(port: int) -> bool:
 
 def as_sent(task: Task) -> list[dict[str, Any]]:
     """What a follower gets that nobody cuts off."""
-    return [{"id": i.cursor, "event": i.type, "data": i.item.model_dump(mode="json")} for i in task.stream()]
+    return [{"id": i.cursor, "event": i.type, "data": i.data.model_dump(mode="json")} for i in task.stream()]
 
 
 def received(event: dict[str, str]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import Any
 
 from roboco.domain.event import StreamReset, TaskEnded, TurnRestarted
 from roboco.domain.step import TaskStep
-from roboco.domain.view import Cursor, ReadSteps, Shown, StepFinal, StreamItem, TextPartDelta, View
+from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta
+from roboco.domain.view import Cursor, ReadSteps, View
 
 
 class Reader:
@@ -54,5 +55,5 @@ def read(items: Iterable[StreamItem]) -> Reader:
     """A reader that was shown all the items."""
     reader = Reader()
     for item in items:
-        reader.show(item.item)
+        reader.show(item.data)
     return reader

@@ -4,11 +4,13 @@ import copy
 import pickle
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 import roboco
 from roboco import errors
+from roboco.domain.stream_item import Shown
 
 
 def test_all_is_sorted_and_complete() -> None:
@@ -24,6 +26,14 @@ def test_each_name_can_be_imported(name: str) -> None:
 def test_it_holds_what_the_design_names() -> None:
     named = {"Orchestrator", "Task", "Team", "tool", "TaskStep", "StreamChunk", "ExecutionEvent", "Settings"}
     assert named <= set(roboco.__all__)
+
+
+@pytest.mark.parametrize(
+    "data", [*get_args(Shown), *get_args(get_args(roboco.ExecutionEvent)[0]), *get_args(get_args(roboco.Part)[0])]
+)
+def test_the_class_of_whatever_a_stream_or_step_holds_is_public(data: type) -> None:
+    assert getattr(roboco, data.__name__) is data
+    assert data.__name__ in roboco.__all__
 
 
 def test_whoever_submits_imports_no_client_of_models() -> None:
@@ -47,6 +57,7 @@ def test_every_error_is_public() -> None:
         errors.CorruptHistory("step 3"),
         errors.Conflict("taken"),
         errors.TeamFailed("task_1", "failed", "the model refuses"),
+        errors.TeamFailed("task_1", "paused", "the model is away", "resume it"),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -6,7 +6,7 @@ from functools import cache
 from roboco import Orchestrator, Settings, Team, team_from
 from roboco.adapters.local.valkey import start_valkey
 from roboco.domain.event import TurnRestarted
-from roboco.domain.view import TextPartDelta
+from roboco.domain.stream_item import TextPartDelta
 from tests.bench.peers.errand import AGENTS, ASKED
 from tests.bench.peers.peer import PATIENCE, VOID, Peer
 
@@ -43,7 +43,7 @@ class OnRoboco(Peer):
 
     def follow(self, task: str) -> Iterator[str]:
         for item in self._orchestrator.task(task).stream():
-            match item.item:
+            match item.data:
                 case TextPartDelta(text=text):
                     yield text
                 case TurnRestarted():

@@ -9,7 +9,8 @@ from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.client.attendance import Attendance
 from roboco.client.following import Following
-from roboco.domain.view import Cursor, Shown, StepFinal, TextPartDelta, View
+from roboco.domain.stream_item import Shown, StepFinal, TextPartDelta
+from roboco.domain.view import Cursor, View
 from tests.faults.explore.violation import Violation
 from tests.memory.reader import Reader
 from tests.memory.world import World
@@ -69,7 +70,7 @@ class Follower:
         attendance = Attendance(self.world.engine, self.task_id, "memory")
         following = Following(self.task_id, self.world.engine, logs, summary, attendance)
         for item in following.rest(self._view, self._position):
-            self._show(item.item)
+            self._show(item.data)
 
     def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
         """Yield what the logs hold after the position, merged as RedisFollower does."""
@@ -92,7 +93,7 @@ class Follower:
     def _take(self, records: Iterator[Record]) -> None:
         for record in records:
             for item in self._view.take(record):
-                self._show(item.item)
+                self._show(item.data)
             if self.ends:
                 return
 

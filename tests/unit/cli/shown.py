@@ -7,20 +7,27 @@ from typing import Any
 
 from roboco.cli.live import LiveView
 from roboco.cli.screen import Screen
-from roboco.domain.event import AnyEvent, StreamChunk, read_message
+from roboco.domain.event import StepEnded, StreamChunk, ToolCalled, ToolReturned, read_message
 from roboco.domain.part import Part, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.step import TaskStep
-from roboco.domain.view import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+from roboco.domain.stream_item import (
+    Shown,
+    StepFinal,
+    TextPartDelta,
+    ToolCallItem,
+    ToolResultItem,
+    stream_item,
+)
 
 BEGAN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def event(kind: str, seconds: float = 0, **fields: Any) -> AnyEvent:
+def event(kind: str, seconds: float = 0, **fields: Any) -> Shown:
     """The event of this kind that happened so long after the beginning."""
     message = read_message(
         {"type": f"event_{kind}", "task_id": "t", "timestamp": BEGAN + timedelta(seconds=seconds)} | fields
     )
-    assert not isinstance(message, StreamChunk)
+    assert not isinstance(message, StreamChunk | StepEnded | ToolCalled | ToolReturned)
     return message
 
 
@@ -56,5 +63,5 @@ def shown(*items: Shown, typed: Iterable[str] = ()) -> str:
     for message in typed:
         view.typed(message)
     for item in items:
-        view.show(StreamItem(item, "0.0.0.0.1"))
+        view.show(stream_item(item, "0.0.0.0.1"))
     return file.getvalue()

@@ -10,7 +10,7 @@ import pytest
 from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.conversation import Conversation
 from roboco.cli.signals import Interrupted, interruptible
-from roboco.domain.view import Shown
+from roboco.domain.stream_item import Shown, stream_item
 from tests.unit.cli.shown import BEGAN, event
 
 RUNNING = event("status", status="running", reason="")
@@ -39,7 +39,7 @@ class ScriptedTask:
             item = self._items.get()
             if isinstance(item, Exception):
                 raise item
-            yield StreamItem(item, "")
+            yield stream_item(item, "")
 
     def summary(self) -> TaskSummary:
         return TaskSummary(task_id="t", team="t", status=self._status, created_at=BEGAN, updated_at=BEGAN)
@@ -100,7 +100,7 @@ def _signals() -> Iterator[None]:
 def test_nobody_is_asked_without_a_terminal() -> None:
     task, seen = ScriptedTask(RUNNING, WAITS, status=TaskStatus.USER_TURN), Seen()
     assert Conversation(task, seen).follow() is TaskStatus.USER_TURN
-    assert [item.item for item in seen] == [RUNNING, WAITS]
+    assert [item.data for item in seen] == [RUNNING, WAITS]
 
 
 def test_the_answer_is_sent() -> None:
@@ -129,7 +129,7 @@ def test_ctrl_c_lets_the_person_interject() -> None:
     person, seen = Present(task, "be brief"), Seen(pressed=1)
     assert Conversation(task, seen, person=person).follow() is TaskStatus.COMPLETED
     assert person.asked == ["interject"]
-    assert [item.item for item in seen] == [RUNNING, SPOKE, ENDED]
+    assert [item.data for item in seen] == [RUNNING, SPOKE, ENDED]
 
 
 @pytest.mark.usefixtures("_signals")
@@ -177,7 +177,7 @@ def test_stop_shows_the_rest() -> None:
     cancelled = event("task_end", status="cancelled", reason="enough")
     task, seen = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,)), Seen()
     assert Conversation(task, seen).stop("enough", 5) is TaskStatus.CANCELLED
-    assert seen[-1].item == cancelled
+    assert seen[-1].data == cancelled
     stubborn = Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), seen)
     with pytest.raises(TimeoutError, match=r"'t' has not ended within 0\.3 s"):
         stubborn.stop("enough", 0.3)

@@ -7,7 +7,7 @@ from roboco.cli.json_lines import JsonLines
 from roboco.cli.live import LiveView
 from roboco.cli.screen import Screen
 from roboco.domain.part import Artifact, ArtifactPart, ErrorPart, TextPart
-from roboco.domain.view import StreamItem
+from roboco.domain.stream_item import stream_item
 from tests.unit.cli.shown import called, delta, event, final, returned, shown
 
 SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="is the first")
@@ -117,10 +117,10 @@ def test_who_goes_on_after_something_else_was_printed() -> None:
     file = io.StringIO()
     view = LiveView(Screen(file))
     for item in (SELECTED, delta("Once ")):
-        view.show(StreamItem(item, ""))
+        view.show(stream_item(item, ""))
     view.aside()
     for item in (delta("upon "), delta("a time")):
-        view.show(StreamItem(item, ""))
+        view.show(stream_item(item, ""))
     assert file.getvalue() == f"{LABEL}Once \n\n── writer · goes on\nupon a time"
 
 
@@ -184,7 +184,7 @@ def test_a_history_from_its_middle() -> None:
 
 def test_json_lines() -> None:
     file = io.StringIO()
-    JsonLines(file).show(StreamItem(delta("\x1b[2J ü"), "g.1.2.3.1"))
+    JsonLines(file).show(stream_item(delta("\x1b[2J ü"), "g.1.2.3.1"))
     assert "\x1b" not in file.getvalue()
     assert json.loads(file.getvalue()) == {
         "type": "text_part_delta",
@@ -195,6 +195,13 @@ def test_json_lines() -> None:
         "attempt": 1,
         "replace": False,
     }
+
+
+def test_json_lines_name_an_event_of_a_newer_release_as_it_came() -> None:
+    file = io.StringIO()
+    JsonLines(file).show(stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
+    shown = json.loads(file.getvalue())
+    assert (shown["type"], shown["more"]) == ("event_of_tomorrow", [1])
 
 
 def test_changed_tool_that_waits_for_approval() -> None:

@@ -12,8 +12,8 @@ from roboco.cli.person import Person, Verdict, read_verdict
 from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted
 from roboco.domain.part import ToolCall
+from roboco.domain.stream_item import stream_item
 from roboco.domain.tool_difference import PartDifference, ToolDifference
-from roboco.domain.view import StreamItem
 from tests.unit.cli.shown import event
 
 
@@ -89,7 +89,7 @@ def test_a_reply_of_several_lines(at: At) -> None:
     assert table.person.answer(TaskStatus.USER_TURN)
     assert table.told == [("send", "two\nlines")]
     assert table.screen == ["", "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"]
-    table.view.show(StreamItem(event("user_message", step_id="step_2", text="two\nlines"), ""))
+    table.view.show(stream_item(event("user_message", step_id="step_2", text="two\nlines"), ""))
     assert len(table.screen) == 2  # it stands there already
 
 

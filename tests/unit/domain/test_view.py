@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -19,13 +19,15 @@ from roboco.domain.event import (
     ToolCalled,
     ToolReturned,
     TurnRestarted,
+    UnknownEvent,
     body,
 )
 from roboco.domain.ids import step_id_at
 from roboco.domain.part import ToolCall, ToolResult
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.view import Cursor, StepFinal, StreamItem, TextPartDelta, View
+from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta, final_text
+from roboco.domain.view import Cursor, View
 from roboco.errors import UsageError
 from tests.memory.reader import Reader, items_of, read
 from tests.unit.domain.steps import START, TASK, call, result, text
@@ -196,14 +198,14 @@ def resumed(server: Server, cursor: str) -> list[StreamItem]:
 
 def others(items: list[StreamItem]) -> list[Any]:
     """All items but texts."""
-    return [item.item for item in items if not isinstance(item.item, TextPartDelta)]
+    return [item.data for item in items if not isinstance(item.data, TextPartDelta)]
 
 
 @given(runs(ROUGH))
 def test_each_message_is_one_item_but_for_texts_that_replace(run: list[tuple[str, str]]) -> None:
     server = played(run)
     items = live(server)
-    replacing = [one for one in items if isinstance(one.item, TextPartDelta) and one.item.replace]
+    replacing = [one for one in items if isinstance(one.data, TextPartDelta) and one.data.replace]
     assert len(items) == len(server.sent) + len(replacing)
     assert read(items).steps == server.steps
 
@@ -236,7 +238,7 @@ def test_whatever_was_lost_every_step_is_seen_once_and_with_its_text(run: list[t
     for index, item in enumerate(items):
         reader = read(items[: index + 1])
         for later in resumed(server, item.cursor):
-            reader.show(later.item)
+            reader.show(later.data)
         assert reader.steps == server.steps, f"resumed after item {index}: {item}"
     assert read(resumed(server, str(Cursor()))).steps == server.steps
 
@@ -270,7 +272,7 @@ def test_a_follower_that_is_always_cut_off_sees_every_step_once(run: list[tuple[
         rest = resumed(server, cursor)
         if not rest:
             break
-        reader.show(rest[0].item)
+        reader.show(rest[0].data)
         cursor = rest[0].cursor
     assert reader.steps == server.steps
 
@@ -283,9 +285,17 @@ def test_a_task_that_left_redis_is_told_from_its_history(run: list[tuple[str, st
         reader = read(items[:index])
         view = View(Cursor() if item is None else Cursor.parse(item.cursor), server.read_steps)
         for later in view.from_history():
-            reader.show(later.item)
+            reader.show(later.data)
         assert reader.steps == server.steps
         assert list(view.from_history()) == []
+
+
+@given(runs(ALL))
+def test_texts_of_committed_steps_are_those_of_the_history(run: list[tuple[str, str]]) -> None:
+    server = played(run)
+    written = [step.text for step in server.steps if step.by_agent]
+    assert [final_text(item) for item in live(server) if final_text(item)] == [text for text in written if text]
+    assert "".join(final_text(item) for item in resumed(server, str(Cursor()))) == "".join(written)
 
 
 @given(runs(ALL))
@@ -319,13 +329,29 @@ def test_tool_calls_and_results_are_items_of_their_own() -> None:
 def test_a_step_that_was_had_is_not_shown_again() -> None:
     server = played([("chunk", "x"), ("commit", "")])
     view = View(Cursor(steps=2), server.read_steps)
-    shown = [item.item for record in server.log for item in view.take(record)]
+    shown = [item.data for record in server.log for item in view.take(record)]
     assert not [item for item in shown if isinstance(item, StepFinal)]
 
 
 def test_an_event_of_a_newer_release_is_an_item() -> None:
-    record = {"type": "event_of_tomorrow", "seq": 1, "generation": "a", "chunks": 0, "task_id": TASK}
+    record = {"type": "event_of_tomorrow", "seq": 1, "generation": "a", "chunks": 0, "more": [1]}
     view = View(Cursor(), lambda start: [])
-    [item] = view.take(record | {"timestamp": "2026-01-02T03:04:05Z"})
-    assert item.type == "event_of_tomorrow"
+    [item] = view.take(record)
+    assert item.type == "event_unknown"
+    assert item.data.type == "event_of_tomorrow"
+    assert item.data.model_dump()["more"] == [1]
     assert Cursor.parse(item.cursor).events == 1
+
+
+def test_a_message_of_a_newer_release_moves_the_cursor_of_its_own_channel() -> None:
+    record = {"type": "content_of_tomorrow", "seq": 8, "generation": "a", "events": 4}
+    [item] = View(Cursor("a", events=4, chunks=7), lambda start: []).take(record)
+    assert (item.type, item.data.type) == ("event_unknown", "content_of_tomorrow")
+    assert Cursor.parse(item.cursor) == Cursor("a", events=4, chunks=8)
+
+
+def test_each_item_has_the_type_of_its_data() -> None:
+    for one in get_args(StreamItem):
+        (kind,), data = get_args(get_args(one)[0]), get_args(one)[1]
+        assert kind == ("event_unknown" if data is UnknownEvent else data.model_fields["type"].default)
+    assert [get_args(one)[1] for one in get_args(StreamItem)] == list(get_args(Shown))

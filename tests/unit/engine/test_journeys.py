@@ -170,7 +170,7 @@ def test_a_follower_misses_no_step_and_no_end_when_redis_lost_the_newest(name: s
         reader = read(items)
         view = View(Cursor.parse(items[-1].cursor), partial(world.histories.read, TASK))
         for item in view.from_history():  # as Task.stream does for a task that has ended before the sweeper looked
-            reader.show(item.item)
+            reader.show(item.data)
         assert reader.steps == world.history(), f"set back after port call {n}"
 
 
@@ -187,7 +187,7 @@ def test_a_follower_has_the_whole_text_of_a_turn_in_which_redis_lost_the_newest(
         reader = Reader()
         for item in items_of(_as_followed(world), partial(world.histories.read, TASK)):
             try:
-                reader.show(item.item)
+                reader.show(item.data)
             except AssertionError as error:
                 raise AssertionError(f"set back by {lost} after port call {n}: {error}") from error
 

@@ -280,7 +280,7 @@ def test_a_refusal_leaves_followers_where_they_are() -> None:
     items = [item for record in world.published() for item in view.take(record)]
     [at] = [index for index, item in enumerate(items) if item.type == "event_error"]
     assert items[at].cursor == items[at - 1].cursor
-    assert not any(getattr(item.item, "replace", False) for item in items)
+    assert not any(getattr(item.data, "replace", False) for item in items)
     assert view.cursor.steps == len(world.history())
 
 

@@ -1,0 +1,81 @@
+"""TaskResult: what a task has come to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from roboco.domain.part import Artifact
+from roboco.domain.session_goal import SessionGoal, goals_of
+from roboco.domain.spent import Spent
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep, last_said
+from roboco.domain.summary import TaskSummary
+from roboco.errors import TeamFailed
+
+_REMEDIES = {
+    TaskStatus.FAILED: "mend the cause, then go on from the last good step with Task.fork()",
+    TaskStatus.CANCELLED: "Task.fork() goes on from its last step, in a new task",
+    TaskStatus.GOALS_FAILED: "TaskResult.goals holds the open goals; Task.fork(message=...) tries them again",
+    TaskStatus.PAUSED: "mend the cause, or raise the limit with Task.raise_limits(...), then call Task.resume()",
+    TaskStatus.APPROVAL: "it goes on after Task.approve(...), Task.deny(...) or Task.resolve(...)",
+    TaskStatus.CLIENT_TOOL_TURN: "it goes on after Task.answer(...) for each open call of a client tool",
+}
+"""The next call of a caller, by the status without an answer."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task has come to when it has ended or waits."""
+
+    task_id: str
+    status: TaskStatus
+    reason: str
+    """Why the task has its status."""
+    text: str
+    """The newest text of an agent; empty if no agent has written one."""
+    usage: Spent
+    """Steps, tokens, calls, cost, and the seconds of models and tools, of the whole task."""
+    goals: tuple[SessionGoal, ...]
+    """All goals of the user's messages, in their order."""
+    files: tuple[Artifact, ...]
+    """The files that the steps name, also those of the user, in the order of the steps."""
+
+    @property
+    def cost(self) -> float:
+        """The cost of the whole task, in the currency of the model profiles' prices."""
+        return self.usage.cost
+
+    def raise_for_status(self) -> Self:
+        """Return the result if the task is `completed`, or if it is its user's turn; else raise TeamFailed.
+
+        The error names the status, the reason and the next call. A task that is paused, or that waits for an approval
+        or a client tool, has not failed, but its text is no answer yet.
+        """
+        if (remedy := _REMEDIES.get(self.status)) is None:
+            return self
+        raise TeamFailed(self.task_id, str(self.status), self.reason, remedy)
+
+
+def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
+    """Return the result of a task with this summary and history."""
+    return TaskResult(
+        task_id=summary.task_id,
+        status=summary.status,
+        reason=summary.reason,
+        text=last_said(steps),
+        usage=_usage(summary),
+        goals=tuple(goals_of(steps)),
+        files=tuple({artifact.uri: artifact for step in steps for artifact in step.artifacts}.values()),
+    )
+
+
+def _usage(summary: TaskSummary) -> Spent:
+    workers = [*summary.agents.values(), *summary.tools.values()]
+    return Spent(
+        steps=summary.steps,
+        tokens_in=summary.tokens_in,
+        tokens_out=summary.tokens_out,
+        seconds=round(sum(one.seconds for one in workers), 3),
+        calls=sum(tool.calls for tool in summary.tools.values()),
+        cost=summary.cost,
+    )

@@ -1,0 +1,145 @@
+"""The wheel as users install it, and all examples under mypy --strict, from the wheel and from an editable install."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from tests.deployment.files import DEPLOY, ROOT
+
+EXAMPLES = ROOT / "roboco" / "examples"
+BLOCK = re.compile(r"(?:<!-- (\w+): (\S+) -->\n)?```python\n(.*?)```", re.DOTALL)
+SHOP = '''"""The application that two of the README's examples belong to."""
+
+from celery import Celery
+
+app = Celery("shop")
+
+
+@app.task
+def fetch() -> str:
+    return "What is new?"
+
+
+@app.task
+def publish(text: str) -> None:
+    print(text)
+'''
+WRONG = """from roboco import Orchestrator
+
+for item in Orchestrator().task("order-17"):
+    if item.type == "step_final":
+        print(item.data.text)
+"""
+FOUND = ['wrong.py:5: error: "StepFinal" has no attribute "text"  [attr-defined]']
+"""What mypy finds in WRONG: were Roboco's types unknown to it, it would find nothing there."""
+LOOK = """
+import importlib.util, pathlib, roboco
+print(pathlib.Path(roboco.__file__).parent)
+print(importlib.util.find_spec("roboco.workers.agents") is not None, importlib.util.find_spec("workers"))
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Return the output of a program that sees nothing of this clone but what is installed."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert not ended.stderr, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a copy, since the build leaves folders beside the sources."""
+    if Version(version("setuptools")) < Version("77") and not os.environ.get("CI"):
+        pytest.skip("setuptools is older than 77: run pip install -e '.[dev]'")
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    for name in ("roboco", "workers"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
+    run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, source, cwd=folder)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with the wheel in its site-packages; it has everything else from the Python of the tests."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.EnvBuilder(symlinks=True).create(folder)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    others = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (site / "dependencies.pth").write_text("\n".join(others))
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All examples, each a module of its own, and one that is wrong."""
+    folder = tmp_path_factory.mktemp("examples")
+    for page in (ROOT / "README.md", DEPLOY / "SECURITY.md", DEPLOY / "README.md"):
+        for number, (kind, name, text) in enumerate(BLOCK.findall(page.read_text())):
+            if kind != "example":  # which is an excerpt of a file that ships
+                place = "deploy_" if page.parent == DEPLOY else ""
+                (folder / (name or f"{place}{page.stem}_{number}.py")).write_text(text)
+    for path in (*EXAMPLES.glob("[!_]*.py"), ROOT / "tests" / "deployment" / "typed_reader.py"):
+        shutil.copy(path, folder)
+    (folder / "shop.py").write_text(SHOP)
+    (folder / "wrong.py").write_text(WRONG)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy knows of everything else, which is the same for both installs."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def strictly(python: str | Path, examples: Path, cache: Path) -> list[str]:
+    """Return the lines that mypy --strict prints about the examples, with Roboco as this Python has it installed."""
+    options = ["--strict", "--config-file=", "--no-error-summary", "--no-color-output", f"--cache-dir={cache}"]
+    files = sorted(path.name for path in examples.glob("*.py"))
+    command = [sys.executable, "-m", "mypy", *options, f"--python-executable={python}", *files]
+    return run(*command, cwd=examples).splitlines()
+
+
+def test_wheel_holds_one_package_and_all_its_files(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"roboco"}
+    needed = {path for ending in ("py", "lua", "yaml", "md") for path in (ROOT / "roboco").rglob(f"*.{ending}")}
+    needed |= {ROOT / "roboco" / "workers" / path.name for path in (ROOT / "workers").glob("*.py")}
+    assert {str(path.relative_to(ROOT)) for path in needed} | {"roboco/py.typed"} == {
+        name for name in names if ".dist-info/" not in name
+    }
+
+
+def test_wheel_is_found_with_its_workers_and_no_package_beside_it(installed: Path, tmp_path: Path) -> None:
+    place, workers = run(installed, "-c", LOOK, cwd=tmp_path).splitlines()
+    assert Path(place).is_relative_to(installed.parent.parent)
+    assert workers == "True None"
+
+
+def test_examples_pass_mypy_strict_from_a_wheel(installed: Path, examples: Path, cache: Path) -> None:
+    assert strictly(installed, examples, cache) == FOUND
+
+
+def test_examples_pass_mypy_strict_from_an_editable_install(examples: Path, cache: Path, tmp_path: Path) -> None:
+    place = run(sys.executable, "-c", "import roboco; print(roboco.__path__[0])", cwd=tmp_path)
+    assert Path(place.strip()) == ROOT / "roboco"
+    assert strictly(sys.executable, examples, cache) == FOUND

@@ -1,0 +1,70 @@
+"""TaskResult: what it takes from summary and history, and which statuses raise."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from roboco.client.task_result import TaskResult, result_of
+from roboco.domain.spent import Spent
+from roboco.domain.status import TaskStatus
+from roboco.domain.summary import TaskSummary
+from roboco.errors import TeamFailed
+from tests.unit.domain.steps import START, artifact, call, result, steps_of, text
+
+GOAL = {"name": "booking", "description": "what was booked", "schema": {"type": "object"}}
+STEPS = steps_of(
+    ("user", [text("Book."), artifact("menu.pdf")], {"goals": [GOAL]}),
+    ("one", [text("I do."), call("c1", "achieve_booking", {"time": "8"})]),
+    ("tool_executor", [result("c1", "ok"), artifact("plan.md"), artifact("menu.pdf")]),
+    ("one", [text("Done.")]),
+    ("user", [text("Thanks.")]),
+)
+
+
+def came_to(status: TaskStatus = TaskStatus.COMPLETED, **changes: Any) -> TaskResult:
+    summary = TaskSummary(task_id="t1", team="desk", status=status, created_at=START, updated_at=START, **changes)
+    return result_of(summary, STEPS)
+
+
+def test_result_holds_text_goals_and_files_of_the_history() -> None:
+    found = came_to()
+    assert found.text == "Done."
+    assert [(goal.name, goal.status, goal.outcome) for goal in found.goals] == [("booking", "achieved", {"time": "8"})]
+    assert [file.name for file in found.files] == ["menu.pdf", "plan.md"]
+
+
+def test_result_holds_the_usage_of_the_summary() -> None:
+    used: dict[str, Any] = {
+        "agents": {"one": Spent(steps=2, seconds=1.25, calls=1)},
+        "tools": {"add": Spent(calls=1, seconds=0.5)},
+        "steps": 5,
+        "tokens_in": 10,
+        "tokens_out": 7,
+        "cost": 0.25,
+    }
+    found = came_to(**used)
+    assert found.usage == Spent(steps=5, tokens_in=10, tokens_out=7, seconds=1.75, calls=1, cost=0.25)
+    assert found.cost == 0.25
+
+
+@pytest.mark.parametrize("status", [TaskStatus.COMPLETED, TaskStatus.USER_TURN])
+def test_result_that_is_an_answer_is_returned(status: TaskStatus) -> None:
+    found = came_to(status)
+    assert found.raise_for_status() is found
+
+
+@pytest.mark.parametrize("status", [one for one in TaskStatus if one.ended or one.waiting])
+def test_result_that_is_no_answer_raises_reason_and_remedy(status: TaskStatus) -> None:
+    if status in (TaskStatus.COMPLETED, TaskStatus.USER_TURN):
+        return
+    with pytest.raises(TeamFailed) as raised:
+        came_to(status, reason="the model is away").raise_for_status()
+    told = str(pickle.loads(pickle.dumps(raised.value)))
+    assert told.startswith(f"task t1 is {status}: the model is away; ")
+    assert "Task" in told
+    assert told.endswith("(roboco why t1)")
+
+
+def test_result_survives_pickling() -> None:
+    assert pickle.loads(pickle.dumps(came_to())) == came_to()
