@@ -163,6 +163,12 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("EXPIRE roboco:agenda 0", {"coordinator"}),
     ("SET roboco:sentinel x", {"coordinator"}),
     ("HGETALL roboco:{dead}:letters", {"coordinator", "client"}),
+    ("GET roboco:{workers}:workspace", WORKERS | CLIENTS),
+    ("SET roboco:{workers}:workspace x", {"coordinator", "client"}),
+    ("ZADD roboco:{workers}:coordinator 0 x", {"coordinator"}),
+    ("ZADD roboco:{workers}:tools 0 x", {"tools"}),
+    ("HSET roboco:{workers}:modules:agents x []", {"agents"}),
+    ("ZRANGE roboco:{workers}:agents 0 -1", {"agents"} | CLIENTS),
     ("GET roboco:{rate:m}:until", {"coordinator", "agents"}),
     ("SET roboco:{rate:m}:until x", {"coordinator", "agents"}),
 ]
