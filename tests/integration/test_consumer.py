@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
 from celery.app.defaults import DEFAULTS
 from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
@@ -165,7 +166,12 @@ MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "id of two lines": ({"task": TURN, "id": "1\n[ERROR] forged"}, {}, "header 'id' is '1\\n"),
     "no task": ({"id": "1"}, {}, "header 'task' is None"),
     "unknown task": ({"id": "1", "task": "shop.unknown"}, {}, "no Celery task 'shop.unknown'"),
-    "older protocol": ({}, {"body": b'{"task": "roboco.turn", "id": "1"}'}, "header 'task' is None"),
+    "protocol 1": (
+        {},
+        {"body": b'{"task": "roboco.turn", "id": "1", "args": [], "kwargs": {}}'},
+        "of Celery's protocol 1, but workers read protocol 2 only: set task_protocol = 2",
+    ),
+    "protocol 1 without a task": ({}, {"body": b'{"id": "1"}'}, "header 'task' is None"),
     "not JSON": (GOOD, {"body": b"\xff" * 10_000}, "body cannot be read"),
     "an object": (GOOD, {"body": b'{"a": 1}'}, "body is a dict, expected [args, kwargs, options]"),
     "a pair": (GOOD, {"body": b'[["x"], {}]'}, "body is a list, expected"),
@@ -198,6 +204,19 @@ def test_malformed_messages_end_on_the_dead_list(bench: Bench, pool: str) -> Non
     assert not dead
     assert worker.poll() is None
     assert not bench.logged("Connection to broker lost")
+
+
+def test_consumer_protocol_1_producer_reads_the_remedy(bench: Bench) -> None:
+    bench.start_worker("threads")
+    with Celery(broker=bench.url, set_as_current=False) as producer:
+        producer.conf.task_protocol = 1
+        producer.send_task(TURN, ["x"], queue=AGENTS_QUEUE)
+    until(bench.dead)
+    [record] = bench.dead()
+    assert record["reason"] == (
+        "the message for 'roboco.turn' is of Celery's protocol 1, but workers read protocol 2 only: "
+        "set task_protocol = 2 in the producer (celery-node: client.conf.TASK_PROTOCOL = 2) and send it again"
+    )
 
 
 def test_a_record_has_its_limits(bench: Bench) -> None:

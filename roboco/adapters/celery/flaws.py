@@ -37,6 +37,7 @@ def flaw(message: Message, known: Container[object], keys: MessageKeys) -> str |
     """Return why a worker with the `known` Celery tasks must not run `message`, or None if it may."""
     return (
         header_flaw(message.headers)
+        or _protocol_flaw(message)
         or _task_flaw(message.headers, known)
         or content_flaw(message.content_type, message.content_encoding, message.headers)
         or size_flaw(message.body or "")
@@ -195,6 +196,26 @@ def _time_flaw(headers: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _protocol_flaw(message: Message) -> str | None:
+    """Return the remedy if the message is of protocol 1, which names the Celery task in the body; else None."""
+    headers, body = message.headers, as_bytes(message.body or "")
+    unreadable = content_flaw(message.content_type, message.content_encoding, headers) or _amount_flaw(body)
+    if headers.get("task") is not None or unreadable is not None:
+        return None
+    try:
+        payload = message.payload
+    except Exception:
+        return None
+    match payload:
+        case {"task": str(task)}:
+            return (
+                f"the message for {task!r:.80} is of Celery's protocol 1, but workers read protocol 2 only: set "
+                "task_protocol = 2 in the producer (celery-node: client.conf.TASK_PROTOCOL = 2) and send it again"
+            )
+        case _:
+            return None
+
+
 def _task_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | None:
     match headers:
         case {"task": str(task)} if task not in known:
@@ -214,10 +235,18 @@ def size_flaw(body: bytes | str) -> str | None:
     return None
 
 
-def _body_flaw(message: Message) -> str | None:
-    body = as_bytes(message.body or "")
+def _amount_flaw(body: bytes) -> str | None:
+    """Return why the body must not be decoded, or None if it may."""
+    if too_large := size_flaw(body):
+        return too_large
     if sum(map(body.count, (b",", b"[", b"{"))) > VALUES_MOST:
         return f"body may hold more than {VALUES_MOST} values"
+    return None
+
+
+def _body_flaw(message: Message) -> str | None:
+    if too_much := _amount_flaw(as_bytes(message.body or "")):
+        return too_much
     try:
         payload = message.payload
     except Exception as error:
