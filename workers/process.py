@@ -1,12 +1,10 @@
 """The engine of a worker process: made at its first use, and made anew in every child."""
 
-import os
-from functools import cache
-
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
 from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.per_process import PerProcess
 from roboco.adapters.redis.client import connect
 from roboco.client.wiring import Host, build_engine, dispatcher_of
 from roboco.engine.engine import Engine
@@ -23,15 +21,14 @@ class ProcessEngine:
         """Tasks that the worker runs at once; set before its pool forks."""
         self.observing = Observing(app, settings)
 
-        @cache
-        def build(pid: int) -> Engine:
+        def build() -> Engine:
             client = connect(settings.redis_url)
             worker = str(app.conf.get(NODE) or "")
             host = Host(self.observing.telemetry(), worker, SoftTimeLimitExceeded, self.concurrency)
             return build_engine(settings, dispatcher_of(app), client, host)
 
-        self._build = build
+        self._engine = PerProcess(build)
 
     def __call__(self) -> Engine:
         """The engine of this process."""
-        return self._build(os.getpid())
+        return self._engine()

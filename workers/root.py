@@ -6,10 +6,9 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-import redis
 from celery import Celery
 from celery.signals import celeryd_after_setup, celeryd_init
 
@@ -18,6 +17,7 @@ from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.failure_log import quote_nobody
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
+from roboco.adapters.per_process import PerProcess
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
@@ -82,8 +82,5 @@ def _note_concurrency(engine: ProcessEngine, runs_tools: bool, instance: Any, **
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:
-    @cache
-    def connected(pid: int) -> redis.Redis:
-        return connect_briefly(settings.redis_url)
-
-    return RedisDeadLetters(lambda: connected(os.getpid()), Keys(settings.prefix))
+    connected = PerProcess(lambda: connect_briefly(settings.redis_url))
+    return RedisDeadLetters(connected, Keys(settings.prefix))

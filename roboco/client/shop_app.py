@@ -7,8 +7,6 @@ A message that comes again is the same submission, because its id is derived fro
 Celery task is kept with the submission. The notice is sent until `roboco.ended` has confirmed it.
 """
 
-import os
-from functools import cache
 from typing import Any
 from weakref import WeakSet
 
@@ -17,6 +15,7 @@ from celery.app import trace
 from celery.exceptions import Ignore
 
 from roboco.adapters.celery.names import ENDED, TEAM
+from roboco.adapters.per_process import PerProcess
 from roboco.client.continuing import go_on, outcome_of
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.revoking import watch_revokes
@@ -43,13 +42,7 @@ def install(app: Celery, settings: Settings | None = None, queue: str | None = N
         return
     _installed.add(app)
 
-    @cache
-    def build(pid: int) -> Orchestrator:
-        return Orchestrator(settings or read_settings())
-
-    def orchestrator() -> Orchestrator:
-        return build(os.getpid())
-
+    orchestrator = PerProcess(lambda: Orchestrator(settings or read_settings()))
     _register(app, orchestrator, {} if queue is None else {"queue": queue})
     watch_revokes(app, orchestrator)
 
