@@ -7,6 +7,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
+from roboco.domain.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
 from roboco.domain.event import (
     AgentHandedOff,
     AgentSelected,
@@ -67,7 +68,10 @@ from roboco.settings import Settings, read_settings
 
 __all__ = [
     "AgentHandedOff",
+    "AgentMessage",
     "AgentSelected",
+    "AgentSessionDelta",
+    "AgentSessionRecord",
     "Artifact",
     "ArtifactPart",
     "CallContext",

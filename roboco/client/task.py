@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import BinaryIO, Unpack
+from typing import BinaryIO, Literal, Unpack, overload
 
 from roboco.adapters.artifacts import find_artifact, list_artifacts, pieces_of, read_artifact
 from roboco.adapters.celery import names
@@ -24,6 +24,14 @@ from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
 from roboco.client.wiring import workspace_address
 from roboco.client.wishes import Forked
+from roboco.domain.agent_session import (
+    AgentSessionDelta,
+    AgentSessionRecord,
+    SessionForm,
+    agent_delta,
+    agent_session,
+    is_roboto,
+)
 from roboco.domain.ids import check_task_id, of_tenant, tenant_of
 from roboco.domain.part import Artifact
 from roboco.domain.paths import artifact_path, summary_path
@@ -150,18 +158,35 @@ class Task(Control):
         take(self._engine, self._settings, names.FORK, asked, "")
         return Task(task_id, self._engine, self._follower, self._settings)
 
-    def session(self) -> Session:
-        """The task as a conversation: one message for each step, and one for a turn that is being made."""
-        return sessions.session(self._engine, self.task_id)
+    @overload
+    def session(self, *, form: Literal["roboco"] = "roboco") -> Session: ...
 
-    def delta(self, token: str = "") -> SessionDelta:
+    @overload
+    def session(self, *, form: Literal["roboto"]) -> AgentSessionRecord: ...
+
+    def session(self, *, form: SessionForm = "roboco") -> Session | AgentSessionRecord:
+        """The task as a conversation: one message for each step, and one for a turn that is being made.
+
+        The form "roboto" has the names, roles and statuses of roboto.ai's sessions.
+        """
+        roboto, whole = is_roboto(form), sessions.session(self._engine, self.task_id)
+        return agent_session(whole) if roboto else whole
+
+    @overload
+    def delta(self, token: str = "", *, form: Literal["roboco"] = "roboco") -> SessionDelta: ...
+
+    @overload
+    def delta(self, token: str = "", *, form: Literal["roboto"]) -> AgentSessionDelta: ...
+
+    def delta(self, token: str = "", *, form: SessionForm = "roboco") -> SessionDelta | AgentSessionDelta:
         """What is new in the session since the delta that gave this token, or all of it without one.
 
         A client first drops its messages from `rewind_to` on, where that is given, and then puts `messages_by_idx` in
         their places: then it holds what `session` returns. One request to Redis if nothing is new, two while tools run;
         of a task that Redis has forgotten, one look at its summary.
         """
-        return sessions.delta(self._engine, self.task_id, token)
+        roboto, new = is_roboto(form), sessions.delta(self._engine, self.task_id, token)
+        return agent_delta(new) if roboto else new
 
     def history(self) -> list[TaskStep]:
         """The committed steps."""

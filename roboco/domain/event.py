@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from roboco.domain.part import Recorded, ToolCall, ToolResult
+from roboco.domain.part import RECORDED, Recorded, ToolCall, ToolResult
 from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -44,7 +44,7 @@ class TaskStarted(_Event):
     """The task was accepted."""
 
     type: Literal["event_task_start"] = "event_task_start"
-    team: str
+    team: str = ""
 
 
 class AgentSelected(_Event):
@@ -219,7 +219,7 @@ def read_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
     """The chunk or event of one message; a kind that this release does not know is an UnknownEvent."""
     if record.get("type") not in _KNOWN:
         return UnknownEvent.model_validate(record)
-    message: AnyEvent | StreamChunk = _ADAPTER.validate_python(record)
+    message: AnyEvent | StreamChunk = _ADAPTER.validate_python(record, context=RECORDED)
     return message
 
 

@@ -63,7 +63,7 @@ class SessionToolUse(Recorded):
     content_type: Literal["tool_use"] = "tool_use"
     tool_name: str
     tool_use_id: str
-    input: dict[str, Any]
+    input: dict[str, Any] | None = None
 
 
 class SessionToolResult(Recorded):
@@ -103,7 +103,7 @@ class SessionMessage(Recorded):
 
     role: SessionRole
     status: MessageStatus
-    contents: list[SessionContent]
+    content: list[SessionContent]
     created: datetime
     agent_name: str
     step_id: str
@@ -121,7 +121,7 @@ class SessionMessage(Recorded):
     @property
     def text(self) -> str:
         """All text of the message, in order."""
-        return "".join(content.text for content in self.contents if isinstance(content, SessionText))
+        return "".join(part.text for part in self.content if isinstance(part, SessionText))
 
 
 class Lineage(Recorded):
@@ -202,7 +202,7 @@ def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
     return SessionMessage(
         role=_ROLES.get(step.agent_name, SessionRole.ASSISTANT),
         status=_status(step),
-        contents=[_content(part, names) for part in step.parts],
+        content=[_content(part, names) for part in step.parts],
         created=step.created_at,
         agent_name=step.agent_name,
         step_id=step.step_id,
@@ -222,7 +222,7 @@ def turn_message(turn: Turn, created: datetime) -> SessionMessage:
     return SessionMessage(
         role=SessionRole.ASSISTANT,
         status=MessageStatus.GENERATING if turn.begun else MessageStatus.NOT_STARTED,
-        contents=[SessionText(text=turn.text)] if turn.text else [],
+        content=[SessionText(text=turn.text)] if turn.text else [],
         created=created,
         agent_name=turn.agent_name,
         step_id=turn.step_id,

@@ -1,14 +1,16 @@
 """TaskStep: one committed entry of a task's history, chained to the one before by its digest."""
 
 import json
+import uuid
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.part import (
+    RECORDED,
     Artifact,
     ArtifactPart,
     ErrorPart,
@@ -19,6 +21,7 @@ from roboco.domain.part import (
     ToolCallPart,
     ToolResult,
     ToolResultPart,
+    is_record,
 )
 from roboco.errors import CorruptHistory
 
@@ -30,19 +33,46 @@ ORCHESTRATOR = "orchestrator"
 class TaskStep(Recorded):
     """One step: `seq` is its position from 0, `created_at` is UTC.
 
+    A constructor makes up a missing `step_id` (or `id`) and `created_at` (or `timestamp`). A step that is read from a
+    record must have them.
+
     `digest` is the SHA-256 over `prev_digest`, a newline and the step's canonical JSON without
     `digest`; it is empty until the step is sealed.
     """
 
-    step_id: str = Field(validation_alias=AliasChoices("step_id", "id"))
+    step_id: str = Field(
+        default_factory=lambda: f"step_{uuid.uuid4().hex}", validation_alias=AliasChoices("step_id", "id")
+    )
     seq: int = 0
     parent_id: str | None = None
     agent_name: str
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
-    created_at: datetime = Field(validation_alias=AliasChoices("created_at", "timestamp"))
+    created_at: datetime = Field(
+        default_factory=lambda: datetime.now(UTC), validation_alias=AliasChoices("created_at", "timestamp")
+    )
     metadata: dict[str, Any] = {}
     prev_digest: str = ""
     digest: str = ""
+
+    @field_validator("created_at")
+    @classmethod
+    def _in_utc(cls, value: datetime, info: ValidationInfo) -> datetime:
+        """Take a time without a zone for UTC. The time of a record stays as it is, because its digest covers it."""
+        return value if value.tzinfo or is_record(info) else value.replace(tzinfo=UTC)
+
+    @model_validator(mode="after")
+    def _whole(self, info: ValidationInfo) -> Self:
+        return self.check_recorded(info, "step_id", "created_at")
+
+    @property
+    def id(self) -> str:
+        """The step's id, by its other name."""
+        return self.step_id
+
+    @property
+    def timestamp(self) -> datetime:
+        """The time at which the step was created, by its other name."""
+        return self.created_at
 
     @property
     def text(self) -> str:
@@ -82,7 +112,7 @@ class TaskStep(Recorded):
     def sealed(self, prev_digest: str) -> "TaskStep":
         """The step chained to the one before (empty digest for the first), ready to be stored."""
         record = self.model_dump(mode="json") | {"prev_digest": prev_digest}
-        return TaskStep.model_validate(record | {"digest": digest_of(record)})
+        return TaskStep.model_validate(record | {"digest": digest_of(record)}, context=RECORDED)
 
     def line(self) -> str:
         """The step as it stands in `history.jsonl`, without the newline."""

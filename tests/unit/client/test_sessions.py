@@ -196,7 +196,7 @@ def test_a_turn_in_the_queue_is_not_started() -> None:
     world.deliver(world.dispatcher.queue.popleft())
     assert isinstance(world.dispatcher.queue[0], Turn)
     [_, message] = session(world.engine, TASK).messages
-    assert (message.agent_name, message.status, message.contents) == ("first", MessageStatus.NOT_STARTED, [])
+    assert (message.agent_name, message.status, message.content) == ("first", MessageStatus.NOT_STARTED, [])
 
 
 def test_there_must_be_such_a_task_and_token() -> None:

@@ -237,7 +237,7 @@ def test_the_message_of_a_turn() -> None:
     assert (begun.role, begun.status, begun.text) == (SessionRole.ASSISTANT, MessageStatus.GENERATING, "he")
     assert (begun.agent_name, begun.step_id, begun.created) == ("one", "step_1", START)
     handed_out = turn_message(replace(TURN, begun=False, text=""), START)
-    assert (handed_out.status, handed_out.contents) == (MessageStatus.NOT_STARTED, [])
+    assert (handed_out.status, handed_out.content) == (MessageStatus.NOT_STARTED, [])
 
 
 def test_what_a_message_says_of_its_parts() -> None:
@@ -249,7 +249,7 @@ def test_what_a_message_says_of_its_parts() -> None:
         ("tool_executor", [result("tc_1", {"b": 2}), artifact("a.txt"), failing, result("tc_9")]),
         ("orchestrator", [failed("limit", "too long")]),
     )
-    _, asked, answered, ended = [one.model_dump(mode="json")["contents"] for one in messages_of(steps)]
+    _, asked, answered, ended = [one.model_dump(mode="json")["content"] for one in messages_of(steps)]
     use = {"content_type": "tool_use"}
     assert asked == [
         {"content_type": "text", "text": "look"},
@@ -431,7 +431,7 @@ def test_a_session_is_json_that_is_read_back() -> None:
         continuation_token=str(Token(steps=3)),
     )
     assert Session.model_validate_json(session.model_dump_json()) == session
-    assert json.loads(session.model_dump_json())["messages"][0]["contents"] == [{"content_type": "text", "text": "go"}]
+    assert json.loads(session.model_dump_json())["messages"][0]["content"] == [{"content_type": "text", "text": "go"}]
 
 
 def test_a_delta_of_nothing_leaves_all_as_it_was() -> None:

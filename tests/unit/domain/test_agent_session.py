@@ -1,0 +1,159 @@
+"""Sessions in the form of roboto.ai: a reader of its documents recognises every name, role and status."""
+
+import json
+from typing import Any, get_args
+
+import pytest
+
+from roboco.domain.agent_session import (
+    AgentMessage,
+    AgentRole,
+    AgentSessionRecord,
+    AgentSessionStatus,
+    AgentToolUseContent,
+    SessionForm,
+    agent_delta,
+    agent_session,
+    is_roboto,
+)
+from roboco.domain.session import Lineage, MessageStatus, Session, SessionDelta, messages_of
+from roboco.domain.session_goal import goals_of
+from roboco.domain.status import TaskStatus
+from roboco.domain.step import TaskStep
+from roboco.errors import UsageError
+from tests.unit.domain.steps import START, artifact, call, failed, result, steps_of, text
+
+STEPS = steps_of(
+    ("user", "go", {"goals": [{"name": "plan", "description": "a plan", "schema": {}}]}),
+    ("one", [text("look"), call("tc_1", "look", {"a": 1}), call("tc_2", "find"), call("tc_3", "list")]),
+    ("tool_executor", [result("tc_1", {"b": 2}), artifact("a.txt"), result("tc_2", error="none"), result("tc_3", [1])]),
+    ("orchestrator", [failed("limit", "too long")]),
+)
+
+
+def session_of(steps: list[TaskStep], status: TaskStatus = TaskStatus.RUNNING, task_id: str = "shop:t1") -> Session:
+    return Session(
+        task_id=task_id,
+        status=status,
+        reason="why",
+        title="",
+        model_profile="standard",
+        created=START,
+        messages=list(messages_of(steps)),
+        goals=goals_of(steps),
+        lineage=Lineage(forked_from_task_id="t0", forked_from_seq=3),
+        continuation_token="a.1.2.3.0",
+    )
+
+
+def test_agent_session_names_are_those_of_document_003() -> None:
+    record = json.loads(agent_session(session_of(STEPS)).model_dump_json())
+    assert [record.pop("messages") != [], record.pop("goals") != []] == [True, True]
+    assert record == {
+        "session_id": "shop:t1",
+        "chat_id": "shop:t1",
+        "org_id": "shop",
+        "created_by": "user",
+        "created": "2026-01-02T03:04:05Z",
+        "status": "roboto_turn",
+        "title": None,
+        "model_profile": "standard",
+        "forked_from_session_id": "t0",
+        "forked_from_message_sequence_num": 3,
+        "continuation_token": "a.1.2.3.0",
+        "task_status": "running",
+        "reason": "why",
+    }
+    assert agent_session(session_of(STEPS, task_id="t1")).org_id == ""
+
+
+def test_agent_session_messages_have_their_content_and_role() -> None:
+    user, asked, answered, ended = json.loads(agent_session(session_of(STEPS)).model_dump_json())["messages"]
+    assert [one["role"] for one in (user, asked, answered, ended)] == ["user", "assistant", "roboto", "roboto"]
+    assert [one["status"] for one in (user, asked, answered, ended)] == ["completed"] * 3 + ["failed"]
+    assert (asked["agent_name"], asked["step_id"], asked["created"]) == (
+        "one",
+        STEPS[1].step_id,
+        "2026-01-02T03:04:06Z",
+    )
+    assert user["content"] == [{"content_type": "text", "text": "go"}]
+    use = {"content_type": "tool_use", "raw_request": None}
+    assert asked["content"] == [
+        {"content_type": "text", "text": "look"},
+        use | {"tool_name": "look", "tool_use_id": "tc_1", "input": {"a": 1}},
+        use | {"tool_name": "find", "tool_use_id": "tc_2", "input": {}},
+        use | {"tool_name": "list", "tool_use_id": "tc_3", "input": {}},
+    ]
+    back: dict[str, Any] = {"content_type": "tool_result", "runtime_ms": 0, "status": "success"}
+    assert answered["content"] == [
+        back | {"tool_name": "look", "tool_use_id": "tc_1", "raw_response": {"b": 2}},
+        {"content_type": "text", "text": "[file file://artifacts/a.txt, text/plain, 0 bytes]\n"},
+        back | {"tool_name": "find", "tool_use_id": "tc_2", "status": "error", "raw_response": {"error": "none"}},
+        back | {"tool_name": "list", "tool_use_id": "tc_3", "raw_response": {"result": [1]}},
+    ]
+    assert ended["content"] == [{"content_type": "error", "error_message": "too long", "error_code": "limit"}]
+
+
+@pytest.mark.parametrize(
+    ("status", "turn"),
+    [
+        ("queued", "roboto_turn"),
+        ("running", "roboto_turn"),
+        ("approval", "roboto_turn"),
+        ("paused", "roboto_turn"),
+        ("user_turn", "user_turn"),
+        ("client_tool_turn", "client_tool_turn"),
+        ("completed", "user_turn"),
+        ("failed", "user_turn"),
+        ("cancelled", "user_turn"),
+        ("goals_failed", "goals_failed"),
+    ],
+)
+def test_agent_session_status_names_who_acts_next(status: str, turn: str) -> None:
+    record = agent_session(session_of(STEPS, TaskStatus(status)))
+    assert (record.status, record.task_status) == (turn, status)
+    delta = agent_delta(SessionDelta(continuation_token="x", status=TaskStatus(status)))
+    assert (delta.status, delta.task_status) == (turn, status)
+
+
+def test_agent_session_every_status_of_a_task_has_one() -> None:
+    assert {agent_session(session_of(STEPS, status)).status for status in TaskStatus} < set(AgentSessionStatus)
+    assert agent_session(session_of([])).status == "not_started"
+
+
+def test_agent_session_is_read_back() -> None:
+    record = agent_session(session_of(STEPS))
+    again = AgentSessionRecord.model_validate_json(record.model_dump_json())
+    assert again == record
+    assert again.model_dump_json() == record.model_dump_json()
+
+
+def test_agent_delta_keeps_indexes_and_what_to_drop() -> None:
+    session = session_of(STEPS)
+    delta = agent_delta(
+        SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")
+    )
+    assert delta.messages_by_idx == {3: agent_session(session).messages[3]}
+    assert (delta.continuation_token, delta.rewind_to, delta.title) == ("b", 3, "A title")
+    assert (delta.status, delta.task_status, delta.goals) == (None, None, None)
+
+
+def test_agent_tool_use_input_may_be_null() -> None:
+    use = {"content_type": "tool_use", "tool_name": "look", "tool_use_id": "t1", "input": None}
+    message = {"role": "assistant", "status": "completed", "content": [use], "created": START}
+    assert AgentMessage.model_validate(message).content == [AgentToolUseContent(tool_name="look", tool_use_id="t1")]
+
+
+def test_agent_message_says_whether_it_is_complete() -> None:
+    said = {
+        status: AgentMessage(role=AgentRole.ASSISTANT, status=status, content=[], created=START)
+        for status in MessageStatus
+    }
+    assert [status for status, message in said.items() if message.is_complete()] == ["completed"]
+    assert [status for status, message in said.items() if message.is_unsuccessful()] == ["failed", "cancelled"]
+
+
+def test_form_of_another_name_is_refused() -> None:
+    assert [is_roboto(form) for form in get_args(SessionForm)] == [False, True]
+    with pytest.raises(UsageError, match=r"form: must be one of 'roboco', 'roboto' \(found 'robot'\)"):
+        is_roboto("robot")  # type: ignore[arg-type]

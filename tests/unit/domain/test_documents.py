@@ -1,0 +1,159 @@
+"""The shapes and the example code of the documents that describe Roboco's objects, as they are written there."""
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from roboco.domain.event import TaskStarted, read_message
+from roboco.domain.part import (
+    Artifact,
+    ArtifactPart,
+    TextPart,
+    ToolCall,
+    ToolCallPart,
+    ToolResult,
+    ToolResultPart,
+)
+from roboco.domain.session import SessionToolUse
+from roboco.domain.step import TaskStep, read_step, verify_chain
+from roboco.errors import CorruptHistory
+
+NOW = "2026-01-02T03:04:05Z"
+STEP = {"step_id": "step_1", "agent_name": "writer", "parts": [{"type": "text", "text": "hello"}], "created_at": NOW}
+
+
+def test_task_step_constructor_makes_ids_and_times() -> None:
+    before = datetime.now(UTC)
+    one, two = (TaskStep(agent_name="writer", parts=(TextPart(text="hello"),)) for _ in range(2))
+    assert one.step_id != two.step_id
+    assert (one.step_id[:5], uuid.UUID(one.step_id[5:]).version) == ("step_", 4)
+    assert before <= one.created_at <= two.created_at <= datetime.now(UTC)
+    assert one.created_at.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"id": "step_1", "created_at": NOW},
+        {"step_id": "step_1", "timestamp": NOW},
+        {"step_id": "step_1", "timestamp": datetime(2026, 1, 2, 3, 4, 5)},  # as utcnow() gives it
+    ],
+    ids=["document 000", "document 001", "document 001 with utcnow"],
+)
+def test_task_step_is_read_and_constructed_by_the_names_of_each_document(given: dict[str, Any]) -> None:
+    whole = given | {"agent_name": "writer", "parts": [TextPart(text="hello")]}
+    step = TaskStep(**whole)
+    assert step == TaskStep.model_validate(whole)
+    assert (step.id, step.step_id) == ("step_1", "step_1")
+    assert step.timestamp == step.created_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_task_step_of_example_parts_is_sealed_stored_and_verified() -> None:
+    call = ToolCall(tool_name="web_search", args={"query": "celery"})
+    step = TaskStep(
+        agent_name="writer",
+        parts=(
+            TextPart(text="I search."),
+            ToolCallPart(tool_call=call),
+            ToolResultPart(tool_result=ToolResult(tool_call_id=call.id, result="", error="no network")),
+            ArtifactPart(artifact=Artifact(uri="file://artifacts/main.py", mime_type="text/x-python")),
+        ),
+    ).sealed("")
+    line = step.line()
+    assert verify_chain([line]) == 1
+    assert read_step(line) == step
+    assert read_step(line).line() == line
+    assert step.calls[0].id == call.id
+
+
+def test_tool_call_constructor_makes_an_id() -> None:
+    ids = {ToolCall(tool_name="add", args={}).id for _ in range(2)}
+    assert len(ids) == 2
+    assert all(one.startswith("tc_") and uuid.UUID(one[3:]).version == 4 for one in ids)
+
+
+@pytest.mark.parametrize("missing", ["step_id", "created_at"])
+def test_recorded_step_without_an_id_or_a_time_is_corrupt(missing: str) -> None:
+    """Each reading would make up another one."""
+    record = {name: value for name, value in STEP.items() if name != missing}
+    with pytest.raises(CorruptHistory, match=f"a recorded TaskStep must have the field '{missing}'"):
+        read_step(json.dumps(record))
+    with pytest.raises(ValueError, match=missing):
+        read_message({"type": "event_step_end", "task_id": "t1", "timestamp": NOW, "step": record})
+
+
+def test_recorded_call_without_an_id_is_corrupt() -> None:
+    part = {"type": "tool_call", "tool_call": {"tool_name": "add", "args": {}}}
+    with pytest.raises(CorruptHistory, match="a recorded ToolCall must have the field 'id'"):
+        read_step(json.dumps(STEP | {"parts": [part]}))
+
+
+def test_recorded_time_without_a_zone_is_kept_for_its_digest() -> None:
+    step = read_step(json.dumps(STEP | {"created_at": "2026-01-02T03:04:05"})).sealed("")
+    assert '"created_at":"2026-01-02T03:04:05"' in step.line()
+    assert verify_chain([step.line()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "is_error"),
+    [
+        ({"error": "no such file"}, True),
+        ({"error": ""}, True),
+        ({"error": None}, False),
+        ({}, False),
+        ({"is_error": True}, True),
+        ({"is_error": False, "error": "a warning"}, False),
+    ],
+)
+def test_tool_result_with_an_error_is_an_error_unless_it_says_otherwise(given: dict[str, Any], is_error: bool) -> None:
+    record = {"tool_call_id": "tc_1", "result": "out"} | given
+    for read in (
+        ToolResult(**record),
+        ToolResult.model_validate(record),
+        ToolResult.model_validate_json(json.dumps(record)),
+    ):
+        assert (read.is_error, read.error, read.result) == (is_error, given.get("error"), "out")
+
+
+@pytest.mark.parametrize(
+    ("uri", "artifact_id"),
+    [
+        ("file://artifacts/main.py", "main.py"),
+        ("file://./artifacts/a1.bin", "a1.bin"),
+        ("https://example.com/a.txt", "https://example.com/a.txt"),
+    ],
+)
+def test_artifact_without_an_id_has_the_name_in_its_uri(uri: str, artifact_id: str) -> None:
+    record = {"uri": uri, "mime_type": "text/plain"}
+    for artifact in (Artifact(**record), Artifact.model_validate_json(json.dumps(record))):
+        assert (artifact.artifact_id, artifact.uri) == (artifact_id, uri)
+    assert Artifact(artifact_id="a1", **record).artifact_id == "a1"
+
+
+def test_artifact_part_may_have_the_fields_of_its_artifact() -> None:
+    flat = {"artifact_id": "a1", "uri": "file://./artifacts/a1.bin", "mime_type": "image/png"}
+    part = ArtifactPart.model_validate(flat)
+    assert part.artifact == Artifact(artifact_id="a1", uri="file://./artifacts/a1.bin", mime_type="image/png")
+    step = read_step(json.dumps(STEP | {"parts": [{"type": "artifact"} | flat]}))
+    assert step.parts == (part,)
+    assert (part.artifact_id, part.uri, part.mime_type) == tuple(flat.values())
+
+
+def test_artifact_part_without_an_artifact_is_refused() -> None:
+    with pytest.raises(ValueError, match="artifact"):
+        ArtifactPart.model_validate({"mime_type": "image/png"})
+
+
+def test_event_task_start_may_name_no_team() -> None:
+    record = {"type": "event_task_start", "task_id": "t1", "timestamp": NOW}
+    event = read_message(record)
+    assert isinstance(event, TaskStarted)
+    assert (event.task_id, event.team) == ("t1", "")
+
+
+def test_tool_use_may_have_a_null_input() -> None:
+    use = SessionToolUse.model_validate({"tool_name": "look", "tool_use_id": "t1", "input": None})
+    assert use.input is None
