@@ -199,11 +199,18 @@ def _status(status: TaskStatus) -> AgentSessionStatus:
             assert_never(unknown)
 
 
+_INTERRUPTED = SessionError(error_message="The user interrupted the agent.", error_code="interrupted")
+"""The form says of a cancelled message why it ends, as of a failed one."""
+
+
 def _message(message: SessionMessage) -> AgentMessage:
+    content = [_content(part) for part in message.content]
+    if message.status is MessageStatus.CANCELLED and not any(isinstance(part, SessionError) for part in content):
+        content.append(_INTERRUPTED)
     return AgentMessage(
         role=_ROLES[message.role],
         status=message.status,
-        content=[_content(content) for content in message.content],
+        content=content,
         created=message.created,
         agent_name=message.agent_name,
         step_id=message.step_id,

@@ -193,6 +193,13 @@ def test_session_and_delta(desk: Desk) -> None:
     assert sorted(whole["messages_by_idx"]) == ["0", "1", "2", "3"]
     with pytest.raises(AssertionError, match="is none that a session or a delta carried"):
         desk.call("delta", task.task_id, "nonsense")
+    record = json.loads(desk.call("session", task.task_id, "--form", "roboto"))
+    assert record == json.loads(task.session(form="roboto").model_dump_json())
+    assert (record["session_id"], record["created_by"], record["status"]) == (task.task_id, "user", "user_turn")
+    assert record["messages"][0]["content"] == [{"content_type": "text", "text": "hello"}]
+    changed = json.loads(desk.call("delta", task.task_id, token, "--form", "roboto"))
+    assert changed == json.loads(task.delta(token, form="roboto").model_dump_json())
+    assert changed["messages_by_idx"] == {"2": record["messages"][2], "3": record["messages"][3]}
 
 
 def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:

@@ -21,7 +21,7 @@ from roboco.domain.session_goal import goals_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
 from roboco.errors import UsageError
-from tests.unit.domain.steps import START, artifact, call, failed, result, steps_of, text
+from tests.unit.domain.steps import START, Line, artifact, call, failed, result, steps_of, text
 
 STEPS = steps_of(
     ("user", "go", {"goals": [{"name": "plan", "description": "a plan", "schema": {}}]}),
@@ -92,6 +92,21 @@ def test_agent_session_messages_have_their_content_and_role() -> None:
         back | {"tool_name": "list", "tool_use_id": "tc_3", "raw_response": {"result": [1]}},
     ]
     assert ended["content"] == [{"content_type": "error", "error_message": "too long", "error_code": "limit"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "errors"),
+    [
+        (("one", "half a", {"interrupted": True}), [("interrupted", "The user interrupted the agent.")]),
+        (("orchestrator", [failed("stopped", "stopped by the user")]), [("stopped", "stopped by the user")]),
+        (("one", "all of it"), []),
+    ],
+)
+def test_agent_session_cancelled_message_holds_an_error(line: Line, errors: list[tuple[str, str]]) -> None:
+    [message] = agent_session(session_of(steps_of(line))).messages
+    found = [(part.error_code, part.error_message) for part in message.content if part.content_type == "error"]
+    assert found == errors
+    assert message.is_unsuccessful() == bool(errors)
 
 
 @pytest.mark.parametrize(
