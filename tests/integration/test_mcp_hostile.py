@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from roboco.adapters.mcp import session
 from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.confined import Confinement, Mode
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import MAX_DESCRIPTION
 from roboco.domain.mcp_server import McpServer
@@ -129,6 +131,48 @@ def test_programs_that_cannot_be_started() -> None:
             assert told in servers.tools(server)["buy"].description
             with pytest.raises(UsageError, match=told):
                 servers.call(server, "buy", {}, "k", never)
+
+
+DIES = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=sys.stderr, flush=True); "
+
+
+@pytest.mark.parametrize("mode", ["off", "network"])
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ("sys.exit(3)", {"off": "exit status 3", "network": "exit status 3"}),
+        (
+            "os.kill(os.getpid(), 9)",
+            {"off": "because of signal SIGKILL", "network": "exit status 137, as after signal SIGKILL"},
+        ),
+    ],
+)
+def test_server_that_dies_at_its_start_leaves_its_cause(
+    mode: Mode, last: str, told: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "secret-of-the-shop")
+    server = declared((sys.executable, "-c", DIES + last), env=["SHOP_TOKEN"])
+    with using(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
+        servers.tools_now(server)
+    assert f"{told[mode]}; the log of this worker has the end of its stderr" in str(raised.value)
+    assert "its stderr ends with\n  | no licence for ***" in caplog.text
+    assert "secret-of-the-shop" not in caplog.text + str(raised.value)
+
+
+def test_server_that_never_answers_has_its_stderr_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = declared(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
+    with using(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
+        servers.tools_now(server)
+    eventually(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
+
+
+def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
+    flood = "import sys; sys.stderr.write('a' * 100_000 + ' secret\\n' + 'line\\n' * 100_000 + '\\x1b[31mlast\\x07\\n')"
+    server = declared((sys.executable, "-c", flood))
+    with using(server) as servers, pytest.raises(UsageError, match="exit status 0"):
+        servers.tools_now(server)
+    assert caplog.text.endswith("  | line\n" * 19 + "  | last?\n")
+    assert caplog.text.count("| ") == 20
 
 
 def test_a_killed_worker_leaves_no_server_behind() -> None:

@@ -1,8 +1,12 @@
 """A program of its own between a worker and the MCP server that it started: ends the server with the worker.
 
-Started as `leash.py PID COMMAND...` in a new session; PID is the worker. The server inherits stdin and stdout. When the
-worker closes stdin, or dies in whatever way, the server has GRACE seconds to end; then it is killed, with everything in
-its process group. Imports nothing of Roboco: it starts in a few milliseconds.
+Started as `leash.py PID REPORT COMMAND...` in a new session; PID is the worker. The server inherits stdin and stdout.
+When the worker closes stdin, or dies in whatever way, the server has GRACE seconds to end; then it is killed, with
+everything in its process group. Imports nothing of Roboco: it starts in a few milliseconds.
+
+REPORT is the descriptor of a pipe to the worker. At the end the leash writes to it one line with the exit status, empty
+if the server has to be killed, and then the last KEPT bytes that the server has written to stderr. The leash reads
+stderr, so that a server that floods it costs the worker nothing.
 """
 
 import contextlib
@@ -12,32 +16,71 @@ import select
 import signal
 import subprocess
 import sys
+import time
 
 GRACE = 2.0
 """Seconds that a server has to end after its input ended."""
 OPEN_FILES, FILE = 4096, 1 << 30
 """How many files a server may hold open, and how many bytes one that it writes may have."""
+KEPT = 16 * 1024
+"""How many bytes of the end of stderr are reported: a pipe takes them at once."""
 _LOOK = 1000
 """Milliseconds between looks whether the worker lives: a process that it forked may hold stdin open."""
+_STEP = 0.05
+"""Seconds between looks whether the server has ended, after its input was closed."""
 
 
-def main(worker: int, command: list[str]) -> None:
+class _Stderr:
+    """The end of what the server writes to stderr, without a first line that is cut."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self._kept = b""
+        self._cut = False
+
+    def read(self) -> bool:
+        """Read what is there. Return False if nothing can come any more."""
+        try:
+            data = os.read(self.descriptor, 4 * KEPT)
+        except BlockingIOError:
+            return True
+        self._cut = self._cut or len(self._kept) + len(data) > KEPT
+        self._kept = (self._kept + data)[-KEPT:]
+        return bool(data)
+
+    @property
+    def end(self) -> bytes:
+        """The last lines. The first one may be cut in the middle of a secret, which nobody could cover then."""
+        return self._kept.partition(b"\n")[2] if self._cut else self._kept
+
+
+def main(worker: int, report: int, command: list[str]) -> None:
     """Run the command until it or the worker ends, then end what is left of it."""
     _limit()
     ends, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    said, stderr = os.pipe()
     try:
-        server = subprocess.Popen(command)
-    except OSError:
+        server = subprocess.Popen(command, stderr=stderr)
+    except OSError as error:
+        _report(report, 127, str(error).encode())
         sys.exit(127)
+    os.close(stderr)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)  # the worker must see the end of the server's output
-    _watch(server, worker, ends)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        server.wait(GRACE)
+    last = _Stderr(said)
+    _watch(server, worker, ends, last)
+    _wait(server, last)
+    _report(report, server.poll(), last.end)
     os.killpg(0, signal.SIGKILL)
+
+
+def _report(report: int, status: int | None, stderr: bytes) -> None:
+    with contextlib.suppress(OSError):  # the worker may be gone
+        os.write(report, (b"" if status is None else b"%d" % status) + b"\n" + stderr)
 
 
 def _limit() -> None:
@@ -52,18 +95,32 @@ def _limit() -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def _watch(server: "subprocess.Popen[bytes]", worker: int, ends: int) -> None:
+def _watch(server: "subprocess.Popen[bytes]", worker: int, ends: int, last: _Stderr) -> None:
     """Return when the server has ended, its input has been closed, or the worker is gone."""
     poll = select.poll()
     poll.register(0, 0)  # nothing but the hang-up: what is to be read belongs to the server
     poll.register(ends, select.POLLIN)
+    poll.register(last.descriptor, select.POLLIN)
     while server.poll() is None and os.getppid() == worker:
         heard = [descriptor for descriptor, _ in poll.poll(_LOOK)]
         if 0 in heard:
             return
         if ends in heard:
             os.read(ends, 4096)  # a child that was only stopped is heard of, too
+        if last.descriptor in heard and not last.read():
+            poll.unregister(last.descriptor)
+
+
+def _wait(server: "subprocess.Popen[bytes]", last: _Stderr) -> None:
+    """Wait for the end of the server, at most GRACE seconds, and read what it says meanwhile and has said before."""
+    until = time.monotonic() + GRACE
+    while server.poll() is None and (left := until - time.monotonic()) > 0:
+        readable = select.select([last.descriptor], [], [], min(left, _STEP))[0]
+        if readable and not last.read():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(max(0.0, until - time.monotonic()))
+    last.read()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.conversation import Stale
+from roboco.adapters.mcp.exit import Exit
 from roboco.adapters.mcp.http import Answered, answered
 from roboco.adapters.mcp.reach import Reach
 from roboco.adapters.mcp.reason import is_lost, means_unknown, reason, without
@@ -37,11 +38,23 @@ _SLACK = 0.5
 PING = 5.0
 """Seconds that a server has to show that it is there, after a request that it did not answer."""
 _UNKNOWN_TOOL = re.compile(r"(?i)\b(unknown tool|tool\b.{0,80}\bnot found)")
+_REPORTED = 4.0
+"""Seconds for which a request that lost its server's process waits for the exit status."""
+_log = logging.getLogger(__name__)
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 
 # the package logs what it cannot read, at length and with what stood in it: servers repeat what they were sent
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").addFilter(lambda record: f"{os.sep}mcp{os.sep}" not in record.pathname)
+
+
+class _Lost(Exception):
+    """The connection was lost while a request was made: `error` of the package, and what HTTP said."""
+
+    def __init__(self, error: MCPError, told: str) -> None:
+        super().__init__(error, told)
+        self.error = error
+        self.told = told
 
 
 class Session:
@@ -68,6 +81,7 @@ class Session:
         self._used = time.monotonic()
         self._opened: Future[ClientSession] = Future()
         self._secrets: tuple[str, ...] = ()
+        self._exit = Exit()
         self._scope: anyio.CancelScope | None = None
         # not in the context of the call that happens to come first: it is held for many
         self._running = contextvars.Context().run(loop.submit, self._own())
@@ -79,6 +93,8 @@ class Session:
             listed = Work(self._loop, lambda: self._list(session)).result(until, never)
         except (Stale, UsageError):
             raise
+        except _Lost as lost:
+            raise self._failure("did not list its tools", lost.error, self._why_lost(lost)) from None
         except Exception as error:
             if isinstance(error, TimeoutError):
                 self._loop.submit(self._doubt(session))
@@ -94,6 +110,9 @@ class Session:
             return self._read(name, result)
         except (Stale, UsageError):
             raise
+        except _Lost as lost:
+            did = f"did not complete the call of {name!r}"
+            raise self._failure(did, lost.error, self._why_lost(lost), effect=True) from None
         except Exception as error:
             late = ""
             if isinstance(error, TimeoutError):
@@ -114,6 +133,12 @@ class Session:
             return awaited(self._opened, until, cancelled)
         except TimeoutError as error:
             raise self._failure("could not be reached", error) from None
+
+    def _why_lost(self, lost: _Lost) -> str:
+        """How the server's process has ended, which is known a moment after its output; else what HTTP said."""
+        if self._server.command is not None:
+            self.wait_closed(time.monotonic() + _REPORTED)
+        return self._exit.told or lost.told
 
     def _failure(self, what: str, error: Exception, told: str = "", effect: bool = False) -> UsageError:
         unknown = "; whether it had an effect is not known" if effect else ""
@@ -139,21 +164,37 @@ class Session:
         try:
             reach = Reach(self._server, self._confinement)
             self._secrets = reach.secrets
-            with anyio.CancelScope() as self._scope:
-                await self._converse(reach)
+            try:
+                with anyio.CancelScope() as self._scope:
+                    await self._converse(reach)
+            finally:
+                self._log_end()
         except Exception as error:
             if not self._opened.done():
-                self._opened.set_exception(self._failure("could not be reached", error, told.told))
+                self._opened.set_exception(self._failure("could not be reached", error, told.told or self._exit.told))
         finally:
             self.ended = True
             if not self._opened.done():  # closed from outside
                 self._opened.set_exception(UsageError(f"MCP server {self._server.place!r} is being closed"))
+
+    def _log_end(self) -> None:
+        """Log why a server that was started could not be reached, or how it has ended unasked."""
+        lines = self._exit.lines(self._secrets)
+        if self._exit.status is None and (self._opened.done() or not lines):
+            return
+        what = self._exit.told.strip(" ()").partition(";")[0] or "it could not be reached"
+        last = "".join(f"\n  | {line}" for line in lines)
+        text = f"MCP server {self._server.place!r}: {what}; " + (
+            "its stderr ends with" if last else "its stderr is empty"
+        )
+        _log.warning("%s%s", without(self._secrets, text), last)
 
     async def _converse(self, reach: Reach) -> None:
         async with (
             reach.streams() as streams,
             ClientSession(streams.read, streams.write, message_handler=self._heard) as session,
         ):
+            self._exit = streams.exit
             try:
                 with anyio.fail_after(self._server.connect_timeout):
                     await _greet(session)
@@ -231,9 +272,11 @@ class Session:
             if told.session_unknown:
                 self._end()
                 raise Stale from None
+            if is_lost(error):
+                raise _Lost(error, told.told) from None
             if means_unknown(error):
                 self._on_change()
-            raise self._failure("refused", error, told.told, effect=is_lost(error)) from None
+            raise self._failure("refused", error, told.told) from None
         finally:
             self._active -= 1
             self._used = time.monotonic()

@@ -33,30 +33,58 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def command_streams(command: tuple[str, ...], environment: dict[str, str]) -> AsyncIterator[Streams]:
-    """Start the command, and end it at the end of the context; what it writes to stderr is dropped."""
-    process = await anyio.open_process(
-        [sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), *command],
-        env=environment,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    """Start the command, and end it at the end of the context; then it is known how its process has ended."""
+    report, reported = os.pipe()
+    os.set_blocking(report, False)
+    try:
+        process = await _started(command, environment, reported)
+    except BaseException:
+        os.close(report)
+        raise
+    finally:
+        os.close(reported)
     into_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception]()
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage]()
-    gone = anyio.Event()
+    streams, given_up = Streams(from_server, to_server, anyio.Event()), anyio.Event()
     with into_session, from_server, to_server, from_session:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, into_session, gone)
-            tasks.start_soon(_write, process, from_session, gone)
+            tasks.start_soon(_read, process, into_session, streams.gone, given_up)
+            tasks.start_soon(_write, process, from_session, streams.gone)
             try:
-                yield Streams(from_server, to_server, gone)
+                yield streams
             finally:
+                unasked = streams.gone.is_set() and not given_up.is_set()
                 with anyio.CancelScope(shield=True):
                     await _end(process)
+                streams.exit.read(_report(report), unasked)
                 tasks.cancel_scope.cancel()
 
 
+async def _started(command: tuple[str, ...], environment: dict[str, str], report: int) -> Process:
+    return await anyio.open_process(
+        [sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), str(report), *command],
+        env=environment,
+        stderr=subprocess.DEVNULL,  # the leash's own
+        start_new_session=True,
+        pass_fds=(report,),
+    )
+
+
+def _report(report: int) -> bytes:
+    """Return what the leash has reported before it ended, and close the pipe; b"" if it was killed."""
+    try:
+        return os.read(report, 2 * leash.KEPT)
+    except BlockingIOError:  # a process that was forked meanwhile holds the other end
+        return b""
+    finally:
+        os.close(report)
+
+
 async def _read(
-    process: Process, into_session: MemoryObjectSendStream[SessionMessage | Exception], gone: anyio.Event
+    process: Process,
+    into_session: MemoryObjectSendStream[SessionMessage | Exception],
+    gone: anyio.Event,
+    given_up: anyio.Event,
 ) -> None:
     """Pass on what the server says, until it ends, or is not worth listening to."""
     garbage = 0
@@ -71,8 +99,10 @@ async def _read(
                 garbage += 1
             else:
                 await into_session.send(SessionMessage(message))
+        given_up.set()
         _log.warning("an MCP server was given up: it wrote %d lines that are no messages", garbage)
     except anyio.DelimiterNotFound:
+        given_up.set()
         _log.warning("an MCP server was given up: it wrote a line of more than %d bytes", MAX_MESSAGE)
     except (anyio.IncompleteRead, *_BROKEN):
         pass  # the session learns of it by `gone` and by the end of the stream

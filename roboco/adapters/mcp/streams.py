@@ -1,9 +1,11 @@
 """Streams: the messages from and to an MCP server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+
+from roboco.adapters.mcp.exit import Exit
 
 MAX_MESSAGE = 16 * 1024 * 1024
 """The largest message of a server that is read, in bytes."""
@@ -11,8 +13,12 @@ MAX_MESSAGE = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Streams:
-    """Both directions, as a session of the package takes them; `gone` is set once the server is known to be lost."""
+    """Both directions, as a session of the package takes them; `gone` is set once the server is known to be lost.
+
+    `exit` is how the server's process has ended, as it is known once the streams are closed.
+    """
 
     read: Any
     write: Any
     gone: anyio.Event
+    exit: Exit = field(default_factory=Exit)
