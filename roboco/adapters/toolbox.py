@@ -12,6 +12,7 @@ from roboco.adapters.mcp.listed import as_listing, listed_tool
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.tool import FunctionTool
 from roboco.domain.builtin import BUILTIN
+from roboco.domain.known_tools import known_tools
 from roboco.domain.listing import Listing
 from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
@@ -50,7 +51,7 @@ class FunctionToolbox:
 
         Those of MCP servers as the listings say; no server is started or asked.
         """
-        schemas = (self._schema(team, name, listings) for name in team.tools_of(agent))
+        schemas = (self._schema(team, name, listings) for name in known_tools(team, agent, listings))
         return tuple(schema for schema in schemas if schema is not None)
 
     def list_tools(self, team: Team, server: str) -> Listing:
@@ -58,7 +59,7 @@ class FunctionToolbox:
         declared = team.mcp_servers[server]
         self._servers.check(declared)
         try:
-            return as_listing(server, self._servers.tools_now(declared))
+            return as_listing(team, server, self._servers.tools_now(declared))
         except self._time_up:
             return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
         except UsageError as error:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from roboco.domain.mcp_server import MOST_TOOLS
 from roboco.domain.team import Team
 
 
@@ -15,7 +16,10 @@ def schema() -> None:
 
 
 def team_file_schema() -> dict[str, Any]:
-    """The JSON Schema of a team as it stands in a file: a prompt may be in a file beside it, an edge just a name."""
+    """The JSON Schema of a team as it stands in a file.
+
+    There a prompt may be in a file beside it, an edge may be just a name, and a server's tools may be a list of names.
+    """
     whole = Team.model_json_schema(by_alias=True)
     agent, graph = whole["$defs"]["Agent"], whole["$defs"]["Graph"]
     agent["properties"]["prompt_file"] = {
@@ -29,4 +33,7 @@ def team_file_schema() -> dict[str, Any]:
     graph["properties"]["routing_graph"]["additionalProperties"] = {
         "anyOf": [*one["anyOf"], {"items": one, "type": "array"}]
     }
+    names = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+    tools = whole["$defs"]["McpServer"]["properties"]["tools"]["oneOf"]
+    tools.append({"items": names, "maxItems": MOST_TOOLS, "minItems": 1, "type": "array", "uniqueItems": True})
     return whole

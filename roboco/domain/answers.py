@@ -11,7 +11,7 @@ from roboco.domain.part import ToolCall
 from roboco.domain.spent import Spent
 from roboco.domain.state import TaskState
 from roboco.domain.step import TaskStep
-from roboco.domain.team import Agent, Team
+from roboco.domain.team import Agent, Team, prefix_of
 from roboco.domain.tool_spec import AnyTool
 
 BUILTIN_TIMEOUT = 60.0
@@ -109,11 +109,14 @@ def answered_here(team: Team, state: TaskState, step: TaskStep) -> dict[str, Out
     """The calls of a step that nobody runs, with their answers: hand-offs, goals and refusals."""
     agent = team.agent(step.agent_name)
     invalid = step.metadata.get("invalid_calls") or {}
+    unlisted = step.metadata.get("unlisted_calls") or {}
     answers: dict[str, Outcome] = {}
     done: set[str] = set()
     for call in step.calls:
         if call.id in invalid:
             answers[call.id] = failure(call.id, f"{invalid[call.id]}; call {call.tool_name!r} again")
+        elif call.id in unlisted:
+            answers[call.id] = failure(call.id, unlisted[call.id])
         elif (answer := _answer(team, state, agent, call, done)) is not None:
             answers[call.id] = answer
             if not answer.result.is_error:
@@ -163,7 +166,7 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         return _refused_delegation(call, agent.delegates)
     if name.startswith(ACHIEVE) and any(goal.tool_name == name for goal in state.goals):
         return _achieve(state, call, name in done)
-    if name in state.client_tools or (name in team.tools_of(agent) and _exists(team, name)):
+    if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
         return None
     return failure(call.id, _not_allowed(name, _possible(team, state, agent)))
 
@@ -174,7 +177,14 @@ def _exists(team: Team, name: str) -> bool:
 
 def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
     own = [name for name, allowed in ((HANDOFF, agent.handoffs), (DELEGATE, agent.delegates)) if allowed]
-    return [*team.tools_of(agent), *own, *state.client_tools, *(goal.tool_name for goal in state.goals)]
+    tools = (_shown(team, name) for name in team.tools_of(agent))
+    return [*tools, *own, *state.client_tools, *(goal.tool_name for goal in state.goals)]
+
+
+def _shown(team: Team, name: str) -> str:
+    """The name, or how the names of a server's tools begin."""
+    server = team.open_server(name)
+    return name if server is None else f"{team.mcp_servers[server].begins(prefix_of(server))}..."
 
 
 def _not_allowed(name: str, possible: list[str]) -> str:

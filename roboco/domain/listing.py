@@ -30,13 +30,16 @@ class ListedTool(Recorded):
 class Listing(Recorded):
     """The tools of one server, by the server's own names.
 
-    `error` says why they are not known, after `tries`. With `refused` the operator does not allow the server.
+    `error` says why they are not known, after `tries`. With `refused` no further try can help: the operator does not
+    allow the server, or it lacks a tool that the team names. `missing` says which tools it lacks; a listing with it is
+    never stored.
     """
 
     tools: dict[str, ListedTool] = {}
     error: str = ""
     tries: int = 0
     refused: bool = False
+    missing: str = ""
 
     def with_tools(self, newer: "Listing") -> "Listing":
         """This listing, with the tools of a newer one in place of its own."""

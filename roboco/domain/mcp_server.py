@@ -4,7 +4,7 @@ import re
 import shlex
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.address import url_mistake
 from roboco.domain.canonical import canonical, sha256
@@ -12,6 +12,9 @@ from roboco.domain.declared import Declared, Price, Variable
 
 MOST_TOOLS = 200
 """How many tools of one server a team may use."""
+ALL = "all"
+"""In place of the names of a server's tools: whatever it lists when a task first needs it."""
+_REMOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _RESERVED = frozenset({"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"})
 _SHOWN = 120
@@ -33,8 +36,22 @@ class McpToolSettings(Declared):
     price: Price = 0.0
 
 
+def _kind(value: Any) -> str:
+    return "all" if isinstance(value, str) else "named"
+
+
+ServerTools = Annotated[
+    Annotated[Literal["all"], Tag("all")]
+    | Annotated[dict[RemoteName, McpToolSettings], Field(min_length=1, max_length=MOST_TOOLS), Tag("named")],
+    Discriminator(_kind),
+]
+"""The tools of a server that a team may use, by the server's names, or all of them."""
+
+
 class McpServer(Declared):
     """A server that is started with `command`, or reached at `url`; `tools` are those that the team may use.
+
+    Without `tools`, or with "all", those are the tools that the server lists when a task first needs it, at most 200.
 
     `env` names variables of the worker that the command gets; `headers` says which variable's value each header
     carries: values themselves never stand here. `timeout` is for one call, `connect_timeout` for getting there, in
@@ -45,7 +62,7 @@ class McpServer(Declared):
     url: Annotated[str, Field(max_length=2000)] | None = None
     env: tuple[Variable, ...] = ()
     headers: dict[Header, Variable] = {}
-    tools: Annotated[dict[RemoteName, McpToolSettings], Field(min_length=1, max_length=MOST_TOOLS)]
+    tools: ServerTools = "all"
     prefix: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_-]{0,62})?$")] | None = None
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     connect_timeout: Annotated[float, Field(gt=0, le=300)] = 10.0
@@ -91,16 +108,52 @@ class McpServer(Declared):
             raise ValueError("env is for a command: a url has headers")
         if self.url is None and self.headers:
             raise ValueError("headers are for a url: a command has env")
+        if self.prefix == "" and self.takes_all:
+            raise ValueError("an empty prefix needs the tools to be named: with all of them it would take every name")
         if self.prefix is not None:
             self.names(self.prefix)
         return self
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether the team may use whatever the server lists."""
+        return self.tools == ALL
+
+    @property
+    def named(self) -> dict[str, McpToolSettings]:
+        """The tools that the team names, by the server's own names; none if it takes all."""
+        return {} if isinstance(self.tools, str) else self.tools
+
+    def settings_of(self, remote: str) -> McpToolSettings | None:
+        """What the team says of the server's tool; None if it may not use it."""
+        if self.takes_all:
+            return McpToolSettings() if _REMOTE_NAME.fullmatch(remote) else None
+        return self.named.get(remote)
+
     def names(self, prefix: str) -> dict[str, str]:
-        """The server's own name of each tool by the name that agents call; ValueError if one of those is too long."""
-        names = {(self.prefix if self.prefix is not None else prefix) + name: name for name in self.tools}
+        """The server's own name of each named tool by the name that agents call; ValueError if one is too long."""
+        names = {self.begins(prefix) + name: name for name in self.named}
         if wrong := [name for name in names if not _TOOL_NAME.fullmatch(name)]:
             raise ValueError(f"tool name {wrong[0]!r} must be a letter and up to 63 letters, digits, '_' and '-'")
         return names
+
+    def remote_of(self, prefix: str, name: str) -> str | None:
+        """The server's own name of the tool that agents call so; None if it cannot be one of this server's."""
+        begins = self.begins(prefix)
+        remote = name.removeprefix(begins)
+        if self.takes_all:
+            possible = name.startswith(begins) and _REMOTE_NAME.fullmatch(remote) and _TOOL_NAME.fullmatch(name)
+            return remote if possible else None
+        return remote if name.startswith(begins) and remote in self.named else None
+
+    def name_of(self, prefix: str, remote: str) -> str | None:
+        """The name by which agents call the server's tool; None if they cannot."""
+        name = self.begins(prefix) + remote
+        return name if self.remote_of(prefix, name) == remote else None
+
+    def begins(self, prefix: str) -> str:
+        """How the names begin by which agents call its tools."""
+        return prefix if self.prefix is None else self.prefix
 
     @property
     def key(self) -> str:

@@ -19,6 +19,11 @@ MAX_PROMPT = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
 
 
+def prefix_of(server: str) -> str:
+    """How the names of a server's tools begin, unless it has a prefix; `server` is its name, or "mcp:NAME"."""
+    return f"{server.removeprefix(ALL_OF)}_"
+
+
 class Agent(Declared):
     """A member of a team; `prompt` is a Jinja template, `model` names a profile.
 
@@ -80,18 +85,33 @@ class Team(Declared):
         return next((tool for tool in self.tools if tool.name == name), None) or self._server_tool(name)
 
     def tools_of(self, agent: Agent) -> tuple[str, ...]:
-        """The names of the agent's own tools; "mcp:NAME" stands for all tools of that server."""
+        """The names of the agent's own tools.
+
+        "mcp:NAME" stands for all tools of that server. It remains if the server's listing says which those are.
+        """
         return tuple(name for listed in agent.tools for name in self._listed(listed))
+
+    def may_call(self, agent: Agent, name: str) -> bool:
+        """Whether the tool of this name is one of the agent's own; a server that it may use in full may not have it."""
+        if name in self.tools_of(agent):
+            return not name.startswith(ALL_OF)
+        spec = self.tool(name) if any(tool.startswith(ALL_OF) for tool in agent.tools) else None
+        return isinstance(spec, ServerTool) and f"{ALL_OF}{spec.server}" in agent.tools
+
+    def open_server(self, name: str) -> str | None:
+        """The server for whose listed tools this entry of an agent's tools stands; None for any other entry."""
+        server = self.mcp_servers.get(name.removeprefix(ALL_OF)) if name.startswith(ALL_OF) else None
+        return name.removeprefix(ALL_OF) if server is not None and server.takes_all else None
 
     def _listed(self, name: str) -> tuple[str, ...]:
         server = self.mcp_servers.get(name.removeprefix(ALL_OF)) if name.startswith(ALL_OF) else None
-        return (name,) if server is None else tuple(server.names(f"{name.removeprefix(ALL_OF)}_"))
+        return (name,) if server is None or server.takes_all else tuple(server.names(prefix_of(name)))
 
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():
-            remote = server.names(f"{server_name}_").get(name)
-            if remote is not None:
-                told = server.tools[remote]
+            remote = server.remote_of(prefix_of(server_name), name)
+            told = None if remote is None else server.settings_of(remote)
+            if remote is not None and told is not None:
                 return ServerTool(
                     name=name,
                     description=told.description,

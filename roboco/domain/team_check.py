@@ -10,6 +10,7 @@ from roboco.domain.builtin import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
 from roboco.domain.canonical import canonical, checked_json
 from roboco.domain.collaboration import END, TO_USER
 from roboco.domain.pattern import LONGEST, weight
+from roboco.domain.server_names import ServerNames
 from roboco.domain.team import ALL_OF, Team
 from roboco.errors import TeamError
 
@@ -21,8 +22,6 @@ MOST_PATTERNS = 20_000
 _LIGHTEST = 20
 _TOLD = 100
 """How many mistakes are told."""
-_LONGEST_NAME = 64
-"""Characters of a tool's name, as the chat completions protocol has it."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
 
 
@@ -94,13 +93,15 @@ def _line(detail: ErrorDetails) -> str:
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
 
 
-_TAGS = frozenset({"sequential", "manual", "graph", "custom", "recent", "budget", "summary", "word", "test"})
+_TAGS = frozenset(
+    {"sequential", "manual", "graph", "custom", "recent", "budget", "summary", "word", "test", "all", "named"}
+)
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
     text = ""
     for before, key in zip((None, *loc), loc, strict=False):
-        if key in _TAGS and before in ("collaboration_model", "context", "approval"):
+        if key in _TAGS and before in ("collaboration_model", "context", "approval", "tools"):
             continue
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"
@@ -128,8 +129,7 @@ class _Names:
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
-        servers = data.get("mcp_servers")
-        self.servers: dict[str, Any] = servers if isinstance(servers, dict) else {}
+        self.servers = ServerNames(data.get("mcp_servers"))
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
 
@@ -138,7 +138,7 @@ class _Names:
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, BUILTIN),
             *self._prefixes(),
-            *self._of_servers(),
+            *self.servers.mistakes({*self.tool_names, *BUILTIN}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_agents(),
@@ -196,38 +196,14 @@ class _Names:
             yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
 
     def _possible_tools(self) -> list[str]:
-        servers = [f"{ALL_OF}{name}" for name in self.servers]
-        remote = [name for names in self._remote_names().values() for name in names]
-        return [*self.tool_names, *remote, *servers, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
-
-    def _remote_names(self) -> dict[str, list[str]]:
-        """What agents call the tools of each server by."""
-        found: dict[str, list[str]] = {}
-        for name, server in self.servers.items():
-            tools = server.get("tools") if isinstance(server, dict) else None
-            prefix = server.get("prefix") if isinstance(server, dict) else None
-            names = tools if isinstance(tools, list | tuple | dict) else ()
-            found[str(name)] = [f"{name + '_' if prefix is None else prefix}{tool}" for tool in names]
-        return found
-
-    def _of_servers(self) -> Iterator[str]:
-        taken = {*self.tool_names, *BUILTIN}
-        for server, names in self._remote_names().items():
-            for name in names:
-                at = f"mcp_servers.{server}.tools"
-                if len(name) > _LONGEST_NAME:
-                    yield f"{at}: the name {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
-                if name in taken:
-                    yield f"{at}: there is another tool {name!r}, choose another prefix"
-                if name.startswith((CLIENT, ACHIEVE)):
-                    yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {name!r}"
-                taken.add(name)
+        servers = [f"{ALL_OF}{name}" for name in self.servers.all]
+        return [*self.tool_names, *self.servers.tools, *servers, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
 
     def _of_limits(self) -> Iterator[str]:
         for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):
             named = self.limits.get(where)
             for name in named if isinstance(named, dict) else ():
-                if name not in possible:
+                if name not in possible and not (where == "tools" and self.servers.may_have(name)):
                     kind = where.removesuffix("s")
                     yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
 
@@ -237,6 +213,8 @@ class _Names:
             if name in _ALLOWED_ELSEWHERE and kind == "tools":
                 yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
             elif isinstance(name, str) and name not in possible:
+                if kind == "tools" and self.servers.may_have(name):
+                    continue
                 kind = {"tools": "tool", "delegates": "team"}.get(kind, "other agent")
                 yield f"{where}[{index}]: no {kind} {name!r}, possible are {_listed(possible)}"
 
@@ -263,7 +241,8 @@ class _Names:
             return
         possible = [*self._possible_tools(), HANDOFF, DELEGATE]
         for key in ("tool_called", "tool_failed"):
-            if isinstance(name := when.get(key), str) and name not in possible:
+            name = when.get(key)
+            if isinstance(name, str) and name not in possible and not self.servers.may_have(name):
                 yield f"{at}.{key}: no tool {name!r}, possible are {_listed(possible)}"
         yield from self._of_condition(f"{at}.not", when.get("not"))
         for key in ("any", "all"):

@@ -9,6 +9,9 @@ An agents worker composes its request from the stored listing alone. A tools wor
 call. If the server has changed the tool since the task stored it, the call does not run until a person approves the
 change. A listing that fails is retried with growing pauses. After `policy.attempts` failures the turn continues without
 it: the descriptions of the server's tools hold the error, and a call of one of them lists the tools once more.
+
+The tools of a server with `tools: all` are those of the stored listing. A tool that the server adds later is not
+offered. A server that lacks a tool which the team names ends the task: only another team file can help.
 """
 
 from collections.abc import Iterable
@@ -36,15 +39,21 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 60.0
 
 def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
     """The MCP servers whose tools the agent may use, in the order in which it names them."""
-    specs = (team.tool(name) for name in team.tools_of(agent)) if team.mcp_servers else ()
-    return tuple(dict.fromkeys(spec.server for spec in specs if isinstance(spec, ServerTool)))
+    found = (_server_of(team, name) for name in team.tools_of(agent)) if team.mcp_servers else ()
+    return tuple(dict.fromkeys(server for server in found if server is not None))
+
+
+def _server_of(team: Team, name: str) -> str | None:
+    """Return the server of an entry of an agent's tools, or None for a tool of another kind."""
+    spec = team.tool(name)
+    return spec.server if isinstance(spec, ServerTool) else team.open_server(name)
 
 
 def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
     """Return the listings of the agent's servers, or Unlisted if one is missing, for which an order is sent then.
 
     A listing that has failed `policy.attempts` times is returned with its error. UsageError if the operator does not
-    allow a server.
+    allow a server, or if it lacks a tool that the team names.
     """
     found: dict[str, Listing] = {}
     for server in servers_of(team, agent):
@@ -69,7 +78,8 @@ def stored_listing(engine: Engine, task_id: str, server: str) -> Listing | None:
 def list_tools(engine: Engine, order: ListOrder) -> None:
     """List the tools of the server for the task, unless a listing is stored. The first stored listing counts.
 
-    It may run twice and late. A failure is stored with its cause, for the waiting turn.
+    It may run twice and late. A failure is stored with its cause, for the waiting turn. If the server lacks a tool that
+    the team names, no attempt follows.
     """
     path = listing_path(order.task_id, order.server)
     if engine.files.get(path) is not None:
@@ -78,6 +88,8 @@ def list_tools(engine: Engine, order: ListOrder) -> None:
     if order.server not in team.mcp_servers:
         raise UsageError(f"server: team {team.name!r} of task {order.task_id!r} has no MCP server {order.server!r}")
     listing = _live(engine, team, order.server)
+    if listing.missing:
+        listing = Listing(error=listing.missing, refused=True)
     if listing.error:
         tries = _failed(engine, order.task_id, order.server).tries + 1
         path, listing = failed_listing_path(order.task_id, order.server), listing.model_copy(update={"tries": tries})
@@ -92,6 +104,8 @@ def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: Serv
     if live.error:
         return failure(call.id, live.error)
     known = stored_listing(engine, task_id, spec.server)
+    if known is None and live.missing:
+        return failure(call.id, f"not run: {live.missing}")
     if known is None:
         engine.files.create(listing_path(task_id, spec.server), live.model_dump_json().encode())
         return failure(

@@ -31,6 +31,7 @@ def _check(engine: Engine, task_id: str, limits: RaisedLimits) -> None:
     tools = {
         tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.delegates else []))
     }
-    if unknown := sorted(set(limits.tools) - tools):
+    named = sorted(set(limits.tools) - tools)
+    if unknown := [tool for tool in named if not any(team.may_call(agent, tool) for agent in team.agents)]:
         possible = ", ".join(sorted(tools)) or "none: the team has no tools"
         raise UsageError(f"limits.tools: no tool {unknown[0]!r} in team {team.name!r}, possible are {possible}")

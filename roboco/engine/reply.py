@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from roboco.domain.canonical import checked_json, well_formed
 from roboco.domain.ids import call_id_at
+from roboco.domain.known_tools import unlisted
 from roboco.domain.offered import schema_of
 from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
 from roboco.domain.state import TaskState
@@ -22,16 +23,18 @@ MOST_CHECKING = 5.0
 class Said:
     """The parts of a step, and what its metadata says of them.
 
-    `invalid` is why the arguments of some of its calls are not valid, `effects` what tools of servers do to the world.
+    `invalid` is why the arguments of some of its calls are not valid, `unlisted` why a call's server does not have the
+    tool, and `effects` what tools of servers do to the world.
     """
 
     parts: tuple[Part, ...]
     invalid: dict[str, str] = field(default_factory=dict)
     effects: dict[str, str] = field(default_factory=dict)
+    unlisted: dict[str, str] = field(default_factory=dict)
 
     def metadata(self) -> dict[str, object]:
         """What the metadata of the step says of its calls."""
-        about = {"invalid_calls": self.invalid, "effects": self.effects}
+        about = {"invalid_calls": self.invalid, "unlisted_calls": self.unlisted, "effects": self.effects}
         return {name: value for name, value in about.items() if value}
 
 
@@ -46,6 +49,7 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
     parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
+    lacking: dict[str, str] = {}
     until = time.thread_time() + MOST_CHECKING
     for index, requested in enumerate(reply.calls):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
@@ -53,16 +57,21 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
         call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if mistake else args)
         if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args, until):
             invalid[call_id] = mistake
+        if why := unlisted(team, team.agent(claim.task.agent), name, listings):
+            lacking[call_id] = why
         if (effect := _effect(team, name, listings)) is not None:
             effects[name] = effect
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
-    return Said(tuple(parts), invalid, effects)
+    return Said(tuple(parts), invalid, effects, lacking)
 
 
 def _effect(team: Team, name: str, listings: Listings) -> str | None:
     """What the tool does to the world, where its server says so and not the team; None for any other tool."""
     spec = team.tool(name)
-    if not isinstance(spec, ServerTool) or team.mcp_servers[spec.server].tools[spec.remote].effect is not None:
+    if not isinstance(spec, ServerTool):
+        return None
+    settings = team.mcp_servers[spec.server].settings_of(spec.remote)
+    if settings is None or settings.effect is not None:
         return None
     listing = listings.get(spec.server)
     tool = None if listing is None else listing.tools.get(spec.remote)

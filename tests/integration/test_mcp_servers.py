@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.mcp.tool import McpTool
+from roboco.adapters.mcp.tool import Offer
 from roboco.domain.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.mcp_servers import (
@@ -218,7 +218,7 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
     asked: list[McpServer] = []
     listed = McpServers._listed
 
-    def counted(self: McpServers, server: McpServer, *rest: Any) -> dict[str, McpTool]:
+    def counted(self: McpServers, server: McpServer, *rest: Any) -> Offer:
         asked.append(server)
         return listed(self, server, *rest)
 

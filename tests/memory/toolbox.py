@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from roboco.adapters.json_schema import mistake, schema_mistake
+from roboco.domain.known_tools import known_tools
 from roboco.domain.listing import Listing
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
-from roboco.domain.tool_spec import AnyTool, ToolSpec
+from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import NotRunnable, UsageError
 from roboco.ports import CallContext, Listings
 
@@ -32,11 +33,13 @@ class MemoryToolbox:
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
         """The agent's tools; UsageError if one cannot be had."""
-        for name in team.tools_of(agent):
+        names = known_tools(team, agent, listings)
+        for name in names:
             self.check(team.tool(name))
-            self._function(name)
+            if not isinstance(team.tool(name), ServerTool):
+                self._function(name)
         self.described.append(listings)
-        return tuple({"type": "function", "function": {"name": name}} for name in team.tools_of(agent))
+        return tuple({"type": "function", "function": {"name": name}} for name in names)
 
     def check(self, spec: AnyTool | None) -> None:
         """Raise NotRunnable for the tool of a module that `missing` names."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from roboco.adapters.mcp.confined import Confinement
-from roboco.adapters.mcp.tool import McpTool
+from roboco.adapters.mcp.tool import Offer
 from roboco.adapters.model.loop import LoopThread
 from roboco.domain.mcp_server import McpServer
 from roboco.errors import UsageError
@@ -26,8 +26,8 @@ class Conversation(Protocol):
     def ended(self) -> bool:
         """Whether nothing more can be asked."""
 
-    def tools(self, until: float) -> dict[str, McpTool]:
-        """What the server offers, by its names; Stale, or UsageError for whatever went wrong."""
+    def tools(self, until: float) -> Offer:
+        """What the server lists, by its names; Stale, or UsageError for whatever went wrong."""
 
     def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
         """The result of a call in JSON; Stale, or UsageError for whatever went wrong."""

@@ -1,21 +1,46 @@
 """Listed: the tools of an MCP server as a task keeps them, and as an agent sees them."""
 
-from roboco.adapters.mcp.tool import McpTool, as_team_says, unreachable
+import logging
+from functools import lru_cache
+
+from roboco.adapters.mcp.tool import McpTool, Offer, as_team_says, unreachable
+from roboco.domain.known_tools import LIST_TOOLS, missing
 from roboco.domain.listing import MAX_LISTING, ListedTool, Listing
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.mcp_server import MOST_TOOLS, McpServer
+from roboco.domain.team import Team, prefix_of
 from roboco.errors import UsageError
 
+_log = logging.getLogger(__name__)
+_SHOWN = 5
 
-def as_listing(server: str, found: dict[str, McpTool]) -> Listing:
+
+def as_listing(team: Team, server: str, offer: Offer) -> Listing:
     """The listing that a task keeps; UsageError if it is too large."""
-    listing = Listing(tools={name: _kept(tool) for name, tool in found.items()})
+    declared = team.mcp_servers[server]
+    called = callable_tools(declared, server, offer)
+    if declared.takes_all and len(called) > MOST_TOOLS:
+        raise UsageError(
+            f"MCP server {server!r} lists {len(called) + offer.more} tools, at most {MOST_TOOLS} are kept: name those "
+            "that the team needs under 'tools'"
+        )
+    if declared.takes_all and (left_out := names_left_out(called, offer)):
+        _warn(f"MCP server {server!r}: {left_out}")
+    listing = Listing(
+        tools={remote: _kept(tool) for remote, tool in called.items()},
+        missing=missing(team, server, called, offer.others),
+    )
     size = len(listing.model_dump_json())
     if size > MAX_LISTING:
         raise UsageError(
-            f"MCP server {server!r} describes {len(found)} tools in {size} characters, at most {MAX_LISTING} are kept: "
-            "name fewer of its tools in the team"
+            f"MCP server {server!r} describes {len(called)} tools in {size} characters, at most {MAX_LISTING} are "
+            "kept: name fewer of its tools in the team"
         )
     return listing
+
+
+def callable_tools(declared: McpServer, server: str, offer: Offer) -> dict[str, McpTool]:
+    """The tools whose names, with the server's prefix, agents can call, by the server's own names."""
+    return {name: tool for name, tool in offer.tools.items() if declared.name_of(prefix_of(server), name) is not None}
 
 
 def listed_tool(server: McpServer, remote: str, listing: Listing | None) -> ListedTool | None:
@@ -25,8 +50,25 @@ def listed_tool(server: McpServer, remote: str, listing: Listing | None) -> List
     """
     if listing is None or listing.error:
         why = "its tools are not listed" if listing is None else listing.error
+        if server.takes_all and remote == LIST_TOOLS:
+            why = f"{why}. Call this to list all of its tools"
         return _kept(as_team_says(server, remote, unreachable(why)))
     return listing.tools.get(remote)
+
+
+def names_left_out(called: dict[str, McpTool], offer: Offer) -> str:
+    """Which tools of a server agents cannot call because of their names; "" if there are none."""
+    names = [name for name in offer.tools if name not in called]
+    count = len(names) + len(offer.others) + offer.more
+    shown = ", ".join(map(repr, [*names, *offer.others][:_SHOWN])) or "names that cannot be shown"
+    rule = "with its prefix a name is a letter and up to 63 letters, digits, '_' and '-'"
+    return f"{count} tools are left out because of their names ({shown}): {rule}" if count else ""
+
+
+@lru_cache(maxsize=256)
+def _warn(text: str) -> None:
+    """Log it once in this process: a server is listed before each call."""
+    _log.warning("%s", text)
 
 
 def _kept(tool: McpTool) -> ListedTool:

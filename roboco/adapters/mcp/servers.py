@@ -5,13 +5,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roboco.adapters.mcp.allowed import check_allowed
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.conversation import Conversation, Stale, check_installed, converse
-from roboco.adapters.mcp.tool import McpTool, as_team_says, unreachable
+from roboco.adapters.mcp.tool import McpTool, Offer, as_team_says, unreachable
 from roboco.adapters.model.loop import LoopThread
 from roboco.domain.mcp_server import McpServer
 from roboco.errors import UsageError
@@ -93,18 +93,19 @@ class McpServers:
                     known.discovering.release()
         found = known.tools
         if found is None:
-            found = {name: unreachable(known.why) for name in server.tools}
+            found = {name: unreachable(known.why) for name in server.named}
         return {name: as_team_says(server, name, tool) for name, tool in found.items()}
 
-    def tools_now(self, server: McpServer) -> dict[str, McpTool]:
-        """Those that the team may use, as the server lists them at this moment; UsageError if it does not.
+    def tools_now(self, server: McpServer) -> Offer:
+        """What the server lists at this moment, with what the team says of its tools; UsageError if it does not answer.
 
         Takes at most `connect_timeout`.
         """
         self.check(server)
         known = self._known_of(server)
         found = self._listed(server, known, time.monotonic() + server.connect_timeout)
-        return {name: as_team_says(server, name, tool) for name, tool in found.items()}
+        tools = {name: as_team_says(server, name, tool) for name, tool in found.tools.items()}
+        return replace(found, tools=tools)
 
     def call(self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
         """The tool's result in JSON, as `result_json` says it; UsageError for whatever went wrong.
@@ -112,7 +113,7 @@ class McpServers:
         A call that may have reached the server is never repeated. `key` goes along as `_meta` of the request.
         """
         self.check(server)
-        if name not in server.tools:
+        if server.settings_of(name) is None:
             raise UsageError(f"tool {name!r} of MCP server {server.place!r} is not among those that the team may use")
         known = self._known_of(server)
         try:
@@ -152,7 +153,7 @@ class McpServers:
     def _discover(self, server: McpServer, known: _Known, until: float) -> None:
         changes = known.changes
         try:
-            tools = self._listed(server, known, until)
+            tools = self._listed(server, known, until).tools
         except UsageError as failure:
             known.why = str(failure)
             known.failed = time.monotonic()
@@ -161,7 +162,7 @@ class McpServers:
         known.failed = _NEVER
         known.listed = time.monotonic() if known.changes == changes else _NEVER
 
-    def _listed(self, server: McpServer, known: _Known, until: float) -> dict[str, McpTool]:
+    def _listed(self, server: McpServer, known: _Known, until: float) -> Offer:
         try:
             return self._session(server, known).tools(until)
         except Stale:

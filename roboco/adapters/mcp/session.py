@@ -23,7 +23,7 @@ from roboco.adapters.mcp.http import Answered, answered
 from roboco.adapters.mcp.reach import Reach
 from roboco.adapters.mcp.reason import is_lost, means_unknown, reason, without
 from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
-from roboco.adapters.mcp.tool import Hints, McpTool, described
+from roboco.adapters.mcp.tool import Hints, McpTool, Offer, described
 from roboco.adapters.mcp.work import Work, awaited, never
 from roboco.adapters.model.loop import LoopThread
 from roboco.domain.mcp_server import McpServer
@@ -31,6 +31,9 @@ from roboco.errors import UsageError
 
 IDEMPOTENCY_KEY = "roboco/idempotency-key"
 """Where a call's `_meta` says its idempotency key."""
+MOST_LISTED, MOST_OTHERS = 1000, 50
+"""How many tools of a server are kept, and how many names of others; the rest is counted."""
+_NAME = re.compile(r"[!-~]{1,100}")
 MOST_PAGES = 100
 """How many pages of a server's list of tools are read."""
 _SLACK = 0.5
@@ -55,6 +58,30 @@ class _Lost(Exception):
         super().__init__(error, told)
         self.error = error
         self.told = told
+
+
+class _Listed:
+    """The tools of a server's list that are kept, and how many are not."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.tools: dict[str, types.Tool] = {}
+        self.others: list[str] = []
+        self.more = 0
+        self._server = server
+
+    def add(self, tool: types.Tool) -> None:
+        """Keep the tool if the team may use it, or else its name, while there is room."""
+        if self._server.settings_of(tool.name) is not None and len(self.tools) < MOST_LISTED:
+            self.tools.setdefault(tool.name, tool)
+        elif len(self.others) < MOST_OTHERS and _NAME.fullmatch(tool.name):
+            self.others.append(tool.name)
+        else:
+            self.more += 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether no further page can bring a tool that is kept."""
+        return not self._server.takes_all and len(self.tools) == len(self._server.named)
 
 
 class Session:
@@ -86,8 +113,8 @@ class Session:
         # not in the context of the call that happens to come first: it is held for many
         self._running = contextvars.Context().run(loop.submit, self._own())
 
-    def tools(self, until: float) -> dict[str, McpTool]:
-        """Those that the team may use and the server lists, by the server's name; UsageError, Stale."""
+    def tools(self, until: float) -> Offer:
+        """What the server lists, by the server's names; UsageError, Stale."""
         session = self._open(until, never)
         try:
             listed = Work(self._loop, lambda: self._list(session)).result(until, never)
@@ -99,7 +126,9 @@ class Session:
             if isinstance(error, TimeoutError):
                 self._loop.submit(self._doubt(session))
             raise self._failure("did not list its tools", error) from None
-        return {tool.name: _described(tool, self._secrets, until) for tool in listed}
+        described = {tool.name: _described(tool, self._secrets, until) for tool in listed.tools.values()}
+        others = tuple(without(self._secrets, name) for name in listed.others)
+        return Offer(described, others, listed.more)
 
     def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
         """The tool's result in JSON; UsageError, and Stale if the server has not seen the call."""
@@ -236,19 +265,18 @@ class Session:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
 
-    async def _list(self, session: ClientSession) -> list[types.Tool]:
-        found: dict[str, types.Tool] = {}
+    async def _list(self, session: ClientSession) -> _Listed:
+        found = _Listed(self._server)
         cursor: str | None = None
         with self._used_by():
             for _ in range(MOST_PAGES):
                 page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
                 for tool in page.tools:
-                    if tool.name in self._server.tools:
-                        found.setdefault(tool.name, tool)
+                    found.add(tool)
                 cursor = page.next_cursor
-                if cursor is None or len(found) == len(self._server.tools):
+                if cursor is None or found.complete:
                     break
-        return list(found.values())
+        return found
 
     async def _call(
         self, session: ClientSession, name: str, args: dict[str, Any], key: str

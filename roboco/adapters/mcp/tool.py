@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.adapters.mcp.reduced_schema import reduced_schema
 from roboco.domain.canonical import well_formed
-from roboco.domain.mcp_server import Effect, McpServer
+from roboco.domain.mcp_server import Effect, McpServer, McpToolSettings
 
 MAX_DESCRIPTION = 4000
 """How many characters of a description are kept."""
@@ -20,6 +20,15 @@ class McpTool:
     description: str
     input_schema: dict[str, Any]
     effect: Effect
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server lists: the tools that the team may use, and the others, of which the first are named."""
+
+    tools: dict[str, McpTool]
+    others: tuple[str, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ def unreachable(reason: str) -> McpTool:
 
 def as_team_says(server: McpServer, name: str, tool: McpTool) -> McpTool:
     """The tool with the effect and the description that the team declares for it, if it does."""
-    settings = server.tools[name]
+    settings = server.settings_of(name) or McpToolSettings()
     changed = replace(tool, effect=settings.effect) if settings.effect is not None else tool
     return replace(changed, description=settings.description) if settings.description is not None else changed
 

@@ -98,6 +98,9 @@ def test_schema_knows_what_only_files_have() -> None:
     assert "prompt_file" in definitions["Agent"]["properties"]
     assert definitions["Agent"]["required"] == ["name"]
     assert "not" in definitions["Condition"]["properties"]  # by alias
+    server = definitions["McpServer"]
+    assert [one["type"] for one in server["properties"]["tools"]["oneOf"]] == ["string", "object", "array"]
+    assert "required" not in server
 
 
 def history(tmp_path: Path, count: int = 3) -> Path:

@@ -26,7 +26,7 @@ def test_the_two_ways() -> None:
     assert files.place == "python -m shop.files_server"
     web = McpServer.model_validate(WEB | {"headers": {"Authorization": "WEB_AUTH_HEADER"}})
     assert web.names("web_") == {"web_search": "search", "web_buy": "buy"}
-    assert (web.tools["search"].effect, web.tools["buy"].effect, web.tools["buy"].approval) == ("pure", None, "never")
+    assert (web.named["search"].effect, web.named["buy"].effect, web.named["buy"].approval) == ("pure", None, "never")
     assert (web.timeout, web.connect_timeout, web.prefix) == (60.0, 10.0, None)
 
 
@@ -39,6 +39,9 @@ def test_the_two_ways() -> None:
         ({"command": [""], "tools": ["a"]}, "must begin with a program"),
         ({"command": ["a\0b"], "tools": ["a"]}, "zero bytes"),
         (COMMAND | {"tools": []}, "at least 1 item"),
+        (COMMAND | {"tools": "some"}, "should be 'all'"),
+        (COMMAND | {"tools": 5}, "valid dictionary"),
+        (COMMAND | {"tools": "all", "prefix": ""}, "an empty prefix needs the tools to be named"),
         (COMMAND | {"tools": ["a", "a"]}, "'a' is named twice"),
         (COMMAND | {"tools": ["a.b"]}, "should match pattern"),
         (COMMAND | {"tools": ["a\n"]}, "should match pattern"),
@@ -101,6 +104,20 @@ def test_an_address_is_read_or_refused(text: str) -> None:
     url_mistake(text)
     url_mistake(f"https://mcp.example.com/{text}")
     url_mistake(f"https://{text}")
+
+
+def test_all_tools_are_meant_without_their_names() -> None:
+    omitted = McpServer.model_validate({"command": ["x"]})
+    assert omitted == McpServer.model_validate({"command": ["x"], "tools": "all"})
+    assert (omitted.takes_all, omitted.named, omitted.names("x_")) == (True, {}, {})
+    assert omitted.remote_of("shop_", "shop_find") == "find"
+    assert [omitted.remote_of("shop_", name) for name in ("find", "shop_", "shop_a.b", "shop_" + "x" * 60)] == [
+        None
+    ] * 4
+    assert (omitted.name_of("shop_", "find"), omitted.name_of("shop_", "a.b")) == ("shop_find", None)
+    named = McpServer.model_validate(COMMAND | {"prefix": "f_"})
+    assert (named.remote_of("shop_", "f_read"), named.remote_of("shop_", "f_find")) == ("read", None)
+    assert (named.settings_of("find"), named.settings_of("read") is not None) == (None, True)
 
 
 def test_a_key_stands_for_the_declaration() -> None:

@@ -208,6 +208,50 @@ def test_mistakes_that_were_found_before_come_first() -> None:
     assert raised.value.mistakes == ("agents[0].prompt_file: cannot be read",)
 
 
+@pytest.mark.parametrize(
+    ("servers", "told"),
+    [
+        (
+            {"web": {}, "web_x": {"tools": ["a"]}},
+            "mcp_servers.web: 'web_x_a' begins with 'web_', as all of this server's",
+        ),
+        ({"web": {}, "web_x": {}}, "mcp_servers.web: all tools of 'web_x' begin with 'web_', as this server's do"),
+        ({"a": {"prefix": "p_"}, "b": {"prefix": "p_"}}, "mcp_servers.a: all tools of 'b' begin with 'p_', as this"),
+        ({"art": {"prefix": "artifact"}}, "mcp_servers.art: 'artifact_list' begins with 'artifact', as all of this"),
+        ({"client": {}}, "mcp_servers.client: names that begin with 'client_' or 'achieve_' are not for servers"),
+        ({"c": {"prefix": "cl"}}, "mcp_servers.c: names that begin with 'client_' or 'achieve_' are not for servers"),
+        ({"own": {}}, "mcp_servers.own: 'own_add' begins with 'own_', as all of this server's tools do"),
+    ],
+)
+def test_no_server_with_all_of_its_tools_can_take_another_tools_name(servers: dict[str, Any], told: str) -> None:
+    data = {
+        "name": "t",
+        "agents": [{"name": "a", "prompt": "x"}],
+        "tools": [{"name": "own_add", "function": "shop:add"}],
+        "mcp_servers": {name: {"command": ["x"]} | server for name, server in servers.items()},
+    }
+    (mistake,) = mistakes(data)
+    assert mistake.startswith(told)
+
+
+def test_names_that_a_server_with_all_of_its_tools_may_have_are_possible() -> None:
+    agents: list[dict[str, Any]] = [
+        {"name": "a", "prompt": "x", "tools": ["mcp:web", "web_find"]},
+        {"name": "b", "prompt": "x"},
+    ]
+    graph = {"a": [{"to": "b", "when": {"tool_called": "web_find"}}, "b"], "b": "END"}
+    data: dict[str, Any] = {
+        "name": "t",
+        "agents": agents,
+        "mcp_servers": {"web": {"command": ["x"]}},
+        "limits": {"tools": {"web_find": {"max_calls": 1}}},
+        "collaboration_model": {"type": "graph", "initial_agent": "a", "routing_graph": graph},
+    }
+    assert read_team(data).mcp_servers["web"].takes_all
+    agents[0]["tools"] = ["web_"]
+    assert "no tool 'web_'" in mistakes(data)[0]
+
+
 WORDS = [
     *("name", "agents", "models", "tools", "limits", "collaboration_model", "prompt", "handoffs", "context", "steps"),
     *("type", "graph", "manual", "sequential", "custom", "router", "rounds", "routing_graph", "initial_agent", "to"),

@@ -10,7 +10,7 @@ from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.tool_spec import ServerTool
 from roboco.engine.answer import open_changes
-from roboco.engine.listings import refusal
+from roboco.engine.listings import refusal, stored_listing
 from roboco.engine.resolve import resolve
 from roboco.errors import UsageError
 from tests.memory.dispatcher import ListTools
@@ -198,3 +198,88 @@ def test_call_that_was_begun_is_not_judged_anew() -> None:
     world.settle()
     assert runs == [{"number": 0}]
     assert "outcome unknown" in errors(world)[0]
+
+
+FIND = ListedTool(description="Find.", input_schema={"type": "object"}, effect="pure")
+BOTH = Listing(tools={"buy": listing().tools["buy"], "find": FIND})
+
+
+def open_shop(script: Any, at_first: Listing | None, tools: tuple[str, ...] = ("mcp:shop",)) -> tuple[World, list[str]]:
+    """A world whose agent may use all tools of the shop; the list holds the names of the tools that have run."""
+    runs: list[str] = []
+    named = {name: lambda args, context, name=name: runs.append(name) for name in (BUY, "shop_find", "shop_new")}
+    world = World(given(script, named))
+    if at_first is not None:
+        world.given.toolbox.servers["shop"] = at_first
+    world.submit(team_of(agents=[member("clerk", tools=list(tools))], mcp_servers={"shop": {"command": ["shop"]}}))
+    return world, runs
+
+
+def offered_to(world: World) -> list[list[str]]:
+    """The names of the tools that each request to the model had."""
+    return [[tool["function"]["name"] for tool in request.tools] for request in world.given.model.requests]
+
+
+def test_all_tools_of_a_server_are_those_of_its_first_listing() -> None:
+    def script(request: Any) -> Any:
+        world.given.toolbox.servers["shop"] = Listing(tools=BOTH.tools | {"new": FIND})
+        made = own_turns(request)
+        return said("done") if made == 2 else said("", ("shop_find", {}), ("shop_new", {}), ("mcp:shop", {}))
+
+    world, runs = open_shop(script, BOTH)
+    world.settle()
+    assert offered_to(world) == [[BUY, "shop_find"]] * 3
+    assert runs == ["shop_find"] * 2
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert errors(world)[0] == "MCP server 'shop' has no tool 'shop_new'; you may call: 'shop_buy', 'shop_find'"
+    assert errors(world)[1] == "tool 'mcp:shop' is not on your list; you may call: shop_..."
+    assert world.history()[1].metadata["effects"]["shop_find"] == "pure"
+
+
+def test_server_with_all_of_its_tools_that_is_away_can_be_listed_by_a_call() -> None:
+    def script(request: Any) -> Any:
+        made = own_turns(request)
+        world.given.toolbox.servers["shop"] = BOTH
+        return said("done") if made == 2 else said("", ("shop_list_tools" if made == 0 else "shop_find", {}))
+
+    world, runs = open_shop(script, None)
+    world.settle()
+    assert offered_to(world) == [["shop_list_tools"], [BUY, "shop_find"], [BUY, "shop_find"]]
+    assert errors(world) == [
+        "not run: the tools of MCP server 'shop' were not known; they are now, so call again if it is still wanted"
+    ]
+    assert runs == ["shop_find"]
+
+
+@pytest.mark.parametrize("tools", [("mcp:shop",), ("shop_find",)])
+def test_changed_tool_of_a_server_with_all_of_its_tools_waits_for_a_person(tools: tuple[str, ...]) -> None:
+    def script(request: Any) -> Any:
+        world.given.toolbox.servers["shop"] = Listing(
+            tools={"find": FIND.model_copy(update={"effect": "irreversible"})}
+        )
+        return said("done") if own_turns(request) else said("", ("shop_find", {}))
+
+    world, runs = open_shop(script, BOTH, tools)
+    world.settle()
+    assert (world.status(), runs) == (TaskStatus.APPROVAL, [])
+
+
+def test_name_that_the_server_does_not_have_ends_the_task_with_the_mistake() -> None:
+    world, _runs = open_shop(lambda request: said("done"), Listing(tools=BOTH.tools, missing="no tool 'serch'"))
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    error = world.history()[-1].error
+    assert error is not None
+    assert (error.code, error.message) == ("team", "clerk: no tool 'serch'")
+    assert sum(isinstance(letter, ListTools) for letter in world.dispatcher.sent) == 1
+    assert stored_listing(world.engine, TASK, "shop") is None
+
+
+def test_mistake_that_is_found_by_a_call_is_its_error() -> None:
+    def script(request: Any) -> Any:
+        world.given.toolbox.servers["shop"] = Listing(tools=BOTH.tools, missing="no tool 'serch'")
+        return said("done") if own_turns(request) else said("", ("shop_find", {}))
+
+    world, runs = open_shop(script, None)
+    world.settle()
+    assert (errors(world), runs) == (["not run: no tool 'serch'"], [])

@@ -1,0 +1,52 @@
+"""known_tools: the tools that a team names, against those that its servers list."""
+
+from typing import Any
+
+from roboco.domain.known_tools import known_tools, missing
+from roboco.domain.listing import ListedTool, Listing
+from roboco.domain.team import Team
+from roboco.domain.team_check import read_team
+
+FIND = ListedTool(description="Find.", input_schema={}, effect="pure")
+
+
+def team(server: dict[str, Any], *tools: str, limits: tuple[str, ...] = ()) -> Team:
+    """A team with one server, `shop`, and an agent with these tools."""
+    return read_team(
+        {
+            "name": "t",
+            "agents": [{"name": "a", "prompt": "x", "tools": list(tools)}],
+            "mcp_servers": {"shop": {"command": ["x"]} | server},
+            "limits": {"tools": {name: {"max_calls": 1} for name in limits}},
+        }
+    )
+
+
+def test_missing_tools_are_those_that_are_named_anywhere() -> None:
+    assert missing(team({"tools": ["find", "buy"]}, "mcp:shop"), "shop", ["find", "buy"]) == ""
+    assert missing(team({}, "mcp:shop"), "shop", []) == ""
+    told = "MCP server 'shop' has no tool 'serch', which team 't' names; it lists: 'find', 'search'; correct the name"
+    assert missing(team({"tools": ["find", "serch"]}), "shop", ["find"], ["search"]).startswith(told)
+    assert "no tool 'serch'" in missing(team({}, "mcp:shop", "shop_serch"), "shop", ["find"])
+    assert "no tool 'serch'" in missing(team({}, "mcp:shop", limits=("shop_serch",)), "shop", ["find"])
+
+
+def test_missing_tools_are_told_in_few_words() -> None:
+    found = missing(team({"tools": [f"tool{n}" for n in range(200)]}), "shop", [], [f"other{n}" for n in range(1000)])
+    assert len(found) < 1000
+    assert "'tool19' and 180 more, which" in found
+
+
+def test_server_stands_for_what_it_lists() -> None:
+    shop = team({}, "mcp:shop", "artifact_list", "shop_find")
+    (agent,) = shop.agents
+    listing = Listing(tools={"find": FIND, "x" * 64: FIND, "buy": FIND})
+    assert known_tools(shop, agent, {"shop": listing}) == ("shop_find", "shop_buy", "artifact_list")
+    assert known_tools(shop, agent, {}) == ("shop_list_tools", "artifact_list", "shop_find")
+    assert known_tools(shop, agent, {"shop": Listing(error="down")})[0] == "shop_list_tools"
+
+
+def test_agent_may_call_what_its_server_may_list() -> None:
+    whole, one = team({}, "mcp:shop"), team({}, "shop_find")
+    assert [whole.may_call(whole.agents[0], name) for name in ("shop_buy", "mcp:shop", "other")] == [True, False, False]
+    assert [one.may_call(one.agents[0], name) for name in ("shop_find", "shop_buy")] == [True, False]
