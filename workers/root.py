@@ -17,13 +17,13 @@ from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.failure_log import quote_nobody
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
+from roboco.adapters.guarded import guard_process
 from roboco.adapters.per_process import PerProcess
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
 from roboco.settings import Settings, read_settings
-from roboco.workers.guarded import guard_process
 from roboco.workers.process import ProcessEngine
 from roboco.workers.registration import keep_registered
 from roboco.workers.tasks import register

@@ -20,6 +20,7 @@ from roboco.cli.check_machine import (
     check_sandbox,
 )
 from roboco.cli.check_redis import check_redis
+from roboco.cli.check_servers import check_servers
 from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
 from roboco.cli.check_webhooks import check_webhooks
 from roboco.cli.check_workspace import check_workspace
@@ -38,7 +39,8 @@ def doctor(models: bool, flower: str | None, as_json: bool) -> int:
     """Check everything that a deployment needs, and say what to do.
 
     What it finds is ok, worth a warning, or fails; the exit code is 1 if something fails. What it says of this machine
-    counts where workers run: run it there.
+    counts where workers run: run it there. MCP servers of the teams in ROBOCO_TEAMS that ROBOCO_MCP allows are started,
+    asked for their tools, and ended.
     """
     screen = Screen(sys.stdout)
     checks: list[Check] = []
@@ -85,6 +87,7 @@ def _teams(settings: Settings, models: bool) -> Iterator[Check]:
     teams = dict(loaded_teams(settings))
     yield from check_teams(settings, teams)
     yield from check_mcp(settings)
+    yield from check_servers(settings, teams.values())
     if models:
         yield from check_models(teams.values())
 

@@ -16,6 +16,7 @@ from roboco.cli.doctor import doctor
 from roboco.cli.failure import interrupted, report, report_usage
 from roboco.cli.fork import fork
 from roboco.cli.health import health
+from roboco.cli.mcp import mcp
 from roboco.cli.models import models
 from roboco.cli.raise_limits import raise_limits
 from roboco.cli.replay import replay_task
@@ -72,6 +73,7 @@ for _command in (
     to_test,
     raise_limits,
     models,
+    mcp,
     dead,
     requeue,
     validate,

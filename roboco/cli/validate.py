@@ -10,6 +10,8 @@ import click
 from roboco.adapters.functions import Functions
 from roboco.adapters.team_file import load_team
 from roboco.cli import options
+from roboco.cli.asked_servers import Answer, ask_servers, servers_in
+from roboco.cli.printable import escaped
 from roboco.domain.collaboration import Custom
 from roboco.domain.team import Team
 from roboco.errors import RobocoError, TeamError
@@ -22,27 +24,38 @@ from roboco.settings import Settings, read_settings
 def validate(file: Path, as_json: bool) -> int:
     """Check a team file: every mistake at once, and exit code 2.
 
-    With ROBOCO_TOOLS set, the functions that it names are imported too.
+    With ROBOCO_TOOLS set, the functions that it names are imported too. MCP servers of the team that ROBOCO_MCP allows
+    are started or reached, and the names of their tools are compared. A server that does not answer is no mistake.
     """
     try:
-        team = _checked(file)
+        team, notes = _checked(file)
     except TeamError as error:
         if not as_json:
             raise
         click.echo(json.dumps({"valid": False, "mistakes": list(error.mistakes)}, indent=2))
         return 2
+    for note in notes:
+        click.echo(f"note: {escaped(note)}", err=True)
     names = ", ".join(agent.name for agent in team.agents)
     told = f"{file}: team {team.name!r} is valid: {team.collaboration_model.type}, agents {names}"
     click.echo(json.dumps({"valid": True, "mistakes": []}, indent=2) if as_json else told)
     return 0
 
 
-def _checked(file: Path) -> Team:
+def _checked(file: Path) -> tuple[Team, list[str]]:
+    """The team, and why tools of some of its servers are not compared."""
     team = load_team(file)
     settings = read_settings()
-    if settings.tools and (mistakes := tuple(missing_functions(team, settings))):
-        raise TeamError(str(file), mistakes)
-    return team
+    mistakes = [*missing_functions(team, settings)] if settings.tools else []
+    answers = ask_servers(settings, servers_in(team)) if settings.mcp else []
+    mistakes += [f"{_at(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
+    if mistakes:
+        raise TeamError(str(file), tuple(mistakes))
+    return team, [f"{_at(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
+
+
+def _at(answer: Answer) -> str:
+    return f"{answer.server.at}mcp_servers.{answer.server.name}.tools"
 
 
 def missing_functions(team: Team, settings: Settings) -> Iterator[str]:

@@ -141,9 +141,13 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception],
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
     builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
+    return FunctionToolbox(workspace.files, builtin, mcp_servers(settings), Functions(settings.tools), time_up)
+
+
+def mcp_servers(settings: Settings) -> McpServers:
+    """The MCP servers that the operator allows here, started with the rights that the operator gives them."""
     confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
-    servers = McpServers(settings.mcp, settings.mcp_env, confinement=confinement)
-    return FunctionToolbox(workspace.files, builtin, servers, Functions(settings.tools), time_up)
+    return McpServers(settings.mcp, settings.mcp_env, confinement=confinement)
 
 
 def dispatcher_of(app: Celery) -> Dispatcher:

@@ -154,7 +154,7 @@ def test_server_that_dies_at_its_start_leaves_its_cause(
     server = declared((sys.executable, "-c", DIES + last), env=["SHOP_TOKEN"])
     with using(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
         servers.tools_now(server)
-    assert f"{told[mode]}; the log of this worker has the end of its stderr" in str(raised.value)
+    assert f"{told[mode]}; the log has the end of its stderr" in str(raised.value)
     assert "its stderr ends with\n  | no licence for ***" in caplog.text
     assert "secret-of-the-shop" not in caplog.text + str(raised.value)
 

@@ -53,9 +53,10 @@ def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mcp
     return declared(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
 
 
-def test_what_a_server_offers(shop: McpServer) -> None:
+def test_what_a_server_offers(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
     with using(shop) as servers:
         tools = servers.tools(shop)
+    assert "MCP server" not in caplog.text, "it has ended because it had to"
     assert list(tools) == TOOLS
     assert tools["search"].description == "Find articles."
     assert tools["search"].input_schema["required"] == ["query"]

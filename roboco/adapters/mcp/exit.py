@@ -35,7 +35,7 @@ class Exit:
         """The exit status, for messages; "" if there is none."""
         if self.status is None:
             return ""
-        logged = "; the log of this worker has the end of its stderr" if self.stderr.strip() else ""
+        logged = "; the log has the end of its stderr" if self.stderr.strip() else ""
         return f" (its process ended {_how(self.status)}{logged})"
 
     def lines(self, secrets: Iterable[str]) -> list[str]:

@@ -45,15 +45,15 @@ async def command_streams(command: tuple[str, ...], environment: dict[str, str])
         os.close(reported)
     into_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception]()
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage]()
-    streams, given_up = Streams(from_server, to_server, anyio.Event()), anyio.Event()
+    streams, ended = Streams(from_server, to_server, anyio.Event()), anyio.Event()
     with into_session, from_server, to_server, from_session:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, into_session, streams.gone, given_up)
-            tasks.start_soon(_write, process, from_session, streams.gone)
+            tasks.start_soon(_read, process, into_session, streams.gone, ended)
+            tasks.start_soon(_write, process, from_session, streams.gone, ended)
             try:
                 yield streams
             finally:
-                unasked = streams.gone.is_set() and not given_up.is_set()
+                unasked = ended.is_set()  # from here on the server ends because it has to
                 with anyio.CancelScope(shield=True):
                     await _end(process)
                 streams.exit.read(_report(report), unasked)
@@ -84,9 +84,9 @@ async def _read(
     process: Process,
     into_session: MemoryObjectSendStream[SessionMessage | Exception],
     gone: anyio.Event,
-    given_up: anyio.Event,
+    ended: anyio.Event,
 ) -> None:
-    """Pass on what the server says, until it ends, or is not worth listening to."""
+    """Pass on what the server says, until it is `ended`, or not worth listening to; then it is `gone`."""
     garbage = 0
     assert process.stdout is not None
     lines = BufferedByteReceiveStream(process.stdout)
@@ -99,19 +99,21 @@ async def _read(
                 garbage += 1
             else:
                 await into_session.send(SessionMessage(message))
-        given_up.set()
         _log.warning("an MCP server was given up: it wrote %d lines that are no messages", garbage)
     except anyio.DelimiterNotFound:
-        given_up.set()
         _log.warning("an MCP server was given up: it wrote a line of more than %d bytes", MAX_MESSAGE)
-    except (anyio.IncompleteRead, *_BROKEN):
+    except (anyio.IncompleteRead, anyio.EndOfStream):
+        ended.set()
+    except _BROKEN:
         pass  # the session learns of it by `gone` and by the end of the stream
     finally:
         gone.set()
         into_session.close()
 
 
-async def _write(process: Process, from_session: MemoryObjectReceiveStream[SessionMessage], gone: anyio.Event) -> None:
+async def _write(
+    process: Process, from_session: MemoryObjectReceiveStream[SessionMessage], gone: anyio.Event, ended: anyio.Event
+) -> None:
     """Pass on what the session says; a server that no longer reads is gone."""
     assert process.stdin is not None
     try:
@@ -119,6 +121,7 @@ async def _write(process: Process, from_session: MemoryObjectReceiveStream[Sessi
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
     except _BROKEN:
+        ended.set()
         gone.set()
 
 

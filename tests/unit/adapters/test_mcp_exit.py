@@ -15,7 +15,7 @@ def reported(report: bytes, unasked: bool = True) -> Exit:
     ("report", "told"),
     [
         (b"1\n", " (its process ended with exit status 1)"),
-        (b"0\nbye", " (its process ended with exit status 0; the log of this worker has the end of its stderr)"),
+        (b"0\nbye", " (its process ended with exit status 0; the log has the end of its stderr)"),
         (b"-11\n \n", " (its process ended because of signal SIGSEGV)"),
         (b"137\n", " (its process ended with exit status 137, as after signal SIGKILL)"),
         (b"255\n", " (its process ended with exit status 255)"),

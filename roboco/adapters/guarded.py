@@ -1,4 +1,4 @@
-"""Guarded: a worker's process hides its environment, memory and descriptors from other processes of its user."""
+"""Guarded: a process that hides its environment, memory and descriptors from other processes of its user."""
 
 import ctypes
 import logging
@@ -21,4 +21,4 @@ def guard_process() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         why = os.strerror(ctypes.get_errno())
-        _log.warning("other processes of this user can read the secrets of this worker: prctl failed: %s", why)
+        _log.warning("other processes of this user can read the secrets of this process: prctl failed: %s", why)
