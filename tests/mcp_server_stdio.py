@@ -4,16 +4,20 @@ Its secrets come as the variable SHOP_TOKEN, or as the header Authorization, and
 """
 
 import argparse
+import base64
 import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 import anyio
-from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import BlobResourceContents, EmbeddedResource, ToolAnnotations
 
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 server = MCPServer("shop", log_level="CRITICAL")
 
 
@@ -73,6 +77,15 @@ def process() -> str:
 def picture() -> list[Any]:
     """A picture with a word."""
     return ["a dot", Image(data=b"\x89PNG dot", format="png")]
+
+
+@server.tool(structured_output=False)
+def photo() -> list[Any]:
+    """A picture that models take, twice, with a sound and a file."""
+    pixel = Image(data=PIXEL, format="png")
+    blob = BlobResourceContents(uri="shop://menu", mime_type="text/csv", blob=base64.b64encode(b"tea,3\n").decode())
+    sound = Audio(data=b"OggS\0\2", format="ogg")
+    return ["a dot", pixel, pixel, sound, EmbeddedResource(type="resource", resource=blob)]
 
 
 @server.tool(structured_output=False)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from roboco.adapters.builtin_tools import BuiltinTools
@@ -9,11 +10,14 @@ from roboco.adapters.functions import Functions
 from roboco.adapters.json_schema import mistake, schema_mistake
 from roboco.adapters.large_result import cut_large, keep_large
 from roboco.adapters.mcp.listed import as_listing, listed_tool
+from roboco.adapters.mcp.media import taken_out
 from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.media_artifacts import drop_media, keep_media
 from roboco.adapters.tool import FunctionTool
 from roboco.domain.builtin import BUILTIN
 from roboco.domain.known_tools import known_tools
 from roboco.domain.listing import Listing
+from roboco.domain.media import Media
 from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
 from roboco.domain.part import Artifact, ToolCall
@@ -24,6 +28,15 @@ from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports import CallContext, Files, Listings
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """What a call has returned, the artifacts that it made, and files of the result that are to be stored."""
+
+    result: Any
+    artifacts: tuple[Artifact, ...] = ()
+    media: tuple[Media, ...] = ()
 
 
 class FunctionToolbox:
@@ -84,9 +97,8 @@ class FunctionToolbox:
         TransientError only where the workspace fails, so that the call is tried again.
         """
         began = time.monotonic()
-        artifacts: tuple[Artifact, ...] = ()
         try:
-            result, artifacts = self._result(team, call, spec, context)
+            ran = self._ran(team, call, spec, context)
         except UsageError as error:
             return failure(call.id, str(error), _elapsed_ms(began))
         except self._time_up:
@@ -95,15 +107,17 @@ class FunctionToolbox:
             raise
         except Exception as error:  # a tool may raise anything, and the agent is told what
             return failure(call.id, f"{type(error).__name__}: {error}"[:2000], _elapsed_ms(began))
-        return success(call, result, _elapsed_ms(began)).model_copy(update={"artifacts": artifacts})
+        made = {"artifacts": ran.artifacts, "media": ran.media}
+        return success(call, ran.result, _elapsed_ms(began)).model_copy(update=made)
 
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
-        """The outcome, with a result that is too large for the history in a file of the task."""
-        return keep_large(self._files, context.task_id, context.step_id, outcome)
+        """The outcome, with its media, and a result that is too large for the history, in files of the task."""
+        stored = keep_media(self._files, context.task_id, context.step_id, outcome)
+        return keep_large(self._files, context.task_id, context.step_id, stored)
 
     def cut(self, outcome: Outcome) -> Outcome:
-        """The outcome, with a result that is too large for the history cut to its beginning."""
-        return cut_large(outcome)
+        """The outcome without media, with a result that is too large for the history cut to its beginning."""
+        return cut_large(drop_media(outcome))
 
     def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
         """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
@@ -127,18 +141,17 @@ class FunctionToolbox:
         """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""
         return self._functions.router(name)
 
-    def _result(
-        self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext
-    ) -> tuple[Any, tuple[Artifact, ...]]:
+    def _ran(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> _Ran:
         match spec:
             case None:
-                return self._builtin.call(call.tool_name, call.args, context)
+                return _Ran(*self._builtin.call(call.tool_name, call.args, context))
             case ServerTool():
                 server = team.mcp_servers[spec.server]
                 key, cancelled = context.idempotency_key, lambda: context.cancelled
-                return self._servers.call(server, spec.remote, call.args, key, cancelled), ()
+                result, media = taken_out(self._servers.call(server, spec.remote, call.args, key, cancelled))
+                return _Ran(result, media=media)
             case ToolSpec():
-                return self._functions.tool(spec.function).call(call.args, context), ()
+                return _Ran(self._functions.tool(spec.function).call(call.args, context))
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 

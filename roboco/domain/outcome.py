@@ -1,7 +1,10 @@
 """The outcome of a tool call: its result, and the artifacts that it made."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from roboco.domain.media import Media
 from roboco.domain.part import Artifact, Recorded, ToolCall, ToolResult
 
 
@@ -10,7 +13,8 @@ class Outcome(Recorded):
 
     `unknown` is set if it is not known whether the call had its effect: with "tell" the agent reads that, with "ask" a
     person resolves it before the agent goes on. With `changed` the call did not run, because its tool differs from the
-    one that the task knows, and a person must approve the change. `usage` is the usage of a sub-task: `tokens_in`,
+    one that the task knows, and a person must approve the change. `media` are the files in the result until they are
+    stored; they never leave the process. `usage` is the usage of a sub-task: `tokens_in`,
     `tokens_out`, `cost`.
     """
 
@@ -19,6 +23,7 @@ class Outcome(Recorded):
     unknown: Literal["", "tell", "ask"] = ""
     changed: bool = False
     usage: dict[str, int | float] = {}
+    media: Annotated[tuple[Media, ...], Field(exclude=True, repr=False)] = ()
 
 
 def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:

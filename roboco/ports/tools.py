@@ -84,10 +84,13 @@ class Toolbox(Protocol):
         """Run the call of a built-in (`spec` None) or another tool. Errors are returned in the outcome."""
 
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
-        """Return the outcome. A result that is too large for the history is moved to a file of the task."""
+        """Return the outcome. Its media, and a result that is too large for the history, become files of the task.
+
+        The same outcome again makes the same files.
+        """
 
     def cut(self, outcome: Outcome) -> Outcome:
-        """Return the outcome. A result that is too large for the history is truncated."""
+        """Return the outcome without its media. A result that is too large for the history is truncated."""
 
     def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
         """Return the outcome of a lost call as the tool's `verify` finds it; None without `verify`, or if it fails."""

@@ -24,7 +24,8 @@ def result_json(result: CallToolResult) -> Any:
 
     A part is an object with a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`, and `data` in
     base64), `resource` (`uri`, `mime_type`, and `text` or `data`) or `resource_link` (`uri`, `name`, `mime_type`).
-    ValueError if it is no JSON, for instance for NaN.
+    Before anything is stored or shown, `taken_out` takes out the data in base64. ValueError if it is no JSON, for
+    instance for NaN.
     """
     if all(isinstance(block, TextContent) for block in result.content):
         return checked_json(text_of(result) if result.structured_content is None else result.structured_content)

@@ -1,0 +1,53 @@
+"""media: the images, sounds and other files in the result of an MCP server's tool, taken out of its JSON.
+
+A model cannot read base64, and pays for each character of it.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+from roboco.domain.media import MOST_MEDIA, Media
+
+
+def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:
+    """The result of `result_json` without data in base64, and the files that it holds.
+
+    A part whose data cannot be had, or that is one too many, says so in `left_out`. Structured content that repeats the
+    data of a part names the part instead.
+    """
+    if not isinstance(result, list):
+        return result, ()
+    parts: list[Any] = []
+    media: list[Media] = []
+    data = {part["data"]: place for place, part in enumerate(result) if isinstance(part.get("data"), str)}
+    for place, part in enumerate(result):
+        if "data" in part:
+            found = _media(place, part) if len(media) < MOST_MEDIA else f"a result keeps at most {MOST_MEDIA} files"
+            rest = {name: value for name, value in part.items() if name != "data"}
+            parts.append(rest if isinstance(found, Media) else rest | {"left_out": found})
+            media += [found] if isinstance(found, Media) else []
+        else:
+            parts.append(part | {"value": _without(data, part["value"])} if part["type"] == "structured" else part)
+    return parts, tuple(media)
+
+
+def _media(place: int, part: dict[str, Any]) -> Media | str:
+    """The file in the part, or why there is none."""
+    try:
+        data = base64.b64decode(part["data"], validate=True)
+    except (binascii.Error, ValueError):
+        return "its data is not base64"
+    return Media(place, part["type"], part["mime_type"] or "", data) if data else "its data is empty"
+
+
+def _without(data: dict[str, int], value: Any) -> Any:
+    match value:
+        case str() if value in data:
+            return f"(the data of part {data[value] + 1} of this result)"
+        case list():
+            return [_without(data, item) for item in value]
+        case dict():
+            return {name: _without(data, item) for name, item in value.items()}
+        case _:
+            return value

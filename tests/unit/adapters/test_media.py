@@ -1,0 +1,131 @@
+"""Media: files in the results of MCP servers' tools become artifacts, and no base64 reaches a model."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from roboco.adapters.artifacts import list_artifacts, read_artifact
+from roboco.adapters.mcp.media import taken_out
+from roboco.adapters.media_artifacts import drop_media, keep_media
+from roboco.domain.chat import messages_of
+from roboco.domain.media import MOST_MEDIA
+from roboco.domain.outcome import Outcome
+from roboco.domain.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
+from tests.mcp_server_stdio import PIXEL
+from tests.memory.workspace import MemoryFiles
+from tests.unit.domain.steps import TASK, steps_of
+
+
+def base64_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def image(data: bytes = PIXEL, mime_type: str = "image/png") -> dict[str, Any]:
+    """A part as `result_json` makes it."""
+    return {"type": "image", "mime_type": mime_type, "data": base64_of(data)}
+
+
+def file(data: bytes, mime_type: str | None, kind: str = "resource") -> dict[str, Any]:
+    """Another part as `result_json` makes it."""
+    return {"type": kind, "uri": "shop://menu", "mime_type": mime_type, "data": base64_of(data)}
+
+
+def outcome_of(*parts: dict[str, Any]) -> Outcome:
+    """The outcome of a call that has returned these parts."""
+    result, media = taken_out(list(parts))
+    return Outcome(result=ToolResult(tool_call_id="tc_1", result=result), media=media)
+
+
+def kept(files: MemoryFiles, *parts: dict[str, Any]) -> Outcome:
+    return keep_media(files, TASK, "step", outcome_of(*parts))
+
+
+def test_image_becomes_an_artifact_that_the_result_names() -> None:
+    files = MemoryFiles()
+    outcome = kept(files, {"type": "text", "text": "a dot"}, image())
+    (artifact,) = outcome.artifacts
+    assert (artifact.mime_type, artifact.size, artifact.step_id) == ("image/png", len(PIXEL), "step")
+    assert read_artifact(files, TASK, artifact.uri) == PIXEL
+    told = {"type": "image", "mime_type": "image/png", "artifact": artifact.uri, "size": len(PIXEL)}
+    assert outcome.result.result == [{"type": "text", "text": "a dot"}, told]
+    assert (outcome.media, base64_of(PIXEL) in outcome.model_dump_json()) == ((), False)
+
+
+def test_same_bytes_are_the_same_artifact_however_often_they_come() -> None:
+    files = MemoryFiles()
+    first, again = kept(files, image(), image()), kept(files, {"type": "text", "text": "once more"}, image())
+    assert first.artifacts == again.artifacts
+    assert [one["artifact"] for one in first.result.result] == [first.artifacts[0].uri] * 2
+    assert len(list_artifacts(files, TASK)) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "mime_type", "name"),
+    [
+        (image(b"GIF89a\1\0\1\0\0\0\0;", "image/png"), "image/gif", "image-*.gif"),
+        (image(b"<svg/>", "image/svg+xml"), "image/svg+xml", "image-*.txt"),
+        (image(b"no image at all"), "text/plain", "image-*.txt"),
+        (image(b"\0\1\2"), "application/octet-stream", "image-*"),
+        (file(b"OggS\0\2", "audio/x", "audio"), "audio/ogg", "audio-*"),
+        (file(b"ID3\3\0\0\0\0\0\0", None, "audio"), "audio/mpeg", "audio-*.mp3"),
+        (file(b"a,b\n", None), "text/plain", "file-*.txt"),
+        (file(b"a,b\n", "text/csv"), "text/csv", "file-*.txt"),
+        (image(b"text", "text/plain\r\nX-Header: 1"), "text/plain", "image-*.txt"),
+    ],
+)
+def test_type_is_found_in_the_bytes(part: dict[str, Any], mime_type: str, name: str) -> None:
+    (artifact,) = kept(MemoryFiles(), part).artifacts
+    before, _, ending = name.partition("*")
+    assert artifact.mime_type == mime_type
+    assert artifact.name.startswith(before)
+    assert artifact.name[len(before) + 32 :] == ending
+
+
+def test_resource_keeps_its_uri() -> None:
+    (told,) = kept(MemoryFiles(), file(b"tea,3", "text/csv")).result.result
+    assert (told["uri"], set(told)) == ("shop://menu", {"type", "uri", "mime_type", "artifact", "size"})
+
+
+def test_data_that_cannot_be_had_is_told() -> None:
+    files = MemoryFiles()
+    parts = [image() | {"data": "no base64!"}, image(b""), *[image(b"%d" % number) for number in range(MOST_MEDIA + 1)]]
+    outcome = kept(files, *parts)
+    left_out = [one.get("left_out") for one in outcome.result.result]
+    assert left_out[:2] == ["its data is not base64", "its data is empty"]
+    assert left_out[2:] == [None] * MOST_MEDIA + [f"a result keeps at most {MOST_MEDIA} files"]
+    assert "data" not in json.dumps(outcome.result.result).replace("its data", "")
+    assert len(outcome.artifacts) == MOST_MEDIA
+
+
+def test_structured_content_does_not_repeat_the_data() -> None:
+    structured = {"type": "structured", "value": {"result": [{"data": base64_of(PIXEL), "width": 1}]}}
+    result, _ = taken_out([structured, image()])
+    assert result[0]["value"] == {"result": [{"data": "(the data of part 2 of this result)", "width": 1}]}
+
+
+def test_result_without_parts_stays_as_it_is() -> None:
+    for result in ("text", {"data": base64_of(PIXEL)}, None):
+        assert taken_out(result) == (result, ())
+
+
+def test_media_that_cannot_be_stored_are_left_out() -> None:
+    dropped = drop_media(outcome_of({"type": "text", "text": "a dot"}, image()))
+    assert dropped.result.result[1] == {"type": "image", "mime_type": "image/png", "left_out": "it could not be stored"}
+    assert dropped.media == ()
+    assert drop_media(dropped) == dropped
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_only_models_that_take_images_are_shown_them(images: bool) -> None:
+    outcome = kept(MemoryFiles(), image())
+    (artifact,) = outcome.artifacts
+    call = ToolCall(id="tc_1", tool_name="shop_photo", args={})
+    parts = [ToolResultPart(tool_result=outcome.result), ArtifactPart(artifact=artifact)]
+    calls = [ToolCallPart(tool_call=call).model_dump()]
+    group = steps_of(("one", calls), ("tool_executor", [part.model_dump() for part in parts]))
+    messages = messages_of("one", tuple(group), images)[1:]
+    assert f"(stored as {artifact.uri})" in messages[0]["content"]
+    shown = [part for message in messages[1:] for part in message["content"] if part["type"] == "image_url"]
+    assert [part["image_url"]["url"] for part in shown] == ([artifact.uri] if images else [])
