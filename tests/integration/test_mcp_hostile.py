@@ -14,9 +14,11 @@ import pytest
 from roboco.adapters.mcp import session
 from roboco.adapters.mcp.allowed import check_allowed
 from roboco.adapters.mcp.confined import Confinement, Mode
+from roboco.adapters.mcp.listed import as_listing
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import MAX_DESCRIPTION
 from roboco.domain.mcp_server import McpServer
+from roboco.domain.team_check import read_team
 from roboco.errors import UsageError
 from tests.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
 
@@ -41,6 +43,16 @@ def test_of_ten_thousand_tools_the_team_gets_its_own() -> None:
     server = hostile("many")
     with using(server) as servers:
         assert list(servers.tools(server)) == ["tool9999"]
+
+
+def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
+    server = hostile("many", tools="all")
+    data = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "mcp_servers": {"shop": server.model_dump()}}
+    with using(server) as servers:
+        offer = servers.tools_now(server)
+    assert (len(offer.tools), len(offer.others), offer.more) == (1000, 50, 8950)
+    with pytest.raises(UsageError, match="'shop' lists 10000 tools, at most 200 are kept: name those that the team"):
+        as_listing(read_team(data), "shop", offer)
 
 
 def test_part_of_a_schema_that_cannot_be_used_is_left_out() -> None:

@@ -19,8 +19,9 @@ def as_listing(team: Team, server: str, offer: Offer) -> Listing:
     declared = team.mcp_servers[server]
     called = callable_tools(declared, server, offer)
     if declared.takes_all and len(called) > MOST_TOOLS:
+        count = len(offer.tools) + len(offer.others) + offer.more
         raise UsageError(
-            f"MCP server {server!r} lists {len(called) + offer.more} tools, at most {MOST_TOOLS} are kept: name those "
+            f"MCP server {server!r} lists {count} tools, at most {MOST_TOOLS} are kept: name those "
             "that the team needs under 'tools'"
         )
     if declared.takes_all and (left_out := names_left_out(called, offer)):
