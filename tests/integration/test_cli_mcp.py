@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,18 @@ def test_no_server_is_started_that_the_operator_does_not_allow(monkeypatch: pyte
         _raise(call("mcp", "tools", "shop", "--team", "desk.yaml"))
     assert "is not allowed" in call("validate", "desk.yaml").stderr
     assert not Path("started").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux'")
+def test_command_that_starts_servers_is_not_dumpable() -> None:
+    """A server without sandbox, which has the command's user, reads neither its environment nor its memory."""
+    write_team(shop={})
+    script = (
+        "import ctypes; from click.testing import CliRunner; from roboco.cli.main import commands\n"
+        "print(CliRunner().invoke(commands, ['validate', 'desk.yaml']).output, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "desk.yaml: team 'desk' is valid: sequential, agents clerk\n 0\n"
 
 
 def test_doctor_asks_each_server_of_the_teams() -> None:
