@@ -26,6 +26,7 @@ from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
 from roboco.settings import Settings, read_settings
 from roboco.workers.process import ProcessEngine
 from roboco.workers.registration import keep_registered
+from roboco.workers.store import check_store
 from roboco.workers.tasks import register
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
     celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
+    celeryd_init.connect(partial(check_store, app, settings), weak=False)
     keep_registered(app, engine, queues)
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms

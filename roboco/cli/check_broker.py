@@ -18,8 +18,8 @@ from roboco.client.wiring import producer
 from roboco.errors import TransientError
 from roboco.settings import Settings
 
-_INSPECT = 1.5
-"""Seconds for workers to answer; they are asked a second time if a queue seems to have none."""
+_INSPECT = (0.5, 1.0, 1.5)
+"""Seconds for workers to answer; they are asked again while a queue seems to have none: their machines may be busy."""
 _OLD = 60.0
 """Seconds for which a message may wait."""
 _OURS = frozenset({"celeryev", "celery.pidbox", "reply.celery.pidbox"})
@@ -70,7 +70,7 @@ def _queue(queue: QueueNow, nodes: list[str], anybody: bool) -> Iterator[Check]:
     todo = f"start one: celery -A roboco.workers.{queue.name.rpartition('.')[2]} worker"
     if queue.name == COORDINATOR_QUEUE and not anybody:
         todo += " (or one for everything: celery -A roboco.workers.app worker)"
-    found = ", ".join(nodes) or f"no worker answered in {2 * _INSPECT:g} s"
+    found = ", ".join(nodes) or f"no worker answered in {sum(_INSPECT):g} s"
     yield wanted(f"queue {queue.name}", bool(nodes), found, todo, "fail")
     if queue.waiting:
         age = 0.0 if queue.oldest is None else time.time() - queue.oldest
@@ -102,8 +102,10 @@ def _shared(app: Celery) -> Iterator[Check]:
 def _queues(app: Celery) -> dict[str, set[str]]:
     """The queues that each worker consumes."""
     answers: dict[str, Any] = {}
-    for _ in range(2):  # one whose machine is busy may take a while
-        answers |= app.control.inspect(timeout=_INSPECT).active_queues() or {}
+    for seconds in _INSPECT:
+        # A connection of its own: a reply that comes too late is read by the next command on the same connection.
+        with app.connection_for_write() as connection:
+            answers |= app.control.inspect(timeout=seconds, connection=connection).active_queues() or {}
         consumed = {node: {queue["name"] for queue in queues} for node, queues in answers.items()}
         if set().union(*consumed.values()) >= set(QUEUES):
             break

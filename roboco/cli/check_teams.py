@@ -1,27 +1,21 @@
-"""Checks of what teams need: that they load, and that their tools, MCP servers and models can be had."""
+"""Checks of what teams need: that they load, and that their tools and MCP servers can be had."""
 
 import importlib
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
-
-import openai
 
 from roboco.adapters.mcp.conversation import check_installed
 from roboco.adapters.team_file import load_team, teams_in
 from roboco.cli.check import Check, wanted
 from roboco.cli.validate import missing_functions
-from roboco.domain.model_profile import ModelProfile
 from roboco.domain.team import Team
 from roboco.errors import RobocoError, UsageError
 from roboco.settings import Settings
-
-_PATIENCE = 10.0
-"""Seconds for a model's server to say which models it has."""
 
 
 def check_tools(settings: Settings) -> Iterator[Check]:
@@ -85,35 +79,3 @@ def check_mcp(settings: Settings) -> Iterator[Check]:
     for variable in settings.mcp_env:
         if variable not in os.environ:
             yield Check("mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run")
-
-
-def check_models(teams: Iterable[Team | RobocoError | OSError]) -> Iterator[Check]:
-    """Whether the servers of the teams' models answer, accept the keys and have the models."""
-    declared = [profile for team in teams if isinstance(team, Team) for profile in team.models.values()]
-    for profile in {
-        (one.base_url, one.api_key_env, one.model): one for one in declared or [ModelProfile(model="gpt-4o-mini")]
-    }.values():
-        yield _model(profile)
-
-
-def _model(profile: ModelProfile) -> Check:
-    name, variable = f"model {profile.model}", profile.api_key_env or "OPENAI_API_KEY"
-    key = os.environ.get(variable)
-    if not key:
-        return Check(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")
-    try:
-        with openai.OpenAI(base_url=profile.base_url, api_key=key, timeout=_PATIENCE, max_retries=0) as client:
-            models = {model.id for model in client.models.list().data}
-    except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-        return Check(name, "fail", f"its server refuses the key: {error.status_code}", f"mend {variable}")
-    except openai.NotFoundError:
-        return Check(name, "ok", "its server answers, but does not say which models it has")
-    except openai.OpenAIError as error:
-        told = f"its server does not answer: {type(error).__name__}"
-        return Check(name, "fail", told, "check OPENAI_BASE_URL, or the team's base_url, and the way there")
-    return wanted(
-        name,
-        profile.model in models,
-        "answers" if profile.model in models else "is not there",
-        f"name one of {', '.join(sorted(models)[:5]) or 'those that it has'}",
-    )

@@ -11,46 +11,62 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from roboco.adapters.workspace.conditions import REMEDY, conditions_flaw
 from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.open import open_workspace
+from roboco.adapters.workspace.open import open_objects, open_workspace
 from roboco.adapters.workspace.s3 import S3Objects, connect_s3
 from roboco.cli.check import Check, State, wanted
+from roboco.cli.check_objects import check_objects
 from roboco.errors import RobocoError
 from roboco.ports import Files
 from roboco.settings import Settings
 
 _LITTLE, _NONE = 2**30, 100 * 2**20
 """Bytes free below which a folder's disk is nearly full, or as good as full."""
+_WAIT = 5.0
+"""Seconds for one answer of the store."""
 _SKEW = 60.0
 """Seconds by which the store's clock may differ; beyond 15 minutes it refuses all that is signed."""
 
 
 def check_workspace(settings: Settings) -> Iterator[Check]:
     """Whether the workspace can be written, lets only one of two writers win, and keeps what it has."""
-    path = f"_doctor/{uuid.uuid4().hex}"
     began = time.monotonic()
     try:
-        files = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout).files
-        try:
-            won = files.create(path, b"first"), files.create(path, b"second")
-            kept = files.get(path)
-        finally:
-            _remove(files, path)
+        place = _opened(settings)
+        flaw = conditions_flaw(place) if isinstance(place, S3Objects) else _files_flaw(place)
     except (RobocoError, OSError) as error:
         yield Check(
             "workspace", "fail", str(error), "make ROBOCO_WORKSPACE name a folder or bucket that can be written"
         )
         return
-    todo = "use a store that honours If-None-Match, or a folder"
-    if won == (True, False) and kept == b"first":
-        yield Check("workspace", "ok", f"{settings.workspace}, {(time.monotonic() - began) * 1000:.0f} ms for a check")
-    else:
-        found = f"{settings.workspace}: a second writer could replace a file of the first"
-        yield Check("workspace", "fail", found, todo)
-    if isinstance(files, FolderFiles):
-        yield _disk(files)
-    else:
-        yield from _bucket(settings)
+    found = f" {flaw}" if flaw else f", {(time.monotonic() - began) * 1000:.0f} ms for a check"
+    yield wanted("workspace", not flaw, f"{settings.workspace}{found}", REMEDY, "fail")
+    if isinstance(place, FolderFiles):
+        yield _disk(place)
+    elif isinstance(place, S3Objects):
+        yield from _bucket(settings, place, tried=not flaw)
+
+
+def _opened(settings: Settings) -> S3Objects | Files:
+    """The bucket's objects, from a client that gives up sooner than a worker's, or the files of a folder."""
+    objects = open_objects(settings.workspace, settings.s3_endpoint_url, _wait(settings), attempts=1)
+    return objects or open_workspace(settings.workspace).files
+
+
+def _wait(settings: Settings) -> float:
+    return min(_WAIT, settings.s3_timeout)
+
+
+def _files_flaw(files: Files) -> str | None:
+    path = f"_doctor/{uuid.uuid4().hex}"
+    try:
+        won = files.create(path, b"first"), files.create(path, b"second")
+        kept = files.get(path)
+    finally:
+        _remove(files, path)
+    right = won == (True, False) and kept == b"first"
+    return None if right else "lets a second writer replace a file of the first"
 
 
 def _disk(files: FolderFiles) -> Check:
@@ -60,12 +76,13 @@ def _disk(files: FolderFiles) -> Check:
     return Check("workspace disk", state, f"{free / 2**30:.1f} GB free", todo)
 
 
-def _bucket(settings: Settings) -> Iterator[Check]:
+def _bucket(settings: Settings, objects: S3Objects, tried: bool) -> Iterator[Check]:
     parts = urlsplit(settings.workspace)
-    client = connect_s3(settings.s3_endpoint_url, timeout=settings.s3_timeout)
-    objects = S3Objects(client, parts.netloc, parts.path)
+    client = connect_s3(settings.s3_endpoint_url, timeout=_wait(settings), attempts=1)
     try:
-        yield _replaced(objects)
+        if tried:
+            yield _replaced(objects)
+        yield from check_objects(objects, _wait(settings))
         yield _clock(client.head_bucket(Bucket=parts.netloc))
     except (RobocoError, BotoCoreError, ClientError) as error:
         yield Check("s3", "fail", str(error), "check the rights of its user, and that the store honours If-Match")

@@ -1,14 +1,16 @@
 """roboco doctor: is everything there, and what is to be done where it is not?"""
 
+import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 from roboco.adapters.sandbox.budget import Budget, read_budget
 from roboco.cli import options
+from roboco.cli.abreast import Group, abreast
 from roboco.cli.check import Check
 from roboco.cli.check_broker import check_broker
 from roboco.cli.check_machine import (
@@ -21,9 +23,10 @@ from roboco.cli.check_machine import (
 )
 from roboco.cli.check_redis import check_redis
 from roboco.cli.check_servers import check_servers
-from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
+from roboco.cli.check_teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.check_webhooks import check_webhooks
 from roboco.cli.check_workspace import check_workspace
+from roboco.cli.progress import Progress
 from roboco.cli.screen import Screen
 from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
@@ -34,8 +37,11 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @click.command()
 @click.option("--models", is_flag=True, help="Ask the servers of the models, too.")
 @click.option("--flower", metavar="URL", help="See whether Flower there asks for a password.")
+@click.option(
+    "--timeout", type=click.FloatRange(1, 600), default=30, show_default=True, help="Seconds for all checks together."
+)
 @options.as_json
-def doctor(models: bool, flower: str | None, as_json: bool) -> int:
+def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> int:
     """Check everything that a deployment needs, and say what to do.
 
     What it finds is ok, worth a warning, or fails; the exit code is 1 if something fails. What it says of this machine
@@ -43,37 +49,50 @@ def doctor(models: bool, flower: str | None, as_json: bool) -> int:
     asked for their tools, and ended.
     """
     screen = Screen(sys.stdout)
+    progress = Progress(sys.stdout, screen.terminal and not as_json)
     checks: list[Check] = []
-    for check in _checks(models, flower):
+    for check in abreast(list(_groups(models, flower)), timeout, progress.show):
+        progress.clear()
         checks.append(check)
         if not as_json:
             _print(screen, check)
+    progress.clear()
     failed = any(check.state == "fail" for check in checks)
     if as_json:
         click.echo(json.dumps({"ok": not failed, "checks": [check.record() for check in checks]}, indent=2))
     return 1 if failed else 0
 
 
-def _checks(models: bool, flower: str | None) -> Iterator[Check]:
+def _groups(models: bool, flower: str | None) -> Iterator[Group]:
+    """All checks; those that wait for different servers are in different groups."""
+    yield Group("python", lambda: [check_python()], here=True)
     budget = Budget()
-    yield check_python()
     try:
         settings = read_settings()
     except UsageError as error:
-        yield Check("settings", "fail", str(error), "correct the variable")
+        wrong = Check("settings", "fail", str(error), "correct the variable")
+        yield Group("settings", lambda: [wrong], here=True)
     else:
-        yield Check("settings", "ok", _shown())
         budget = read_budget(settings.sandbox_memory, 1)
-        yield from check_limits(settings.agents_concurrency)
-        yield _messages(settings)
-        yield from _servers(settings)
-        yield from _teams(settings, models)
-        yield from check_webhooks(settings)
+        yield Group("settings", lambda: _of_settings(settings), here=True)
+        yield Group("redis and broker", lambda: _servers(settings))
+        yield Group("workspace", lambda: check_workspace(settings))
+        yield Group("teams", lambda: _teams(settings), here=True)
+        yield Group("mcp", lambda: _mcp(settings))
+        if models:
+            yield Group("models", lambda: _models(settings))
+        yield Group("webhooks", lambda: check_webhooks(settings))
     if flower is not None:
-        yield check_flower(flower)
-    yield check_sandbox(budget)
-    yield check_model(os.environ)
-    yield from check_parts()
+        yield Group("flower", lambda: [check_flower(flower)])
+    yield Group("sandbox", lambda: [check_sandbox(budget)])
+    yield Group("model", lambda: [check_model(os.environ)], here=True)
+    yield Group("local parts", check_parts)
+
+
+def _of_settings(settings: Settings) -> Iterator[Check]:
+    yield Check("settings", "ok", _shown())
+    yield from check_limits(settings.agents_concurrency)
+    yield _messages(settings)
 
 
 def _messages(settings: Settings) -> Check:
@@ -82,14 +101,20 @@ def _messages(settings: Settings) -> Check:
     return Check("messages", "ok", "not signed: who can write to the broker can have workers act")
 
 
-def _teams(settings: Settings, models: bool) -> Iterator[Check]:
+def _teams(settings: Settings) -> Iterator[Check]:
     yield from check_tools(settings)
-    teams = dict(loaded_teams(settings))
-    yield from check_teams(settings, teams)
+    yield from check_teams(settings, dict(loaded_teams(settings)))
+
+
+def _mcp(settings: Settings) -> Iterator[Check]:
     yield from check_mcp(settings)
-    yield from check_servers(settings, teams.values())
-    if models:
-        yield from check_models(teams.values())
+    yield from check_servers(settings, (team for _, team in loaded_teams(settings)))
+
+
+def _models(settings: Settings) -> Iterable[Check]:
+    asked = importlib.import_module("roboco.cli.check_models")  # which imports openai
+    found: Iterable[Check] = asked.check_models(team for _, team in loaded_teams(settings))
+    return found
 
 
 def _servers(settings: Settings) -> Iterator[Check]:
@@ -99,7 +124,6 @@ def _servers(settings: Settings) -> Iterator[Check]:
         yield check
     if reachable or settings.broker_url is not None:
         yield from check_broker(settings)
-    yield from check_workspace(settings)
 
 
 def _shown() -> str:

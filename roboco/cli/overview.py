@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.paths import summary_path
+from roboco.domain.paths import history_path, segments_path
 from roboco.domain.summary import TaskSummary
-from roboco.errors import TransientError, UsageError
+from roboco.engine.summaries import stored_summary
+from roboco.errors import CorruptHistory, TransientError, UsageError
 
 
 class Overview:
@@ -14,11 +15,13 @@ class Overview:
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
         self.live = True
+        self.broken: list[str] = []
+        """What is wrong with the tasks that are left out, because neither their summary nor their history is there."""
 
     def __iter__(self) -> Iterator[TaskSummary]:
         """All tasks of the workspace, oldest first."""
         names = self._orchestrator.task_ids()
-        found = [summary for name in names if (summary := self._stored(name)) is not None]
+        found = [summary for name in names if (summary := self._readable(name)) is not None]
         return map(self._now, sorted(found, key=lambda summary: summary.created_at))
 
     def of(self, task_id: str) -> TaskSummary:
@@ -36,6 +39,23 @@ class Overview:
                 self.live = False
         return stored
 
+    def _readable(self, task_id: str) -> TaskSummary | None:
+        try:
+            return self._stored(task_id)
+        except CorruptHistory as error:
+            self.broken.append(str(error))
+            return None
+
     def _stored(self, task_id: str) -> TaskSummary | None:
-        data = self._orchestrator.engine.files.get(summary_path(task_id))
-        return None if data is None else TaskSummary.model_validate_json(data)
+        return stored_summary(self._orchestrator.engine, task_id)
+
+
+def check_complete(summary: TaskSummary, steps: int) -> None:
+    """CorruptHistory if the task's history has so few steps that some of them must be lost."""
+    least = summary.steps if summary.status.ended else 1
+    if steps < least:
+        path = history_path(summary.task_id)
+        raise CorruptHistory(
+            f"task {summary.task_id!r} is {summary.status} with {summary.steps} steps, but its history has {steps}; "
+            f"restore {path!r}, and in S3 {segments_path(summary.task_id)!r}, from a backup or an older version"
+        )

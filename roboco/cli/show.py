@@ -8,7 +8,7 @@ import click
 
 from roboco.cli import options
 from roboco.cli.live import LiveView
-from roboco.cli.overview import Overview
+from roboco.cli.overview import Overview, check_complete
 from roboco.cli.screen import Screen
 from roboco.cli.spending import cost, counted, of_step, spending
 from roboco.cli.tasks import STALE, colour
@@ -43,6 +43,7 @@ def show(task_id: str, as_json: bool) -> None:
         _print(Screen(sys.stdout), summary, steps, artifacts)
     if not overview.live:
         click.echo(STALE, err=True)
+    check_complete(summary, len(steps))
 
 
 def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifacts: list[Artifact]) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from roboco.cli import options
 from roboco.cli.overview import Overview
-from roboco.cli.printable import one_line
+from roboco.cli.printable import escaped, one_line
 from roboco.cli.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
@@ -26,8 +26,11 @@ STALE = "redis does not answer: open tasks are shown as the workspace has them"
 
 @click.command()
 @options.as_json
-def tasks(as_json: bool) -> None:
-    """List the tasks of the workspace, oldest first."""
+def tasks(as_json: bool) -> int:
+    """List the tasks of the workspace, oldest first.
+
+    The exit code is 1 if the files of a task are broken: it is not in the list, and an error says why.
+    """
     with closing(Orchestrator(read_settings())) as orchestrator:
         overview = Overview(orchestrator)
         summaries = list(overview)
@@ -40,6 +43,9 @@ def tasks(as_json: bool) -> None:
         click.echo(STALE, err=True)
     for missing in absent:
         click.echo(missing, err=True)
+    for broken in overview.broken:
+        click.echo(f"error: {escaped(broken)}", err=True)
+    return 1 if overview.broken else 0
 
 
 def _absent(engine: Engine, summaries: list[TaskSummary]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from roboco.cli import options
-from roboco.cli.overview import Overview
+from roboco.cli.overview import Overview, check_complete
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.step import verify_chain
 from roboco.errors import CorruptHistory, UsageError
@@ -42,8 +42,7 @@ def _verify_task(task_id: str) -> int:
     with closing(Orchestrator(read_settings())) as orchestrator:
         summary = Overview(orchestrator).of(task_id)
         steps = verify_chain(orchestrator.engine.histories.lines(task_id))
-    if summary.status.ended and steps < summary.steps:
-        raise CorruptHistory(f"task {task_id!r} ended with {summary.steps} steps, but its history has {steps}")
+    check_complete(summary, steps)
     return steps
 
 

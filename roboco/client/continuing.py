@@ -17,13 +17,13 @@ from roboco.client.task import Task
 from roboco.domain.canonical import canonical
 from roboco.domain.inbox import Stop
 from roboco.domain.notify import Notice
-from roboco.domain.paths import continued_path, summary_path
+from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import last_said
-from roboco.domain.summary import TaskSummary
 from roboco.engine import notify
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive
+from roboco.engine.summaries import known_summary
 from roboco.errors import TeamFailed, UsageError
 
 
@@ -103,13 +103,12 @@ def _result(engine: Engine, task_id: str, gives: str) -> Any:
     text = last_said(tuple(engine.histories.read(task_id)))
     if gives == "text":
         return text
-    data = engine.files.get(summary_path(task_id)) or b""
-    return TaskSummary.model_validate_json(data).model_dump(mode="json") | {"text": text}
+    return known_summary(engine, task_id).model_dump(mode="json") | {"text": text}
 
 
 def _seconds(engine: Engine, notice: Notice) -> float:
     """For how long the team has worked."""
-    summary = TaskSummary.model_validate_json(engine.files.get(summary_path(notice.task_id)) or b"")
+    summary = known_summary(engine, notice.task_id)
     return (notice.time - summary.created_at).total_seconds()
 
 

@@ -13,13 +13,14 @@ from roboco.client.attendance import Attendance
 from roboco.client.task_result import TaskResult, result_of
 from roboco.domain.event import TaskEnded
 from roboco.domain.event_file import as_sent
-from roboco.domain.paths import events_path, summary_path
+from roboco.domain.paths import events_path
 from roboco.domain.step import TaskStep
 from roboco.domain.stream_item import StreamItem, stream_item
 from roboco.domain.summary import TaskSummary
 from roboco.domain.view import Cursor, View
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
+from roboco.engine.summaries import stored_summary
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -97,8 +98,8 @@ class Following:
 
     def ended(self) -> bool:
         """Whether the task has ended, by its workspace."""
-        data = self._patiently(lambda: self._engine.files.get(summary_path(self.task_id)))
-        return data is not None and TaskSummary.model_validate_json(data).status.ended
+        summary = self._patiently(lambda: stored_summary(self._engine, self.task_id))
+        return summary is not None and summary.status.ended
 
     def rest(self, view: View, position: Position) -> Iterator[StreamItem]:
         """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it.

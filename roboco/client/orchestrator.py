@@ -1,5 +1,6 @@
 """Orchestrator: what a caller talks to, from any process that reaches Redis and the workspace."""
 
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,8 +29,10 @@ from roboco.engine.engine import Engine
 from roboco.engine.following import begin
 from roboco.engine.registration import check_workspace
 from roboco.engine.submit import submit
-from roboco.errors import TransientError, UsageError
+from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.settings import Settings, read_settings
+
+_log = logging.getLogger(__name__)
 
 
 class Orchestrator:
@@ -114,10 +117,15 @@ class Orchestrator:
         return task
 
     def tasks(self) -> Iterator[TaskSummary]:
-        """All tasks of the workspace, or of the tenant, as they stand now."""
+        """All tasks of the workspace, or of the tenant, as they stand now; a warning names those with broken files."""
         for name in self.task_ids():
             if self.engine.files.get(summary_path(name)) is not None:
-                yield self._task(name).summary()
+                try:
+                    summary = self._task(name).summary()
+                except CorruptHistory as error:
+                    _log.warning("task %s is left out: %s", name, error)
+                else:
+                    yield summary
 
     def task_ids(self) -> Iterator[str]:
         """The ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""

@@ -6,24 +6,26 @@ from dataclasses import dataclass
 from roboco.domain.event import StreamChunk
 from roboco.domain.ids import step_id_at
 from roboco.domain.lineage import parent_of
-from roboco.domain.paths import summary_path
+from roboco.domain.paths import history_path
 from roboco.domain.session import Lineage, Session, SessionDelta, Token, Turn, title_of
 from roboco.domain.session import delta as session_delta
 from roboco.domain.session_goal import goals_of
 from roboco.domain.state import ACHIEVED
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
-from roboco.domain.summary import TaskSummary
 from roboco.engine import recover
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.engine.summaries import known_summary
+from roboco.errors import CorruptHistory
 from roboco.ports import Phase, Snapshot
 
 
 def session(engine: Engine, task_id: str) -> Session:
     """The whole task as a conversation; UsageError if there is no such task."""
     whole = delta(engine, task_id, "")
-    first = _read(engine, task_id, 0, 1)[0]
+    first = next(iter(_read(engine, task_id, 0, 1)), None)
+    if first is None:
+        raise CorruptHistory(f"task {task_id!r} has no steps in its workspace; restore {history_path(task_id)!r}")
     fork, parent = engine.teams.fork(task_id), parent_of(task_id, first)
     return Session(
         task_id=task_id,
@@ -53,7 +55,7 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
     if task is not None:
         task = engine.board.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
-        summary = _summary(engine, task_id)
+        summary = known_summary(engine, task_id)
         if text and token == Token(steps=summary.steps):
             return SessionDelta(continuation_token=text, messages_by_idx={})
         standing = _Standing(Token(steps=summary.steps), summary.status, summary.reason, (), None)
@@ -115,13 +117,6 @@ def _read(engine: Engine, task_id: str, start: int, end: int, known: Sequence[Ta
     if known and known[0].seq <= start:
         return [step for step in known if start <= step.seq < end]
     return [step for step in engine.histories.read(task_id, start) if step.seq < end]
-
-
-def _summary(engine: Engine, task_id: str) -> TaskSummary:
-    data = engine.files.get(summary_path(task_id))
-    if data is None:
-        raise UsageError(f"no task {task_id!r} in this workspace")
-    return TaskSummary.model_validate_json(data)
 
 
 def _about_goals(step: TaskStep) -> bool:

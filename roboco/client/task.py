@@ -34,7 +34,7 @@ from roboco.domain.agent_session import (
 )
 from roboco.domain.ids import check_task_id, of_tenant, tenant_of
 from roboco.domain.part import Artifact
-from roboco.domain.paths import artifact_path, summary_path
+from roboco.domain.paths import artifact_path
 from roboco.domain.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import TaskStep
@@ -44,8 +44,9 @@ from roboco.domain.team import Team
 from roboco.domain.tool_difference import ToolDifference
 from roboco.engine.answer import open_changes
 from roboco.engine.engine import Engine
+from roboco.engine.summaries import known_summary
 from roboco.engine.teams import team_as_data
-from roboco.errors import TransientError, UsageError
+from roboco.errors import UsageError
 from roboco.settings import Settings
 
 LONGEST_LINK = 604_800
@@ -201,12 +202,7 @@ class Task(Control):
 
     def summary(self) -> TaskSummary:
         """The task at a glance, as it stands now; UsageError if there is no such task."""
-        data = self._engine.files.get(summary_path(self.task_id))
-        if data is None:
-            raise UsageError(f"no task {self.task_id!r} in this workspace")
-        if not data:  # no write leaves it so: a store that answers a read in the middle of one
-            raise TransientError(f"the store answered with nothing for {summary_path(self.task_id)!r}; try again")
-        stored = TaskSummary.model_validate_json(data)
+        stored = known_summary(self._engine, self.task_id)
         live = None if stored.status.ended else self._engine.board.load(self.task_id, 1)
         if live is None:
             return stored

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from roboco.domain.part import Recorded
 from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
@@ -39,3 +41,11 @@ class TaskSummary(Recorded):
     def _place(self) -> tuple[int, str, int]:
         """The order of decisions. Within a generation Redis loses none; steps are never lost."""
         return self.steps, self.generation, self.epoch
+
+
+def read_summary(data: bytes) -> TaskSummary | None:
+    """Return the summary, or None if the bytes are none, as a disk that was full or a restore may leave them."""
+    try:
+        return TaskSummary.model_validate_json(data)
+    except ValidationError:
+        return None

@@ -11,7 +11,7 @@ from collections import deque
 
 from roboco.domain.event_file import as_stored, extended
 from roboco.domain.paths import CLOSED, closing, events_path, history_path, open_path, summary_path
-from roboco.domain.summary import TaskSummary
+from roboco.domain.summary import TaskSummary, read_summary
 from roboco.engine import delegate, notify, recover
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
@@ -45,7 +45,7 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     """
     summary = _summary(engine, task_id, task)
     stored = engine.files.get(summary_path(task_id))
-    before = None if stored is None else TaskSummary.model_validate_json(stored)
+    before = None if stored is None else read_summary(stored)
     if before is not None and not summary.follows(before):
         return
     archived = 0 if before is None else before.steps
@@ -152,12 +152,22 @@ def _write_summary(engine: Engine, summary: TaskSummary) -> None:
     path, data = summary_path(summary.task_id), summary.model_dump_json().encode()
     for pause in _PAUSES:
         stored = engine.files.get_versioned(path)
-        if stored is not None and not summary.follows(TaskSummary.model_validate_json(stored.data)):
+        if stored is not None and not _may_replace(engine, summary, read_summary(stored.data)):
             return
         if engine.files.replace(path, data, _version(stored)):
             return
         engine.clock.sleep(pause)
     raise _contended(path)
+
+
+def _may_replace(engine: Engine, summary: TaskSummary, before: TaskSummary | None) -> bool:
+    """Return True if the summary is newer than the stored one.
+
+    One that cannot be read is replaced too, unless it may be that of a closed task.
+    """
+    if before is not None:
+        return summary.follows(before)
+    return summary.status.ended or engine.files.get(open_path(summary.task_id)) not in (None, CLOSED)
 
 
 def _version(stored: Versioned | None) -> str | None:

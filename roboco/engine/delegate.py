@@ -18,7 +18,6 @@ from roboco.domain.limits import Limits, Spending, ToolSpending
 from roboco.domain.lineage import Parent, parent_of
 from roboco.domain.outcome import Outcome, failure, success
 from roboco.domain.part import ToolCall
-from roboco.domain.paths import summary_path
 from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import last_said
@@ -29,6 +28,7 @@ from roboco.engine.answer import answer_id
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive, stored
 from roboco.engine.submit import submit
+from roboco.engine.summaries import stored_summary
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
 
@@ -53,7 +53,7 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
     limits = _limits(team, task, given.limits, max(0.0, spent))
     submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
-    summary = _summary(engine, child)
+    summary = stored_summary(engine, child)
     if summary is not None and summary.status.ended:
         _report(engine, parent, summary, _said(engine, child))
 
@@ -73,7 +73,7 @@ def _limits(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limit
 def report(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Tell the task for which this one works what it has come to. Its parent may have ended, and nobody listens."""
     parent = parent_of(task_id, task.first)
-    summary = None if parent is None else _summary(engine, task_id)
+    summary = None if parent is None else stored_summary(engine, task_id)
     if parent is not None and summary is not None:
         _report(engine, parent, summary, last_said(task.tail))
 
@@ -91,7 +91,7 @@ def used_so_far(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int |
     if task is not None:
         state = task.state
         return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
-    summary = _summary(engine, child)
+    summary = stored_summary(engine, child)
     return {} if summary is None else _usage_of(summary)
 
 
@@ -124,11 +124,6 @@ def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
     else:
         outcome = failure(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
     return outcome.model_copy(update={"usage": _usage_of(summary)})
-
-
-def _summary(engine: Engine, task_id: str) -> TaskSummary | None:
-    data = engine.files.get(summary_path(task_id))
-    return None if data is None else TaskSummary.model_validate_json(data)
 
 
 def _said(engine: Engine, task_id: str) -> str:

@@ -15,9 +15,9 @@ import logging
 
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox import Answer, Hold, Item, Message, Resolution, Resume, Stop, Verdict, is_urgent, read_item
-from roboco.domain.paths import CLOSED, OPENED, inbox_path, item_path, open_path, summary_path, taken_path
-from roboco.domain.summary import TaskSummary
+from roboco.domain.paths import CLOSED, OPENED, inbox_path, item_path, open_path, taken_path
 from roboco.engine.engine import Engine
+from roboco.engine.summaries import stored_summary
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Phase
 
@@ -167,8 +167,8 @@ def has_ended(engine: Engine, task_id: str) -> bool:
     marker = engine.files.get(open_path(task_id))
     if marker is not None:
         return marker == CLOSED
-    data = engine.files.get(summary_path(task_id))
-    return data is not None and TaskSummary.model_validate_json(data).status.ended
+    summary = stored_summary(engine, task_id)
+    return summary is not None and summary.status.ended
 
 
 def _refuse(engine: Engine, task_id: str, item: Item) -> None:
@@ -178,9 +178,9 @@ def _refuse(engine: Engine, task_id: str, item: Item) -> None:
 
 
 def _closed(engine: Engine, task_id: str) -> str:
-    data = engine.files.get(summary_path(task_id))
-    if data is None:
+    summary = stored_summary(engine, task_id)
+    if summary is None:
         return f"no task {task_id!r} in this workspace"
-    status = TaskSummary.model_validate_json(data).status
+    status = summary.status
     told = f"has ended ({status})" if status.ended else "has ended"
     return f"task {task_id!r} {told}, nothing more happens to it; submit a new one, or fork it"

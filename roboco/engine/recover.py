@@ -21,7 +21,7 @@ from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
 from roboco.domain.state import TaskState, fold
 from roboco.domain.status import TaskStatus
 from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
-from roboco.domain.summary import TaskSummary
+from roboco.domain.summary import read_summary
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
@@ -52,7 +52,8 @@ def set_up(engine: Engine, task_id: str) -> None:
     reopen(engine, task_id)
     knock_again(engine, task_id)  # first: a worker that finds the task on the board must find its items
     stored = engine.files.get(summary_path(task_id))
-    above = 0 if stored is None else TaskSummary.model_validate_json(stored).epoch
+    before = None if stored is None else read_summary(stored)
+    above = 0 if before is None else before.epoch
     engine.board.create(task_id, steps, fold(steps), [event], above)
     engine.agenda.put(task_id, engine.policy.ring_pause)
 

@@ -28,6 +28,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again
 from roboco.engine.message import check_brought
 from roboco.engine.prompt import render_prompt
+from roboco.engine.summaries import known_summary
 from roboco.engine.teams import store_team
 from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.ports import Work
@@ -163,7 +164,7 @@ def _summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskS
     )
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
-    return TaskSummary.model_validate_json(engine.files.get(summary_path(task_id)) or b"")
+    return known_summary(engine, task_id)
 
 
 def _events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:

@@ -2,14 +2,18 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from roboco.adapters.local.valkey import find_server
+from roboco.cli import main
+from roboco.errors import CorruptHistory
 from tests.integration.cli_process import assert_nothing_left, processes_in
 from tests.integration.cli_shell import Shell, answer, shell_in
 from tests.integration.test_local_parts import installed
@@ -78,6 +82,38 @@ def test_what_is_left_can_be_looked_at_without_servers(
     assert "\x1b" not in shown
     for said in ("write a poem", "→ add(a=19, b=23)", "← add", "bright31m the sum is 42", "a fine text", "completed"):
         assert said in shown
+
+
+def test_what_a_bad_restore_has_left_is_shown_or_named(done: tuple[Shell, str], tmp_path: Path) -> None:
+    shell, _ = done
+    whole = shell.folder / ".roboco/workspace"
+    for task_id in ("torn", "stepless", "lost"):
+        shutil.copytree(whole / "poem", tmp_path / task_id)
+        for name in ("history.jsonl", "task.json", "events.jsonl"):
+            file = tmp_path / task_id / name
+            file.write_bytes(file.read_bytes().replace(b'"poem"', f'"{task_id}"'.encode()))
+    for file in (tmp_path / "torn/task.json", tmp_path / "lost/task.json"):
+        file.write_bytes(file.read_bytes()[:40])
+    for file in (tmp_path / "stepless/history.jsonl", tmp_path / "lost/history.jsonl"):
+        file.unlink()
+    env = shell.env | {"ROBOCO_WORKSPACE": tmp_path.as_uri(), "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"}
+
+    def ran(*arguments: str) -> Result:
+        return CliRunner().invoke(main.commands, arguments, env=env, standalone_mode=False)
+
+    listed = ran("tasks", "--json")
+    assert listed.return_value == 1
+    assert [(one["task_id"], one["status"], one["steps"]) for one in json.loads(listed.stdout)] == [
+        ("stepless", "completed", 5),
+        ("torn", "completed", 5),
+    ]
+    assert "error: 'lost/task.json' cannot be read, and cannot be computed again" in listed.stderr
+    shown = ran("show", "torn")
+    assert (shown.exception, "a fine text" in shown.stdout, "── completed" in shown.stdout) == (None, True, True)
+    for command in ("show", "verify", "why"):
+        for task_id in ("stepless", "lost"):
+            assert isinstance(ran(command, task_id).exception, CorruptHistory), (command, task_id)
+    assert "its history has 0; restore 'stepless/history.jsonl'" in str(ran("show", "stepless").exception)
 
 
 BAD = """

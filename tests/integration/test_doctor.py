@@ -18,8 +18,8 @@ from roboco.adapters.redis.cluster import nodes_of
 from roboco.cli.check import Check
 from roboco.cli.check_broker import check_broker
 from roboco.cli.check_machine import check_flower
+from roboco.cli.check_models import check_models
 from roboco.cli.check_redis import check_redis
-from roboco.cli.check_teams import check_models
 from roboco.cli.check_webhooks import check_webhooks
 from roboco.cli.check_workspace import check_workspace
 from roboco.client.wiring import producer
@@ -29,6 +29,7 @@ from tests.integration.cli_process import Process
 from tests.servers.certificates import Certificates
 from tests.servers.cluster import Cluster
 from tests.servers.hook_server import HookServer
+from tests.servers.loose_s3 import loose_s3
 from tests.servers.model_server import ModelServer
 from tests.servers.rabbitmq import find_rabbitmq, start_rabbitmq
 from tests.stack import Stack, s3_environment
@@ -173,7 +174,7 @@ def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
     ours = settings.model_copy(update=there)
     with s3_environment(s3):
         assert states(check_workspace(ours)) == dict.fromkeys(
-            ("workspace", "s3 conditions", "s3 clock", "s3 lifecycle", "s3 versions"), "ok"
+            ("workspace", "s3 conditions", "s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"), "ok"
         )
         client = boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1")
         rule: Any = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "doctor/"}, "Expiration": {"Days": 1}}
@@ -186,6 +187,34 @@ def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
             client.delete_bucket_lifecycle(Bucket=s3.bucket)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
         assert states(check_workspace(ours)) == {"workspace": "fail"}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "name", "state", "found", "todo"),
+    [
+        ({}, "s3 links", "ok", "links work: ", ""),
+        ({"metadata": False}, "s3 metadata", "warn", "user metadata is dropped: ", "nothing is lost"),
+        ({"links": "SignatureDoesNotMatch"}, "s3 links", "warn", "403 SignatureDoesNotMatch", "AWS_DEFAULT_REGION"),
+        ({"links": "AccessDenied"}, "s3 links", "warn", "403 AccessDenied", "s3:GetObject"),
+        ({"links": "RequestTimeTooSkewed"}, "s3 links", "warn", "403 RequestTimeTooSkewed", "NTP"),
+        ({"conditions": "ignored"}, "workspace", "fail", "does not honour If-None-Match", "use a store that honours"),
+        ({"conditions": "501"}, "workspace", "fail", "refuses writes with If-None-Match (501", "use a store"),
+        ({"away": True}, "workspace", "fail", "the S3 store failed", "ROBOCO_WORKSPACE"),
+    ],
+)
+def test_a_bucket_that_lacks_something(
+    settings: Settings, monkeypatch: Any, lacks: dict[str, Any], name: str, state: str, found: str, todo: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "roboco-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    with loose_s3(**lacks) as store:
+        there = {"workspace": f"s3://{store.bucket}/shop", "s3_endpoint_url": store.endpoint_url}
+        checks = {check.name: check for check in check_workspace(settings.model_copy(update=there))}
+        assert set(store.objects) <= {"shop/_checks/conditions"}, "nothing is left behind"
+    assert (checks[name].state, found in checks[name].found, todo in checks[name].todo) == (state, True, True)
+    assert not any(secret in str(checks) for secret in ("roboco-key", "canary", "X-Amz"))
+    if "away" not in lacks:
+        assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"} <= set(checks)
 
 
 @pytest.mark.s3
@@ -316,7 +345,7 @@ def test_a_whole_deployment(folder_stack: Stack) -> None:
     with Process(["doctor", "--json", "--models"], folder_stack.folder, folder_stack.environment) as process:
         process.end()
         report = json.loads(process.output)
-    assert report["ok"]
+    assert report["ok"], [check for check in report["checks"] if check["state"] == "fail"]
     made = {check["name"]: check for check in report["checks"]}
     for name in ("sqlite", "redis rights", "redis keys", "broker database", "queue roboco.tools", "workspace disk"):
         assert made[name]["state"] == "ok", made[name]

@@ -9,10 +9,10 @@ from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 
-def repeat_while_working(app: Celery, name: str, pause: float, act: Callable[[], None]) -> None:
+def repeat_while_working(app: Celery, name: str, pause: float, act: Callable[[], object]) -> None:
     """Act every `pause` seconds, from when a worker of the application in this process is ready until it shuts down.
 
-    What `act` raises ends the thread, which is called `name`.
+    The thread, which is called `name`, also ends if `act` returns False or raises.
     """
     told: SimpleQueue[None] = SimpleQueue()
 
@@ -28,11 +28,12 @@ def repeat_while_working(app: Celery, name: str, pause: float, act: Callable[[],
     worker_shutting_down.connect(end, weak=False)
 
 
-def _repeat(told: SimpleQueue[None], pause: float, act: Callable[[], None]) -> None:
+def _repeat(told: SimpleQueue[None], pause: float, act: Callable[[], object]) -> None:
     while True:
         try:
             told.get(timeout=pause)
         except Empty:
-            act()
+            if act() is False:
+                return
         else:
             return

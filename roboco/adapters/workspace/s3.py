@@ -18,6 +18,9 @@ from roboco.ports import Versioned
 
 LOST = frozenset({409, 412})
 """A conditional write that lost: 412 as a rule, 409 where two writers met."""
+ATTEMPTS = 4
+"""How often a request is made that gets no answer, or one of a store in trouble."""
+_NOT_IMPLEMENTED = 501
 _NOTHING_THERE = 416
 """The answer to a range that begins after the end of an object."""
 _TRANSFER = TransferConfig(
@@ -26,15 +29,17 @@ _TRANSFER = TransferConfig(
 _REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
 
 
-def connect_s3(endpoint_url: str | None, region: str | None = None, timeout: float = 20.0) -> Any:
+def connect_s3(
+    endpoint_url: str | None, region: str | None = None, timeout: float = 20.0, attempts: int = ATTEMPTS
+) -> Any:
     """A client with limits on every wait; credentials come from the environment, as boto3 has it.
 
-    An answer is waited for `timeout` seconds, four times.
+    Each of its attempts waits `timeout` seconds for an answer.
     """
     config = Config(
         connect_timeout=min(5.0, timeout),
         read_timeout=timeout,
-        retries={"mode": "standard", "total_max_attempts": 4},
+        retries={"mode": "standard", "total_max_attempts": attempts},
         max_pool_connections=50,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
@@ -82,6 +87,11 @@ class S3Objects:
             except ClientError as error:
                 if condition and (_status(error) in LOST or (if_match and _status(error) == 404)):
                     return False
+                if condition and _status(error) == _NOT_IMPLEMENTED:
+                    raise TransientError(
+                        f"the S3 store refuses writes with {next(iter(condition))} to bucket {self._bucket!r}, "
+                        "on which Roboco depends; see `roboco doctor`, and use another store or a folder"
+                    ) from error
                 raise
         return True
 
@@ -267,6 +277,11 @@ def _answering(bucket: str) -> Iterator[None]:
             raise TransientError(
                 f"the S3 store refuses bucket {bucket!r}: {_code(error)}; check AWS_ACCESS_KEY_ID, "
                 "AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
+            ) from error
+        if _code(error) == "RequestTimeTooSkewed":
+            raise TransientError(
+                f"the S3 store refuses bucket {bucket!r}, because its clock and that of this machine differ by more "
+                "than 15 minutes; let both keep the time by NTP"
             ) from error
         raise TransientError(f"the S3 store failed for bucket {bucket!r}: {error}") from error
     except BotoCoreError as error:

@@ -1,5 +1,6 @@
 """What `roboco doctor` finds at the broker, where workers are slow to answer."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,11 @@ def app_of(*answers: dict[str, list[dict[str, str]]] | None) -> tuple[Any, list[
     """An application whose workers answer so to each question, and the times that they had for it."""
     asked: list[float] = []
 
-    def inspect(timeout: float) -> Any:
+    def inspect(timeout: float, connection: Any) -> Any:
         asked.append(timeout)
         return SimpleNamespace(active_queues=lambda: answers[len(asked) - 1])
 
-    return SimpleNamespace(control=SimpleNamespace(inspect=inspect)), asked
+    return SimpleNamespace(control=SimpleNamespace(inspect=inspect), connection_for_write=nullcontext), asked
 
 
 def consuming(*queues: str) -> list[dict[str, str]]:
@@ -35,6 +36,6 @@ def test_nobody_is_asked_again_when_each_queue_has_somebody() -> None:
 
 
 def test_where_nobody_answers_there_is_nobody() -> None:
-    app, asked = app_of(None, None)
+    app, asked = app_of(None, None, None)
     assert check_broker._queues(app) == {}
-    assert len(asked) == 2
+    assert len(asked) == 3

@@ -137,7 +137,10 @@ def test_verify_a_task_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.Mo
     (folder / "task.json").write_text(json.dumps(summary))
     assert json.loads(call("verify", "task_1", "--json").output)["steps"] == 3
     history(folder, 2)
-    assert "ended with 3 steps, but its history has 2" in json.loads(call("verify", "task_1", "--json").output)["error"]
+    assert (
+        "is completed with 3 steps, but its history has 2; restore 'task_1/history.jsonl'"
+        in json.loads(call("verify", "task_1", "--json").output)["error"]
+    )
     assert isinstance(call("verify", "task_2").exception, UsageError)
 
 

@@ -11,7 +11,8 @@ from roboco.adapters.sandbox.budget import read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.check import Check
 from roboco.cli.check_machine import check_limits, check_sandbox
-from roboco.cli.check_teams import check_mcp, check_models, check_teams, check_tools, loaded_teams
+from roboco.cli.check_models import check_models
+from roboco.cli.check_teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.check_workspace import deletes, forgets_after
 
 GOOD = "agents: [{name: a, prompt: x}]"

@@ -1,0 +1,98 @@
+"""A `task.json` that cannot be read: it is derived, so it is computed again or written anew."""
+
+import pytest
+
+from roboco.domain.paths import CLOSED, events_path, open_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.summary import TaskSummary
+from roboco.engine import archive, recover
+from roboco.engine.receive import has_ended
+from roboco.engine.summaries import known_summary, stored_summary
+from roboco.errors import CorruptHistory, UsageError
+from tests.memory.journeys import MANUAL, SEQUENTIAL
+from tests.memory.model import said
+from tests.memory.world import TASK, World, given
+
+COMPARED = {"team", "status", "reason", "steps", "tokens_in", "tokens_out", "cost", "agents", "tools", "created_at"}
+TORN = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]
+
+
+def ended() -> World:
+    return SEQUENTIAL.travel(SEQUENTIAL.world())
+
+
+def waiting() -> World:
+    world = World(given(lambda request: said("text")))
+    world.submit(MANUAL.team)
+    world.settle()
+    return world
+
+
+def tear(world: World, data: bytes = TORN[1]) -> TaskSummary:
+    """Leave these bytes of the summary; the summary as it was."""
+    before = world.summary()
+    world.files.held[summary_path(TASK)] = data
+    return before
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
+    world = ended()
+    before = tear(world, torn)
+    assert known_summary(world.engine, TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
+    assert has_ended(world.engine, TASK)
+    assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
+
+
+def test_the_summary_of_an_open_task_is_computed_again_and_written_anew() -> None:
+    world = waiting()
+    tear(world)
+    found = known_summary(world.engine, TASK)
+    assert (found.status, found.steps) == (TaskStatus.RUNNING, 2)
+    world.send("more")
+    world.settle()
+    assert (world.summary().status, world.summary().steps) == (TaskStatus.USER_TURN, 4)
+    assert not world.failures
+
+
+def test_a_task_that_redis_has_lost_is_rebuilt_without_its_summary() -> None:
+    world = waiting()
+    tear(world)
+    world.server.wipe()
+    recover.set_up(world.engine, TASK)
+    world.send("more")
+    world.settle()
+    assert (world.summary().status, world.summary().steps) == (TaskStatus.USER_TURN, 4)
+    assert not world.failures
+
+
+@pytest.mark.parametrize("marker", [None, CLOSED])
+def test_a_late_worker_does_not_replace_what_may_be_the_summary_of_a_closed_task(marker: bytes | None) -> None:
+    world = waiting()
+    late = world.engine.board.load(TASK, 1)
+    assert late is not None
+    tear(world)
+    del world.files.held[open_path(TASK)]
+    if marker is not None:
+        world.files.held[open_path(TASK)] = marker
+    archive.archive(world.engine, TASK, late)
+    assert world.files.held[summary_path(TASK)] == TORN[1]
+
+
+def test_without_the_end_in_the_events_an_error_names_the_files_and_what_to_do() -> None:
+    world = ended()
+    tear(world)
+    quoting = b'{"type":"event_error","code":"x","message":"\\"event_task_end\\"","task_id":"a","seq":1}\n'
+    world.files.held[events_path(TASK)] = quoting
+    with pytest.raises(CorruptHistory) as raised:
+        stored_summary(world.engine, TASK)
+    for part in (summary_path(TASK), events_path(TASK), "cannot be read", "restore these files from a backup"):
+        assert part in str(raised.value)
+
+
+def test_without_a_summary_there_is_no_task() -> None:
+    world = ended()
+    del world.files.held[summary_path(TASK)]
+    assert stored_summary(world.engine, TASK) is None
+    with pytest.raises(UsageError, match="no task"):
+        known_summary(world.engine, TASK)

@@ -1,0 +1,64 @@
+"""store: a worker does not run on an S3 store that lets one writer replace what another one has stored.
+
+Each worker checks it at its start, in its main process. A folder needs no check: the system keeps its conditions.
+A client needs none: without a worker no step is made, and none starts on such a store.
+"""
+
+import logging
+from typing import Any, Final
+
+from celery import Celery
+from celery.worker import state
+
+from roboco.adapters.celery.while_working import repeat_while_working
+from roboco.adapters.workspace.conditions import REMEDY, conditions_flaw
+from roboco.adapters.workspace.open import open_objects
+from roboco.adapters.workspace.s3 import S3Objects
+from roboco.errors import RobocoError
+from roboco.settings import Settings
+
+_WAIT: Final = 5.0
+"""Seconds at most for one answer: a worker starts although its store is down."""
+_AGAIN: Final = 2.0
+"""Seconds until a store that did not answer is checked again."""
+_FAILED: Final = 1
+
+_log = logging.getLogger(__name__)
+
+
+def check_store(app: Celery, settings: Settings, **_: Any) -> None:
+    """End the worker, before it takes work, if its store does not honour conditional writes.
+
+    If the store does not answer, the worker starts: as all of its work, the check waits for the store.
+    """
+    wait = min(_WAIT, settings.s3_timeout)
+    objects = open_objects(settings.workspace, settings.s3_endpoint_url, wait, attempts=1)
+    if objects is None:
+        return
+    try:
+        flaw = conditions_flaw(objects)
+    except RobocoError as error:
+        _log.warning("the S3 store is not checked yet, and is checked again every %g s: %s", _AGAIN, error)
+        repeat_while_working(app, "roboco-store-check", _AGAIN, lambda: _checks_again(settings, objects))
+    else:
+        if flaw:
+            raise SystemExit(_ends(settings, flaw))
+
+
+def _checks_again(settings: Settings, objects: S3Objects) -> bool:
+    """Check the store; return False once it has answered."""
+    try:
+        flaw = conditions_flaw(objects)
+    except RobocoError as error:
+        _log.debug("the S3 store is still not checked: %s", error)
+        return True
+    if flaw:
+        _log.critical("%s", _ends(settings, flaw))
+        vars(state)["should_stop"] = _FAILED  # the main loop ends the worker with this exit code
+    else:
+        _log.info("the S3 store honours conditional writes")
+    return False
+
+
+def _ends(settings: Settings, flaw: str) -> str:
+    return f"this worker ends: the S3 store of ROBOCO_WORKSPACE={settings.workspace!r} {flaw}; {REMEDY}"
