@@ -1,27 +1,37 @@
-"""The registration of a worker: at its start and every few seconds, in a thread of its main process."""
+"""The registration of a worker: at its start and every few seconds, in a thread of its main process.
+
+It has connections and limits of its own. The engine of the main process is made later, when the concurrency of the
+worker and its metrics are known.
+"""
 
 import logging
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery
 from celery.signals import celeryd_init
 
 from roboco.adapters.celery.while_working import repeat_while_working
+from roboco.adapters.redis.agenda import RedisAgenda
+from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.registry import RedisWorkerRegistry
+from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import workspace_address
-from roboco.engine.registration import register, workspace_name
+from roboco.engine.registration import Registration, register, workspace_name
 from roboco.errors import RobocoError, TransientError
-from roboco.ports import WorkspaceName
-from roboco.workers.process import ProcessEngine
+from roboco.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 EVERY = 3.0
 """Seconds between two registrations of a worker."""
+_WAIT = 5.0
+"""Seconds for which an answer of the store is awaited at most."""
 
 
-def keep_registered(app: Celery, engine: ProcessEngine, queues: Sequence[str]) -> None:
+def keep_registered(app: Celery, settings: Settings, queues: Sequence[str]) -> None:
     """Register the workers of this application in the pools of these queues.
 
     A worker whose workspace is not the coordinators' ends at its start. If Redis or the store does not answer then, the
@@ -29,25 +39,47 @@ def keep_registered(app: Celery, engine: ProcessEngine, queues: Sequence[str]) -
     """
     pools = tuple(queue.rpartition(".")[2] for queue in queues)
 
-    @cache
-    def own() -> WorkspaceName:
-        return workspace_name(engine(), workspace_address(engine.settings))
-
-    def begin(**_: Any) -> None:
+    def begin(sender: str, **_: Any) -> None:
+        registrar = Registrar(settings, sender, pools)
+        repeat_while_working(app, "roboco-registration", EVERY, lambda: _again(registrar))
         try:
-            register(engine(), pools, engine.settings.tools, own())
+            registrar()
         except TransientError as error:
             _log.warning("this worker is not registered yet: %s", error)
         except RobocoError as error:
             raise SystemExit(f"this worker ends: {error}") from error
 
-    def again() -> None:
-        try:
-            register(engine(), pools, engine.settings.tools, own())
-        except TransientError as error:
-            _log.info("this worker is not registered now: %s", error)
-        except Exception as error:  # the thread has to live
-            _log.error("this worker is not registered: %s", error)
-
     celeryd_init.connect(begin, weak=False)
-    repeat_while_working(app, "roboco-registration", EVERY, again)
+
+
+def _again(register_now: Callable[[], None]) -> None:
+    try:
+        register_now()
+    except TransientError as error:
+        _log.info("this worker is not registered now: %s", error)
+    except Exception as error:  # the thread has to live
+        _log.error("this worker is not registered: %s", error)
+
+
+class Registrar:
+    """Registers the worker with the node name `name` each time it is called."""
+
+    def __init__(self, settings: Settings, name: str, pools: tuple[str, ...]) -> None:
+        scripts, keys = Scripts(connect_briefly(settings.redis_url)), Keys(settings.prefix)
+        self._settings = settings
+        self._pools = pools
+        self._workers = RedisWorkerRegistry(scripts, keys, name)
+        self._agenda = RedisAgenda(scripts, keys)
+        self._worker: Registration | None = None
+
+    def __call__(self) -> None:
+        """Register. UsageError if the workspace is not the coordinators'; TransientError if a server does not answer.
+
+        The workspace is read until that has succeeded once.
+        """
+        if self._worker is None:
+            settings, wait = self._settings, min(_WAIT, self._settings.s3_timeout)
+            files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
+            name = workspace_name(files, workspace_address(settings))
+            self._worker = Registration(self._pools, settings.tools, name)
+        register(self._workers, self._agenda, self._worker)

@@ -52,7 +52,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
     celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
-    keep_registered(app, engine, queues)
+    keep_registered(app, settings, queues)
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
     return app, engine

@@ -6,20 +6,21 @@ The id of a workspace is stored in it, so that two folders, buckets or prefixes 
 
 import json
 import uuid
+from dataclasses import dataclass
 
 from roboco.domain.paths import WORKSPACE
 from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, UsageError
-from roboco.ports import WorkspaceName
+from roboco.ports import Agenda, Files, WorkerRegistry, WorkspaceName
 from roboco.ports.registry import LIVE
 
 
-def workspace_name(engine: Engine, address: str) -> WorkspaceName:
-    """Return the name of the engine's workspace, which is at this address. If it has no id, store one."""
-    data = engine.files.get(WORKSPACE)
+def workspace_name(files: Files, address: str) -> WorkspaceName:
+    """Return the name of the workspace with these files, which is at this address. If it has no id, store one."""
+    data = files.get(WORKSPACE)
     if data is None:
-        engine.files.create(WORKSPACE, json.dumps({"id": uuid.uuid4().hex}).encode())
-        data = engine.files.get(WORKSPACE)
+        files.create(WORKSPACE, json.dumps({"id": uuid.uuid4().hex}).encode())
+        data = files.get(WORKSPACE)
     return WorkspaceName(_id_of(data or b"", address), address)
 
 
@@ -35,11 +36,20 @@ def _id_of(data: bytes, address: str) -> str:
     return found
 
 
-def register(engine: Engine, pools: tuple[str, ...], modules: tuple[str, ...], own: WorkspaceName) -> None:
+@dataclass(frozen=True)
+class Registration:
+    """A worker as it registers: the pools in which it works, the modules of tools that it has, and its workspace."""
+
+    pools: tuple[str, ...]
+    modules: tuple[str, ...]
+    workspace: WorkspaceName
+
+
+def register(workers: WorkerRegistry, agenda: Agenda, worker: Registration) -> None:
     """Register the worker of this process. UsageError if its workspace is not the coordinators'."""
-    other = engine.workers.register(pools, modules, own, engine.agenda.count() > 0)
+    other = workers.register(worker.pools, worker.modules, worker.workspace, agenda.count() > 0)
     if other is not None:
-        raise UsageError(_differ(f"worker {engine.workers.own!r}", own, other))
+        raise UsageError(_differ(f"worker {workers.own!r}", worker.workspace, other))
 
 
 def check_workspace(engine: Engine, address: str, about_to_submit: bool = False) -> None:
@@ -51,7 +61,7 @@ def check_workspace(engine: Engine, address: str, about_to_submit: bool = False)
     other = engine.workers.workspace()
     if other is None and not about_to_submit:
         return
-    own = workspace_name(engine, address)
+    own = workspace_name(engine.files, address)
     if other is not None and own.id == other.id:
         return
     silent = engine.workers.silence()["coordinator"]

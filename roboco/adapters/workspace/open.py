@@ -19,9 +19,11 @@ class Workspace(NamedTuple):
     histories: Histories
 
 
-def open_workspace(url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0) -> Workspace:
+def open_workspace(
+    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = ATTEMPTS
+) -> Workspace:
     """The workspace at "file:///folder" or "s3://bucket/prefix"; UsageError for anything else."""
-    objects = open_objects(url, s3_endpoint_url, s3_timeout)
+    objects = open_objects(url, s3_endpoint_url, s3_timeout, attempts)
     if objects is not None:
         return Workspace(S3Files(objects), S3Histories(objects))
     parts = urlsplit(url)

@@ -8,7 +8,7 @@ import pytest
 
 from roboco.client.attendance import Attendance
 from roboco.domain.paths import WORKSPACE
-from roboco.engine.registration import check_workspace, register, workspace_name
+from roboco.engine.registration import Registration, check_workspace, register, workspace_name
 from roboco.engine.tool import tool
 from roboco.engine.turn import turn
 from roboco.engine.unattended import missing_workers, unattended
@@ -49,7 +49,12 @@ def next_of(kind: type[Message], world: World) -> Any:
 
 def live(world: World, *pools: str) -> None:
     registry = MemoryWorkerRegistry(world.server, world.clock, f"{pools[0]}@x")
-    assert registry.register(pools, (), workspace_name(world.engine, HERE), False) is None
+    assert registry.register(pools, (), workspace_name(world.files, HERE), False) is None
+
+
+def start(world: World, pool: str) -> None:
+    """Start a worker of the pool."""
+    register(world.engine.workers, world.engine.agenda, Registration((pool,), (), workspace_name(world.files, HERE)))
 
 
 def missing(world: World) -> str:
@@ -126,7 +131,7 @@ def test_another_workspace_than_the_coordinators_is_named() -> None:
     with pytest.raises(UsageError, match="the others s3://bucket"):
         check_workspace(world.engine, HERE)
     with pytest.raises(UsageError, match="worker 'worker@here' uses the workspace file:///w on a"):
-        register(world.engine, ("tools",), (), workspace_name(world.engine, HERE))
+        start(world, "tools")
 
 
 def test_the_workspace_of_coordinators_that_are_gone_counts_while_tasks_are_open() -> None:
@@ -137,17 +142,17 @@ def test_the_workspace_of_coordinators_that_are_gone_counts_while_tasks_are_open
         check_workspace(world.engine, HERE)
     world.server.held.agenda.clear()
     check_workspace(world.engine, HERE)
-    register(world.engine, ("coordinator",), (), workspace_name(world.engine, HERE))
-    assert world.engine.workers.workspace() == workspace_name(world.engine, HERE)
+    start(world, "coordinator")
+    assert world.engine.workers.workspace() == workspace_name(world.files, HERE)
 
 
 def test_a_workspace_has_one_id() -> None:
     world = begun()
-    first = workspace_name(world.engine, HERE)
-    assert workspace_name(world.process(), "another address").id == first.id
+    first = workspace_name(world.files, HERE)
+    assert workspace_name(world.files, "another address").id == first.id
     world.files.held[WORKSPACE] = b'{"id": "a b"}'
     with pytest.raises(CorruptHistory, match="does not hold an id: delete it"):
-        workspace_name(world.engine, HERE)
+        workspace_name(world.files, HERE)
 
 
 def test_who_follows_a_task_logs_that_no_worker_attends(
@@ -177,6 +182,6 @@ def test_the_workspace_of_the_first_client_counts_for_workers_that_start_later()
     world = begun()
     check_workspace(world.engine, HERE, about_to_submit=True)
     registry = MemoryWorkerRegistry(world.server, world.clock, "c@x")
-    assert registry.register(("coordinator",), (), OTHER, True) == workspace_name(world.engine, HERE)
+    assert registry.register(("coordinator",), (), OTHER, True) == workspace_name(world.files, HERE)
     world.server.held.agenda.clear()
     assert registry.register(("coordinator",), (), OTHER, False) is None
