@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from celery import Celery
 
 from roboco.client.requeue import requeue
@@ -50,7 +51,7 @@ def test_a_turn_leaves_one_letter() -> None:
     assert letter.reason == world.summary().reason
 
 
-def test_a_tool_call_leaves_one_letter_and_the_agent_is_told() -> None:
+def test_a_tool_call_leaves_one_letter_and_the_agent_is_told(caplog: pytest.LogCaptureFixture) -> None:
     world = TOOLS.world()
 
     def watch(name: str, call: Call) -> Any:
@@ -63,6 +64,9 @@ def test_a_tool_call_leaves_one_letter_and_the_agent_is_told() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert letters(world) == [("tool", ATTEMPTS)] * 3
+    told = [record.getMessage() for record in caplog.records if "a dead letter is stored" in record.getMessage()]
+    assert len(told) == 3
+    assert told[0].startswith(f"task {TASK}: tool 'add' was lost {ATTEMPTS} times, with the worker that ran it")
 
 
 def test_a_task_whose_every_look_ends_the_sweeper_is_given_up() -> None:
