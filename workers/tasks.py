@@ -43,7 +43,7 @@ from roboco.engine.notify import deliver
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
-from roboco.errors import Conflict, TransientError, UsageError
+from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
 from roboco.workers.ended import call_ended, ended
 from roboco.workers.orders import order_of, task_of
@@ -98,7 +98,7 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     def turn(self: Any, *given: Any, **named: Any) -> str:
         order = _read(engine(), self.request, lambda: order_of(TurnOrder, given, named))
-        return ended(engine_turn(engine(), order))
+        return ended(order.task_id, engine_turn(engine(), order))
 
     def tool(self: Any, *given: Any, **named: Any) -> None:
         order = _read(engine(), self.request, lambda: order_of(CallOrder, given, named))
@@ -110,7 +110,7 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     _add(app, ADVANCE, advance, **SHOWN, **look)
     _add(app, NOTIFY, notify, **SHOWN, **look)
-    _add(app, TURN, turn, **SHOWN, throws=(TransientError, Conflict, UsageError))
+    _add(app, TURN, turn, **SHOWN, throws=(TransientError, TeamFailed, Conflict, UsageError))
     _add(app, LIST_TOOLS, list_tools, **SHOWN, throws=(TransientError, UsageError), **_limits(LONGEST_LISTING))
     of_tool = type("BoundToolTask", (ToolTask,), {"engine": engine})
     _add(app, TOOL, tool, **SHOWN, throws=(TransientError, UsageError), base=of_tool, **_limits(LONGEST_CALL))
