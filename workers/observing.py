@@ -14,13 +14,13 @@ from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.telemetry.hidden import Hidden
 from roboco.adapters.telemetry.json_log import log_as_json
 from roboco.adapters.telemetry.levels import Levels
 from roboco.adapters.telemetry.metrics import Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
 from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.traces import open_spans, traces_wanted
+from roboco.client.wiring import hidden_of
 from roboco.errors import UsageError
 from roboco.ports import Telemetry
 from roboco.ports.telemetry import QUEUE_WAIT_SECONDS
@@ -37,7 +37,7 @@ class Observing:
         self._open: Observed | None = None
         self._in_logs = settings.log == "json"
         if self._in_logs:
-            log_as_json(app, Hidden(os.environ, _named_as_secrets(settings)))
+            log_as_json(app, hidden_of(settings))
         if settings.metrics_port:
             worker_init.connect(self._serve, weak=False)
             task_prerun.connect(self._waited, weak=False)
@@ -75,9 +75,3 @@ class Observing:
     def _close(self, **_: Any) -> None:
         if self._open is not None:
             self._open.close()
-
-
-def _named_as_secrets(settings: Settings) -> tuple[str, ...]:
-    """The variables that may be sent to servers, whatever they are called."""
-    of_models = (entry.partition("@")[0] for entry in settings.models)
-    return (*settings.mcp_env, *settings.webhook_env, settings.embeddings_api_key_env, *of_models)
