@@ -21,6 +21,7 @@ from roboco.domain.builtin import BUILTIN
 from roboco.domain.call_failure import CallFailure
 from roboco.domain.known_tools import known_tools
 from roboco.domain.listing import Listing
+from roboco.domain.log_text import READ_MOST
 from roboco.domain.media import Media
 from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
@@ -52,8 +53,8 @@ class _Ran:
 class FunctionToolbox:
     """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
-    `time_up` is the exception by which the pool tells a tool that its time is up. `mask` takes secrets out of what is
-    logged and kept of a tool's output and exceptions.
+    `time_up` is the exception by which the pool tells a tool that its time is up. `mask` takes secrets out of a tool's
+    exceptions, and of its output in the log.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class FunctionToolbox:
         except Exception as error:  # a tool may raise anything, and the agent is told what
             runtime_ms = _elapsed_ms(began)
             self._note_failure(call, context, error)
-            return failure(call.id, error_text(error)[:2000], runtime_ms)
+            return failure(call.id, self._mask(error_text(error)[:READ_MOST])[:2000], runtime_ms)
         made = {"artifacts": ran.artifacts, "media": ran.media}
         return success(call, ran.result, _elapsed_ms(began)).model_copy(update=made)
 
