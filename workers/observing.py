@@ -2,12 +2,14 @@
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from celery import Celery
 from celery.signals import task_prerun, worker_init, worker_process_shutdown
 
 from roboco.adapters.celery.dispatcher import SENT_AT
+from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.queue_lengths import queue_lengths
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect_briefly
@@ -16,14 +18,14 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.telemetry.json_log import log_as_json
 from roboco.adapters.telemetry.levels import Levels
-from roboco.adapters.telemetry.metrics import Metrics
+from roboco.adapters.telemetry.metrics import OTHER, Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
 from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.traces import open_spans, traces_wanted
 from roboco.client.wiring import hidden_of
 from roboco.errors import UsageError
 from roboco.ports import Telemetry
-from roboco.ports.telemetry import QUEUE_WAIT_SECONDS
+from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED
 from roboco.settings import Settings
 
 
@@ -50,6 +52,12 @@ class Observing:
             return None
         self._open = Observed(self._metrics, open_spans(self._settings.traces, os.environ))
         return self._open
+
+    def refused(self, record: Mapping[str, Any]) -> None:
+        """Count a message that the consumer of this worker has refused, by this record of it."""
+        if self._metrics is not None:
+            name = record.get("headers", {}).get("task")
+            self._metrics.note(REFUSED, 1, name if name in QUEUE_OF else OTHER)
 
     def tell_levels(self) -> None:
         """Tell what waits, too: in the workers that sweep."""

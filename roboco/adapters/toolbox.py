@@ -15,13 +15,12 @@ from roboco.adapters.mcp.media import taken_out
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.media_artifacts import drop_media, keep_media
 from roboco.adapters.tool import FunctionTool
-from roboco.adapters.tool_failure import Mask, error_text, failure_lines
+from roboco.adapters.tool_failure import Mask, error_text, failure_lines, without_arguments
 from roboco.adapters.tool_output import log_output
 from roboco.domain.builtin import BUILTIN
 from roboco.domain.call_failure import CallFailure
 from roboco.domain.known_tools import known_tools
 from roboco.domain.listing import Listing
-from roboco.domain.log_text import READ_MOST
 from roboco.domain.media import Media
 from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
@@ -122,7 +121,7 @@ class FunctionToolbox:
         except Exception as error:  # a tool may raise anything, and the agent is told what
             runtime_ms = _elapsed_ms(began)
             self._note_failure(call, context, error)
-            return failure(call.id, self._mask(error_text(error)[:READ_MOST])[:2000], runtime_ms)
+            return failure(call.id, self._mask(error_text(error))[:2000], runtime_ms)
         made = {"artifacts": ran.artifacts, "media": ran.media}
         return success(call, ran.result, _elapsed_ms(began)).model_copy(update=made)
 
@@ -189,7 +188,8 @@ class FunctionToolbox:
             _log.warning("the frames of call %s of task %s are not kept: %r", call.id, context.task_id, other)
 
     def _log_failure(self, what: str, call: ToolCall, context: CallContext, error: Exception) -> None:
-        lines = "\n  ".join(failure_lines(error, LOGGED_FRAMES, self._mask))
+        """Log where the tool raised; the log quotes none of the arguments, which a model or a user has said."""
+        lines = "\n  ".join(failure_lines(error, LOGGED_FRAMES, without_arguments(call.args, self._mask)))
         named = f"tool {call.tool_name!r} of task {context.task_id}, call {call.id}, attempt {context.attempt}"
         _log.warning("%s: %s\n  %s", named, what, lines)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.telemetry.hidden import Hidden
-from roboco.adapters.tool_failure import CHAIN_MOST, LINE_MOST, error_text, failure_lines
+from roboco.adapters.tool_failure import CHAIN_MOST, LINE_MOST, error_text, failure_lines, without_arguments
 
 SECRET = "canary-of-the-shop"
 
@@ -63,6 +63,14 @@ def test_secrets_are_masked() -> None:
     found = "\n".join(lines(raised(ValueError(f"{SECRET} at redis://shop:{SECRET}@h")), mask=mask))
     assert SECRET not in found
     assert "ValueError: *** at redis://***@h" in found
+
+
+@pytest.mark.parametrize("said", ["what the user said", "a\n'quoted' text", "long " * 50_000])
+def test_arguments_of_the_call_are_left_out(said: str) -> None:
+    mask = without_arguments({"order": {"notes": [said]}, "n": 1, "short": "is"}, Hidden({"SHOP_TOKEN": SECRET}))
+    error = raised(ValueError(f"{said!r} is refused by {SECRET}"), cause=raised(KeyError(said)))
+    texts = [line for line in lines(error, mask=mask) if "Error: " in line]
+    assert [text.replace('"', "'") for text in texts] == ["KeyError: '...'", "ValueError: '...' is refused by ***"]
 
 
 def test_exception_whose_text_cannot_be_read_is_named() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from roboco.client.requeue import requeue
+from roboco.client.requeue import dismiss, requeue
 from roboco.domain.collaboration import END
 from roboco.domain.history import History
 from roboco.domain.router import Route
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
-from roboco.errors import TransientError
+from roboco.errors import TransientError, UsageError
 from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.memory.watch import Call, Crash, make
 from tests.memory.world import TASK, World
@@ -179,6 +179,19 @@ def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> 
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert not world.engine.dead.letters()
+
+
+def test_letter_of_an_ended_task_is_dismissed_once_and_for_all() -> None:
+    world = deadly("model.stream")
+    world.settle()
+    [letter] = world.engine.dead.letters()
+    with pytest.raises(UsageError, match=f"roboco dismiss {letter.letter_id} takes it off the list"):
+        requeue(world.engine, Celery(), letter.letter_id)
+    assert dismiss(world.engine, letter.letter_id) == letter
+    assert world.engine.dead.letters() == []
+    assert dismiss(world.engine, letter.letter_id) is None
+    world.settle()
+    assert world.engine.dead.letters() == []
 
 
 def test_a_task_without_a_history_is_put_aside() -> None:
