@@ -25,6 +25,8 @@ TurnResult = TurnEnd | TurnFailed
 
 def failed_by(team: Team, task: Snapshot, task_id: str, step: TaskStep, state: TaskState) -> TurnFailed | None:
     """Return the failure of the task with this step, after which it is in this state; None if the task goes on."""
+    if step.error is None:
+        return None
     reason = failure(team, History(state, (step,)), parent_of(task_id, task.first) is not None)
     return None if reason is None else TurnFailed(reason)
 
