@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from celery import Celery
-from celery.signals import celeryd_init
+from celery.signals import worker_init
 
 from roboco.adapters.celery.while_working import repeat_while_working
 from roboco.client.wiring import workspace_address
@@ -49,5 +49,5 @@ def keep_registered(app: Celery, engine: ProcessEngine, queues: Sequence[str]) -
         except Exception as error:  # the thread has to live
             _log.error("this worker is not registered: %s", error)
 
-    celeryd_init.connect(begin, weak=False)
+    worker_init.connect(begin, weak=False)
     repeat_while_working(app, "roboco-registration", EVERY, again)
