@@ -1,4 +1,4 @@
-"""roboco dead, requeue, dismiss: messages that nobody delivers any more."""
+"""roboco dead, requeue, dismiss: the dead letters."""
 
 import json
 import sys

@@ -175,7 +175,7 @@ def test_a_submission_that_is_wrong_fails_at_once(stack: Stack, app: Celery) -> 
 
 
 def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
-    """As from celery beat, whose results are read by nobody."""
+    """As from celery beat, which reads no result."""
     orchestrator = stack.orchestrator
     result = app.send_task("roboco.team", kwargs={"team": "no-such-team", "prompt": "secret words"})
     with pytest.raises(roboco.UsageError, match="no-such-team"):
@@ -183,10 +183,10 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
     [letter] = [one for one in orchestrator.dead_letters() if one.headers.get("id") == result.id]
     assert (letter.name, letter.attempts) == ("roboco.team", 1)
     assert letter.reason.startswith("refused: team 'no-such-team' was named")
-    told = (
+    line = (
         f"Celery task {result.id} (roboco.team) is refused; it is dead letter {letter.letter_id}: UsageError: team 'no"
     )
-    assert told in stack.log("shop")
+    assert line in stack.log("shop")
     assert "secret words" not in stack.log("shop")
     with pytest.raises(roboco.UsageError, match=f"send it again from there; roboco dismiss {letter.letter_id} takes"):
         orchestrator.requeue(letter.letter_id)

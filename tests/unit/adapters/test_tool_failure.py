@@ -11,7 +11,7 @@ SECRET = "canary-of-the-shop"
 
 
 def raised(error: Exception, depth: int = 0, cause: Exception | None = None) -> Exception:
-    """The exception as it is caught, raised so many calls below."""
+    """Return the caught exception, raised `depth` calls below."""
 
     def fall(left: int) -> None:
         if left:

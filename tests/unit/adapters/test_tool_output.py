@@ -67,8 +67,8 @@ def test_output_of_a_call_is_bounded(caplog: pytest.LogCaptureFixture, text: str
             sys.stdout.write(text)
     assert len(caplog.messages) <= LINES_MOST + 1
     assert sum(map(len, caplog.messages)) <= CHARACTERS_MOST + 100 * len(caplog.messages)
-    told = f"further output is not logged ({LINES_MOST} lines, {CHARACTERS_MOST} characters)"
-    assert caplog.messages[-1] == f"tool 'refund' of task t: {told}"
+    limits = f"further output is not logged ({LINES_MOST} lines, {CHARACTERS_MOST} characters)"
+    assert caplog.messages[-1] == f"tool 'refund' of task t: {limits}"
 
 
 def test_line_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -> None:
