@@ -31,6 +31,13 @@ def raise_error(message: str) -> str:
 
 
 @tool
+def print_and_raise(line: str, variable: str) -> str:
+    """Print a line and a variable of the environment, and raise an error with it."""
+    print(f"{line} {os.environ[variable]}")
+    raise ValueError(f"refused with {os.environ[variable]}")
+
+
+@tool
 def hang(seconds: float, stubborn: bool = False) -> str:
     """Do nothing for long; a stubborn one swallows what tells it to end."""
     deadline = time.monotonic() + seconds

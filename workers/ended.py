@@ -2,18 +2,22 @@
 
 from celery.exceptions import Ignore, Retry
 
+from roboco.domain.status import TaskStatus
 from roboco.engine.making import TurnEnd
 from roboco.engine.tool import CallEnd
-from roboco.errors import Conflict, TransientError
+from roboco.engine.turn_failed import TurnFailed, TurnResult
+from roboco.errors import Conflict, TeamFailed, TransientError
 
 
-def ended(end: TurnEnd) -> str:
-    """What the Celery task returns. It raises instead where the turn is not made, or not by this attempt.
+def ended(task_id: str, end: TurnResult) -> str:
+    """Return the result of the Celery task, or raise if the turn failed, is not made yet, or not by this attempt.
 
     Retry: the sweeper announces it again under the same id. Ignore, which shows nothing: the row of this id belongs
-    to the worker that is at it.
+    to the worker that is at it. A turn that ends its task as failed is a failure of the Celery task, with the reason.
     """
     match end:
+        case TurnFailed(reason):
+            raise TeamFailed(task_id, TaskStatus.FAILED, reason)
         case TurnEnd.RATE_LIMITED | TurnEnd.OUTAGE | TurnEnd.DEFERRED:
             raise Retry(str(end), TransientError(str(end)))
         case TurnEnd.TAKEN:

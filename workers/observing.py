@@ -2,28 +2,30 @@
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from celery import Celery
 from celery.signals import task_prerun, worker_init, worker_process_shutdown
 
 from roboco.adapters.celery.dispatcher import SENT_AT
+from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.queue_lengths import queue_lengths
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.telemetry.hidden import Hidden
 from roboco.adapters.telemetry.json_log import log_as_json
 from roboco.adapters.telemetry.levels import Levels
-from roboco.adapters.telemetry.metrics import Metrics
+from roboco.adapters.telemetry.metrics import OTHER, Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
 from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.traces import open_spans, traces_wanted
+from roboco.client.wiring import hidden_of
 from roboco.errors import UsageError
 from roboco.ports import Telemetry
-from roboco.ports.telemetry import QUEUE_WAIT_SECONDS
+from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED
 from roboco.settings import Settings
 
 
@@ -37,7 +39,7 @@ class Observing:
         self._open: Observed | None = None
         self._in_logs = settings.log == "json"
         if self._in_logs:
-            log_as_json(app, Hidden(os.environ, _named_as_secrets(settings)))
+            log_as_json(app, hidden_of(settings))
         if settings.metrics_port:
             worker_init.connect(self._serve, weak=False)
             task_prerun.connect(self._waited, weak=False)
@@ -50,6 +52,12 @@ class Observing:
             return None
         self._open = Observed(self._metrics, open_spans(self._settings.traces, os.environ))
         return self._open
+
+    def refused(self, record: Mapping[str, Any]) -> None:
+        """Count a message that the consumer of this worker has refused, by this record of it."""
+        if self._metrics is not None:
+            name = record.get("headers", {}).get("task")
+            self._metrics.note(REFUSED, 1, name if name in QUEUE_OF else OTHER)
 
     def tell_levels(self) -> None:
         """Tell what waits, too: in the workers that sweep."""
@@ -75,9 +83,3 @@ class Observing:
     def _close(self, **_: Any) -> None:
         if self._open is not None:
             self._open.close()
-
-
-def _named_as_secrets(settings: Settings) -> tuple[str, ...]:
-    """The variables that may be sent to servers, whatever they are called."""
-    of_models = (entry.partition("@")[0] for entry in settings.models)
-    return (*settings.mcp_env, *settings.webhook_env, settings.embeddings_api_key_env, *of_models)

@@ -37,11 +37,17 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     guard_process()
     guard_transports()
     settings = read_settings()
+    letters = _dead_letters(settings)
+
+    def bury(record: dict[str, Any]) -> None:
+        letters.bury_record(record)
+        engine.observing.refused(record)
+
     basis = configuration(
         settings.broker,
         pool=pool,
         concurrency=concurrency,
-        bury=_dead_letters(settings).bury_record,
+        bury=bury,
         keys=settings.message_keys,
     )
     app = application(basis | changes, queues)

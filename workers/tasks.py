@@ -10,7 +10,6 @@ after ROBOCO_ATTEMPTS attempts the message becomes a dead letter. `advance` and 
 sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model profile limits it.
 """
 
-import hashlib
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -18,7 +17,6 @@ from typing import Any, TypeVar
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
 from celery.exceptions import Reject, SoftTimeLimitExceeded
-from kombu.utils import json
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
 from roboco.adapters.celery.names import (
@@ -27,15 +25,11 @@ from roboco.adapters.celery.names import (
     LIST_TOOLS,
     NOTIFY,
     OUTSIDE,
-    QUEUE_OF,
     SUBMIT,
     TOOL,
     TURN,
 )
-from roboco.adapters.celery.refused import BODY_LIMIT
 from roboco.client.intake import take
-from roboco.domain.canonical import well_formed
-from roboco.domain.letter import DeadLetter, letter_id_of
 from roboco.engine.advance import advance as engine_advance
 from roboco.engine.engine import Engine
 from roboco.engine.listings import list_tools as engine_list_tools
@@ -43,11 +37,12 @@ from roboco.engine.notify import deliver
 from roboco.engine.tool import overdue
 from roboco.engine.tool import tool as engine_tool
 from roboco.engine.turn import turn as engine_turn
-from roboco.errors import Conflict, TransientError, UsageError
+from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
 from roboco.workers.ended import call_ended, ended
 from roboco.workers.orders import order_of, task_of
 from roboco.workers.process import ProcessEngine
+from roboco.workers.refusal import letter_of, refuse
 
 PAUSE = 1.0
 """Seconds before a message from outside returns to its queue because a server does not answer."""
@@ -98,7 +93,7 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     def turn(self: Any, *given: Any, **named: Any) -> str:
         order = _read(engine(), self.request, lambda: order_of(TurnOrder, given, named))
-        return ended(engine_turn(engine(), order))
+        return ended(order.task_id, engine_turn(engine(), order))
 
     def tool(self: Any, *given: Any, **named: Any) -> None:
         order = _read(engine(), self.request, lambda: order_of(CallOrder, given, named))
@@ -110,7 +105,7 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     _add(app, ADVANCE, advance, **SHOWN, **look)
     _add(app, NOTIFY, notify, **SHOWN, **look)
-    _add(app, TURN, turn, **SHOWN, throws=(TransientError, Conflict, UsageError))
+    _add(app, TURN, turn, **SHOWN, throws=(TransientError, TeamFailed, Conflict, UsageError))
     _add(app, LIST_TOOLS, list_tools, **SHOWN, throws=(TransientError, UsageError), **_limits(LONGEST_LISTING))
     of_tool = type("BoundToolTask", (ToolTask,), {"engine": engine})
     _add(app, TOOL, tool, **SHOWN, throws=(TransientError, UsageError), base=of_tool, **_limits(LONGEST_CALL))
@@ -140,7 +135,7 @@ def _read(engine: Engine, request: Any, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except UsageError as error:
-        engine.dead.bury(_letter(engine, request, f"invalid arguments: {error}", 1))
+        refuse(engine, request, error, f"invalid arguments: {error}")
         raise
 
 
@@ -162,7 +157,7 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
     """Accept a message from outside. Return it to its queue if a server does not answer or the time limit is exceeded.
 
     If every attempt loses its worker or exceeds the limit, or if the message fails by an unexpected error, it is stored
-    as a dead letter.
+    as a dead letter. So is a refused message that was to create a task.
     """
     key = f"message:{request.id}"
     try:
@@ -170,7 +165,7 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
         if lost is None:
             raise TransientError("another worker is processing this message, or was lost less than one lease ago")
         if lost >= engine.policy.attempts:
-            engine.dead.bury(_letter(engine, request, GIVEN_UP.format(lost), lost))
+            engine.dead.bury(letter_of(engine, request, GIVEN_UP.format(lost), lost))
         else:
             with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
                 _take_in(engine, request, key, accept)
@@ -185,26 +180,14 @@ def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object
         accept()
     except SoftTimeLimitExceeded:
         raise  # it counts as an attempt, like the loss of a worker
-    except (TransientError, UsageError):
+    except TransientError:
         engine.attempts.end(key)
+        raise
+    except UsageError as error:
+        engine.attempts.end(key)
+        refuse(engine, request, error, f"refused: {error}" if request.task in CREATING else None)
         raise
     except Exception as error:
-        engine.dead.bury(_letter(engine, request, f"{type(error).__name__}: {error}", 1))
+        engine.dead.bury(letter_of(engine, request, f"{type(error).__name__}: {error}", 1))
         engine.attempts.end(key)
         raise
-
-
-def _letter(engine: Engine, request: Any, reason: str, attempts: int) -> DeadLetter:
-    body = json.dumps([list(request.args or ()), dict(request.kwargs or {}), {}]).encode()
-    return DeadLetter(
-        letter_id=letter_id_of(str(request.id), str(request.get("roboco_requeued", ""))),
-        reason=well_formed(reason)[:2000],
-        time=engine.now(),
-        attempts=attempts,
-        queue=QUEUE_OF[request.task],
-        headers={"task": request.task, "id": request.id},
-        body=body[:BODY_LIMIT].decode("utf-8", "replace"),
-        cut=len(body) > BODY_LIMIT,
-        size=len(body),
-        digest=hashlib.sha256(body).hexdigest(),
-    )

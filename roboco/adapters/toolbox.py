@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from roboco.adapters.builtin_tools import BuiltinTools
@@ -14,13 +15,17 @@ from roboco.adapters.mcp.media import taken_out
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.media_artifacts import drop_media, keep_media
 from roboco.adapters.tool import FunctionTool
+from roboco.adapters.tool_failure import Mask, error_text, failure_lines, without_arguments
+from roboco.adapters.tool_output import log_output
 from roboco.domain.builtin import BUILTIN
+from roboco.domain.call_failure import CallFailure
 from roboco.domain.known_tools import known_tools
 from roboco.domain.listing import Listing
 from roboco.domain.media import Media
 from roboco.domain.offered import function_schema
 from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
 from roboco.domain.part import Artifact, ToolCall
+from roboco.domain.paths import failure_path
 from roboco.domain.router import Router
 from roboco.domain.team import Agent, Team
 from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
@@ -28,6 +33,11 @@ from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports import CallContext, Files, Listings
 
 _log = logging.getLogger(__name__)
+
+LOGGED_FRAMES = 20
+"""Frames of an exception of a tool in the log."""
+KEPT_FRAMES = 5
+"""Frames of an exception of a tool in the workspace."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,8 @@ class _Ran:
 class FunctionToolbox:
     """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
-    `time_up` is the exception by which the pool tells a tool that its time is up.
+    `time_up` is the exception by which the pool tells a tool that its time is up. `mask` takes secrets out of a tool's
+    exceptions, and of its output in the log.
     """
 
     def __init__(
@@ -52,12 +63,14 @@ class FunctionToolbox:
         servers: McpServers,
         functions: Functions,
         time_up: type[Exception] = TimeoutError,
+        mask: Mask = str,
     ) -> None:
         self._files = files
         self._builtin = builtin
         self._servers = servers
         self._functions = functions
         self._time_up = time_up
+        self._mask = mask
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
         """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had.
@@ -106,7 +119,9 @@ class FunctionToolbox:
         except TransientError:
             raise
         except Exception as error:  # a tool may raise anything, and the agent is told what
-            return failure(call.id, f"{type(error).__name__}: {error}"[:2000], _elapsed_ms(began))
+            runtime_ms = _elapsed_ms(began)
+            self._note_failure(call, context, error)
+            return failure(call.id, self._mask(error_text(error))[:2000], runtime_ms)
         made = {"artifacts": ran.artifacts, "media": ran.media}
         return success(call, ran.result, _elapsed_ms(began)).model_copy(update=made)
 
@@ -125,11 +140,12 @@ class FunctionToolbox:
             return None
         began = time.monotonic()
         try:
-            found = self._functions.tool(spec.function).find_out(call.args, context)
+            with log_output(call.tool_name, context.task_id, self._mask):
+                found = self._functions.tool(spec.function).find_out(call.args, context)
         except TransientError:
             raise
         except Exception as error:  # whoever looks may fail in any way, and then nobody knows
-            _log.warning("what came of %s of task %s could not be found out: %s", call.id, context.task_id, error)
+            self._log_failure("what came of the call could not be found out", call, context, error)
             return None
         if found is None:
             return None
@@ -151,9 +167,31 @@ class FunctionToolbox:
                 result, media = taken_out(self._servers.call(server, spec.remote, call.args, key, cancelled))
                 return _Ran(result, media=media)
             case ToolSpec():
-                return _Ran(self._functions.tool(spec.function).call(call.args, context))
+                with log_output(call.tool_name, context.task_id, self._mask):
+                    return _Ran(self._functions.tool(spec.function).call(call.args, context))
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
+
+    def _note_failure(self, call: ToolCall, context: CallContext, error: Exception) -> None:
+        """Log where the tool raised, and keep it for `roboco show`. The result of the call does not depend on it."""
+        try:
+            self._log_failure("the tool raised", call, context, error)
+            noted = CallFailure(
+                call_id=call.id,
+                tool_name=call.tool_name,
+                attempt=context.attempt,
+                time=datetime.now(UTC),
+                lines=failure_lines(error, KEPT_FRAMES, self._mask),
+            )
+            self._files.put(failure_path(context.task_id, call.id), noted.model_dump_json().encode())
+        except Exception as other:  # the store does not answer, or the pool says that the time is up
+            _log.warning("the frames of call %s of task %s are not kept: %r", call.id, context.task_id, other)
+
+    def _log_failure(self, what: str, call: ToolCall, context: CallContext, error: Exception) -> None:
+        """Log where the tool raised; the log quotes none of the arguments, which a model or a user has said."""
+        lines = "\n  ".join(failure_lines(error, LOGGED_FRAMES, without_arguments(call.args, self._mask)))
+        named = f"tool {call.tool_name!r} of task {context.task_id}, call {call.id}, attempt {context.attempt}"
+        _log.warning("%s: %s\n  %s", named, what, lines)
 
     def _schema(self, team: Team, name: str, listings: Listings) -> dict[str, Any] | None:
         """The tool as the protocol has it; None if its server does not have it."""

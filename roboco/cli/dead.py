@@ -1,4 +1,4 @@
-"""roboco dead, requeue: messages that nobody delivers any more."""
+"""roboco dead, requeue, dismiss: the dead letters."""
 
 import json
 import sys
@@ -23,7 +23,8 @@ from roboco.settings import read_settings
 def dead(as_json: bool) -> None:
     """List what is not delivered any more, and why.
 
-    Dead letters are messages that no worker could read or take in, and turns and tool calls that were lost too often.
+    Dead letters are messages that no worker could read, refused submissions, and turns and tool calls that were lost
+    too often. `roboco requeue` sends a letter again, and `roboco dismiss` drops it.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
         letters = orchestrator.dead_letters()
@@ -46,6 +47,30 @@ def requeue(letter_ids: tuple[str, ...]) -> None:
         for letter_id in letter_ids:
             letter = orchestrator.requeue(letter_id)
             click.echo(f"{letter_id} is sent again ({one_line(letter.name, 64)})")
+
+
+@click.command()
+@click.argument("letter_ids", metavar="LETTERS", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Dismiss all letters that are on the list now.")
+def dismiss(letter_ids: tuple[str, ...], every: bool) -> None:
+    """Take dead letters off the list, without sending them again.
+
+    Also those of tasks that have ended. A letter that is not on the list is no error.
+    """
+    if bool(letter_ids) == every:
+        raise click.UsageError("name the letters, or use --all; roboco dead lists them")
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        listed = [letter.letter_id for letter in orchestrator.dead_letters()] if every else letter_ids
+        for letter_id in listed:
+            click.echo(_dismissed(letter_id, orchestrator.dismiss(letter_id)))
+    if not listed:
+        click.echo("no dead letters")
+
+
+def _dismissed(letter_id: str, letter: DeadLetter | None) -> str:
+    if letter is None:
+        return f"{one_line(letter_id, 80)} is not on the list: it was dismissed, sent again, or never there"
+    return f"{letter_id} is dismissed ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"
 
 
 def _table(letters: list[DeadLetter], now: datetime) -> Table:

@@ -1,13 +1,16 @@
 """LiveView: a task's stream as a person reads it, printed as it comes."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
-from roboco.cli.printable import one_line
+from roboco.cli.printable import one_line, printable
 from roboco.cli.receipts import how_it_closed
 from roboco.cli.screen import Screen
 from roboco.cli.spending import cost, spending
+from roboco.domain.call_failure import CallFailure
 from roboco.domain.decide import STOPPED
 from roboco.domain.event import (
     AgentHandedOff,
@@ -35,10 +38,14 @@ _SHORT = 240
 
 
 class LiveView:
-    """Prints items in their order. What a step holds and no earlier item showed is printed with the step."""
+    """Prints items in their order. What a step holds and no earlier item showed is printed with the step.
 
-    def __init__(self, screen: Screen) -> None:
+    Below the result of a call, the lines of its exception in `failures` are printed.
+    """
+
+    def __init__(self, screen: Screen, failures: Mapping[str, CallFailure] = MappingProxyType({})) -> None:
         self._screen = screen
+        self._failures = failures
         self._colours: dict[str, str] = {}
         self._speaking = ""
         self._spoken = ""
@@ -207,6 +214,9 @@ class LiveView:
             colour, said = ("red", result.error or "error") if result.is_error else ("green", _json(result.result))
             took = f"{self._tools.get(result.tool_call_id, '')} {_took(result.runtime_ms)}".lstrip()
             self._screen.line((f"   ← {took} ", "dim"), (one_line(said, _SHORT), colour))
+            failure = self._failures.get(result.tool_call_id)
+            for line in () if failure is None else failure.lines:
+                self._screen.line((f"       {printable(line)[:_SHORT]}", "dim"))
 
     def _ended(self, event: TaskEnded) -> None:
         colour = "green" if event.status is TaskStatus.COMPLETED else "red"

@@ -5,15 +5,16 @@ from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
+from redis.exceptions import NoPermissionError
 
 from roboco.cli.answers import answer, approve, deny, resolve
 from roboco.cli.context import context
 from roboco.cli.control import interrupt, pause, resume, step, stop
-from roboco.cli.dead import dead, requeue
+from roboco.cli.dead import dead, dismiss, requeue
 from roboco.cli.demo import demo
 from roboco.cli.dev import dev
 from roboco.cli.doctor import doctor
-from roboco.cli.failure import interrupted, report, report_usage
+from roboco.cli.failure import interrupted, report, report_denied, report_usage
 from roboco.cli.fork import fork
 from roboco.cli.health import health
 from roboco.cli.mcp import mcp
@@ -76,6 +77,7 @@ for _command in (
     mcp,
     dead,
     requeue,
+    dismiss,
     validate,
     schema,
     verify,
@@ -101,6 +103,8 @@ def _code() -> int:
         return report_usage(error)
     except RobocoError as error:
         return report(error)
+    except NoPermissionError as error:
+        return report_denied(error)
     except click.Abort as error:
         return interrupted(error)
     return code if isinstance(code, int) else 0

@@ -16,6 +16,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.domain.part import Artifact
 from roboco.domain.step import TaskStep
 from roboco.domain.summary import TaskSummary
+from roboco.engine.call_failures import call_failures
 from roboco.settings import read_settings
 
 
@@ -25,30 +26,34 @@ from roboco.settings import read_settings
 def show(task_id: str, as_json: bool) -> None:
     """Show everything that a task has come to.
 
-    Its steps with texts, tool calls and results, its files, and what it used.
+    Its steps with texts, tool calls and results, the last frames of exceptions of tools, its files, and what it used.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
         overview = Overview(orchestrator)
         summary = overview.of(task_id)
-        steps = list(orchestrator.engine.histories.read(task_id))
+        steps = list(orchestrator.engine.histories.read(summary.task_id))
         artifacts = orchestrator.task(task_id).artifacts()
+        failures = call_failures(orchestrator.engine.files, summary.task_id)
     if as_json:
         record = {
             "summary": summary.model_dump(mode="json"),
             "steps": [step.model_dump(mode="json") for step in steps],
             "artifacts": [artifact.model_dump(mode="json") for artifact in artifacts],
+            "failures": [failure.model_dump(mode="json") for failure in failures.values()],
         }
         click.echo(json.dumps(record, indent=2))
     else:
-        _print(Screen(sys.stdout), summary, steps, artifacts)
+        screen = Screen(sys.stdout)
+        _print(screen, LiveView(screen, failures), summary, steps, artifacts)
     if not overview.live:
         click.echo(STALE, err=True)
     check_complete(summary, len(steps))
 
 
-def _print(screen: Screen, summary: TaskSummary, steps: list[TaskStep], artifacts: list[Artifact]) -> None:
+def _print(
+    screen: Screen, view: LiveView, summary: TaskSummary, steps: list[TaskStep], artifacts: list[Artifact]
+) -> None:
     screen.line(("task ", "dim"), summary.task_id, (f" · team {summary.team}", "dim"))
-    view = LiveView(screen)
     for step in steps:
         view.step(step)
         if used := of_step(step):

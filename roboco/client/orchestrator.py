@@ -11,7 +11,7 @@ from typing import BinaryIO, Self, Unpack
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.client.requeue import requeue
+from roboco.client.requeue import dismiss, requeue
 from roboco.client.task import Task
 from roboco.client.teams import chosen_team
 from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
@@ -160,6 +160,15 @@ class Orchestrator:
         """Send a dead letter again, and take it off the list; UsageError if that cannot be or would change nothing."""
         self._of_all()
         return requeue(self.engine, self._producer, letter_id)
+
+    def dismiss(self, letter_id: str) -> DeadLetter | None:
+        """Take a dead letter off the list without sending it, also one of a task that has ended; return the letter.
+
+        None if it is not on the list, for example because it was dismissed before. If its cause persists, such as a
+        broken history, the same letter is stored again. UsageError for a tenant.
+        """
+        self._of_all()
+        return dismiss(self.engine, letter_id)
 
     def _check_workspace(self) -> None:
         """Compare the workspace with the coordinators', once. If one cannot be read, the submission shows the cause."""

@@ -1,4 +1,4 @@
-"""requeue: send a dead letter again."""
+"""requeue: send a dead letter again, or drop it."""
 
 import uuid
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 from celery import Celery
 
 from roboco.adapters.celery.dispatcher import CONFIRMED, sending
+from roboco.adapters.celery.names import TEAM
 from roboco.adapters.celery.signature import MessageKeys
 from roboco.domain.letter import DeadLetter
 from roboco.domain.paths import open_path
@@ -27,9 +28,15 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     letter = engine.dead.letter(letter_id)
     if letter is None:
         raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead lists them")
+    if letter.name == TEAM:
+        raise UsageError(
+            f"letter {letter_id} is of a shop's own Celery application: mend the call and send it again from there; "
+            f"roboco dismiss {letter_id} takes it off the list"
+        )
     if letter.cut:
         raise UsageError(
-            f"letter {letter_id} is not kept whole, because it was unreadable or too long: send it from its source"
+            f"letter {letter_id} is not kept whole, because it was unreadable or too long: send it from its source; "
+            f"roboco dismiss {letter_id} takes it off the list"
         )
     if letter.work is None:
         engine.attempts.end(f"message:{letter.headers.get('id')}")
@@ -47,12 +54,13 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
     if letter.work != "advance":
         raise UsageError(
             f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has continued without it "
-            f"or has ended; see roboco show {letter.task_id}"
+            f"or has ended; see roboco show {letter.task_id}. roboco dismiss {letter.letter_id} takes it off the list"
         )
     if engine.files.get(open_path(letter.task_id)) is None:
         raise UsageError(
             f"task {letter.task_id!r} has ended because of this letter; see roboco show {letter.task_id}. "
-            "Submit it again under another id to start it from the beginning"
+            "Submit it again under another id to start it from the beginning; "
+            f"roboco dismiss {letter.letter_id} takes the letter off the list"
         )
     for key in LOOKS:
         engine.attempts.end(f"{key}:{letter.task_id}")
@@ -76,3 +84,11 @@ def _publish(app: Celery, letter: DeadLetter) -> None:
             delivery_mode=2,
             confirm_timeout=CONFIRMED,
         )
+
+
+def dismiss(engine: Engine, letter_id: str) -> DeadLetter | None:
+    """Remove the letter from the list without sending it. Return it, or None if it is not on the list."""
+    letter = engine.dead.letter(letter_id)
+    if letter is not None:
+        engine.dead.remove(letter_id)
+    return letter

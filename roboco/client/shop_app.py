@@ -18,6 +18,7 @@ from roboco.adapters.celery.names import ENDED, TEAM
 from roboco.adapters.per_process import PerProcess
 from roboco.client.continuing import go_on, outcome_of
 from roboco.client.orchestrator import Orchestrator
+from roboco.client.refusal import refuse
 from roboco.client.revoking import watch_revokes
 from roboco.client.team_task import Order, submit_team
 from roboco.errors import TransientError, UsageError
@@ -67,7 +68,12 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
     def team(self: Any, *given: Any, **asked: Any) -> Any:
         ignored = bool(tracing.get_actual_ignore_result(self, self.request))
         order = Order(app, self.request, ignored, options.get("queue"))
-        task = submit_team(orchestrator(), order, given, dict(asked))
+        try:
+            task = submit_team(orchestrator(), order, given, dict(asked))
+        except UsageError as error:
+            if not self.request.is_eager:
+                refuse(orchestrator(), self.request, error)
+            raise
         if self.request.is_eager:
             return outcome_of(task, str(asked.get("result", "text")))
         raise Ignore

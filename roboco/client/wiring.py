@@ -33,6 +33,7 @@ from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.sandbox.budget import Budget, read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.telemetry.hidden import Hidden
 from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.observed_model import ObservedModel
 from roboco.adapters.telemetry.traces import open_spans
@@ -141,7 +142,8 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception],
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
     builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
-    return FunctionToolbox(workspace.files, builtin, mcp_servers(settings), Functions(settings.tools), time_up)
+    servers, functions = mcp_servers(settings), Functions(settings.tools)
+    return FunctionToolbox(workspace.files, builtin, servers, functions, time_up, hidden_of(settings))
 
 
 def mcp_servers(settings: Settings) -> McpServers:
@@ -153,3 +155,10 @@ def mcp_servers(settings: Settings) -> McpServers:
 def dispatcher_of(app: Celery) -> Dispatcher:
     """The dispatcher that sends with this application."""
     return CeleryDispatcher(app)
+
+
+def hidden_of(settings: Settings) -> Hidden:
+    """Return the mask of this process's secrets, also of variables that are sent to servers."""
+    of_models = (entry.partition("@")[0] for entry in settings.models)
+    named = (*settings.mcp_env, *settings.webhook_env, settings.embeddings_api_key_env, *of_models)
+    return Hidden(os.environ, named)

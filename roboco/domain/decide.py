@@ -49,6 +49,12 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     return _go_on(team, limits, history, situation, router)
 
 
+def failure(team: Team, history: History, sub_task: bool) -> str | None:
+    """Return why the task fails with the last step of its history, or None if the task does not."""
+    ended = _ended(_limits(team, history, Situation(sub_task=sub_task)), history.last)
+    return None if ended is None or ended.status is not TaskStatus.FAILED else ended.reason
+
+
 def _limits(team: Team, history: History, situation: Situation) -> Limits:
     """The limits that hold now; nobody raises those of a sub-task, so it ends where it would pause."""
     limits = team.limits.raised(history.state.raised)

@@ -101,6 +101,16 @@ def outcome_path(task_id: str, call_id: str) -> str:
     return f"{check_task_id(task_id)}/effects/{check_item_id(call_id)}.outcome.json"
 
 
+def failures_path(task_id: str) -> str:
+    """The folder of exceptions of tools."""
+    return f"{check_task_id(task_id)}/failures/"
+
+
+def failure_path(task_id: str, call_id: str) -> str:
+    """The exception of a tool call."""
+    return f"{failures_path(task_id)}{check_item_id(call_id)}.json"
+
+
 def closing(epoch: int) -> bytes:
     """The content of the open marker of a task that is being closed with the end of this epoch."""
     return b"closing %d" % epoch

@@ -8,6 +8,7 @@ It may run twice, late, at the same time elsewhere, or die after any line: a cho
 epoch, a step once per position, and whatever was written down but not done is found by the sweeper.
 """
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from roboco.domain.collaboration import Custom
 from roboco.domain.event import StatusChanged
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox import Item, Stop, is_held, is_urgent
+from roboco.domain.log_text import log_text
 from roboco.domain.part import brought_by
 from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
@@ -34,6 +36,8 @@ from roboco.errors import TransientError
 from roboco.ports import Choice, Commit, Phase, Snapshot, Used, Work
 from roboco.ports.telemetry import TASKS
 
+_log = logging.getLogger(__name__)
+
 MOVES = 100
 """How many moves one call makes at most; a task that needs more has them made by the next one."""
 QUIET = 3600.0
@@ -42,6 +46,8 @@ FAILED = 5.0
 """Seconds after which the sweeper looks at a task at the latest if a look on a message has failed."""
 UNRECOVERED = 1.0
 """Seconds after which a task is looked at that cannot end before the sweeper has recovered Redis."""
+LOGGED_REASON = 1000
+"""Characters of a failed task's reason in the log."""
 
 
 def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | None = None) -> None:
@@ -278,4 +284,11 @@ def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
     choice = Choice(Phase.END, action.status, action.reason, seen=frozenset(task.item_ids), run=run)
     if engine.board.choose(task_id, task.epoch, choice, [event]) is not None:
         engine.telemetry.note(TASKS, 1, action.status)
+        _log_failure(task_id, action)
     return True
+
+
+def _log_failure(task_id: str, action: End) -> None:
+    """Log why the task failed. Only the worker whose decision was recorded calls this, so it is logged once."""
+    if action.status in (TaskStatus.FAILED, TaskStatus.GOALS_FAILED):
+        _log.warning("task %s ended as %s: %s", task_id, action.status, log_text(action.reason, LOGGED_REASON))

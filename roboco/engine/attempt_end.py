@@ -27,7 +27,8 @@ def show_ends(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> N
 def _end_turn(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
     if step.by_agent:
         attempt = int(step.metadata.get("attempt", task.attempt))
-        engine.dispatcher.ended(TurnOrder(task_id, task.seq, task.epoch, attempt), task.agent, AttemptEnd.DONE)
+        end = AttemptEnd.DONE if step.error is None else AttemptEnd.FAILED
+        engine.dispatcher.ended(TurnOrder(task_id, task.seq, task.epoch, attempt), task.agent, end)
     elif task.claimed or task.due_in is not None:  # one that nobody has begun is refused, if its message comes
         order = TurnOrder(task_id, task.seq, task.epoch, task.attempt)
         engine.dispatcher.ended(order, task.agent, _without_result(step, task.claimed and task.lease_left <= 0))

@@ -5,6 +5,7 @@ a backlog is not multiplied. One that a worker took and dropped (its lease has e
 bounded number of times.
 """
 
+import logging
 from dataclasses import dataclass, replace
 
 from roboco.domain.answers import (
@@ -32,6 +33,8 @@ from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError
 from roboco.ports import AttemptEnd, CallOrder, CallState, Snapshot, TurnOrder
 from roboco.ports.telemetry import LEASE_LOSSES, RESTARTS
+
+_log = logging.getLogger(__name__)
 
 SKEW = 2.0
 """Seconds by which the clocks of the machines may differ, without a message being announced twice."""
@@ -245,6 +248,7 @@ def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall
     why = f"tool {call.tool_name!r} was lost {order.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
     engine.dead.bury(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
+    _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", order.task_id, why)
     spec = team.tool(call.tool_name)  # its effect does not matter here, since it was begun
     if spec is None or not begun:
         return failure(call.id, why)

@@ -35,6 +35,7 @@ from roboco.engine.observe import observe_turn
 from roboco.engine.pending import restart_turn
 from roboco.engine.reply import Said, failed, said
 from roboco.engine.speech import Speech
+from roboco.engine.turn_failed import TurnResult, failed_before, failed_by
 from roboco.engine.turn_metadata import completed, interrupted, usage_of
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports import (
@@ -53,14 +54,14 @@ MOST_TOLD = 2000
 """Characters of an exception in the history."""
 
 
-def turn(engine: Engine, order: TurnOrder) -> TurnEnd:
+def turn(engine: Engine, order: TurnOrder) -> TurnResult:
     """Make the turn, unless it is done, taken, or no longer wanted."""
     work = Work("turn", order.task_id, order.seq, order.attempt)
     with engine.telemetry.work(work) as doing:
         return _claim_and_make(engine, order, doing)
 
 
-def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
+def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnResult:
     team = engine.teams.get(order.task_id)
     engine.agenda.hasten(order.task_id, engine.policy.lease)
     ending = Ending(engine)
@@ -77,14 +78,16 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnEnd:
     doing.void()
     now = engine.board.load(order.task_id, 1)
     at_it = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _place(order)
-    return TurnEnd.TAKEN if at_it else TurnEnd.REFUSED
+    if at_it:
+        return TurnEnd.TAKEN
+    return (None if now is None else failed_before(team, now, order)) or TurnEnd.REFUSED
 
 
 def _place(order: TurnOrder) -> tuple[int, int, int]:
     return order.seq, order.epoch, order.attempt
 
 
-def _make_or_explain(making: Making) -> TurnEnd:
+def _make_or_explain(making: Making) -> TurnResult:
     """Make the turn. Report a failure that is not the model's as what it is; repeat only what may succeed."""
     claim = making.claim
     try:
@@ -108,7 +111,7 @@ def _told(text: str) -> str:
     return without_credentials(well_formed(text))[:MOST_TOLD]
 
 
-def _put_off(making: Making, error: TransientError) -> TurnEnd:
+def _put_off(making: Making, error: TransientError) -> TurnResult:
     """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
 
     If Redis does not answer either, this raises TransientError, and the turn is tried again after its lease.
@@ -127,7 +130,7 @@ def _put_off(making: Making, error: TransientError) -> TurnEnd:
     return TurnEnd.BROKE_OFF
 
 
-def _make(making: Making) -> TurnEnd:
+def _make(making: Making) -> TurnResult:
     engine, claim = making.engine, making.claim
     try:
         listings = listings_for(engine, claim.order.task_id, making.team, making.team.agent(claim.task.agent))
@@ -140,7 +143,7 @@ def _make(making: Making) -> TurnEnd:
     return _make_with(making, listings)
 
 
-def _make_with(making: Making, listings: Listings) -> TurnEnd:
+def _make_with(making: Making, listings: Listings) -> TurnResult:
     """Make the turn with the tools of these listings."""
     engine, claim = making.engine, making.claim
     minutes = minutes_for(engine, making.team, claim, making.ending)
@@ -167,7 +170,7 @@ def _make_with(making: Making, listings: Listings) -> TurnEnd:
     return _speak(making, composed, speech, stream, wait < 0)
 
 
-def _speak(making: Making, composed: Composed, speech: Speech, stream: ModelStream, awaited: bool) -> TurnEnd:
+def _speak(making: Making, composed: Composed, speech: Speech, stream: ModelStream, awaited: bool) -> TurnResult:
     """Publish and store the answer. If it is `awaited`, paused tasks continue after it."""
     engine, claim, ending = making.engine, making.claim, making.ending
     reply: Reply | None = None
@@ -212,7 +215,7 @@ def _answered(making: Making, profile: ModelProfile, reply: Reply, awaited: bool
         _log.warning("an answer of model %s is not recorded for its rate limit: %s", profile.model, error)
 
 
-def _break_off(making: Making, composed: Composed, texts: list[str], error: ModelError) -> TurnEnd:
+def _break_off(making: Making, composed: Composed, texts: list[str], error: ModelError) -> TurnResult:
     """Start another attempt after a model call that broke off. If it cannot succeed, commit the error as the step.
 
     A call that failed before the model said anything may succeed later: the turn is deferred. If the provider's rate
@@ -232,7 +235,7 @@ def _break_off(making: Making, composed: Composed, texts: list[str], error: Mode
     return _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
-def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnEnd:
+def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnResult:
     engine, claim = making.engine, making.claim
     order, task = claim.order, claim.task
     routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}
@@ -258,4 +261,4 @@ def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name:
     commit = Commit(step, task.state.after(step), recover.events_of(engine, order.task_id, step, task.tail[-1]))
     if not Place(engine, order.task_id, making.team, task).commit(commit):
         engine.dispatcher.advance(order.task_id)
-    return TurnEnd.COMMITTED
+    return failed_by(making.team, task, order.task_id, step, commit.state) or TurnEnd.COMMITTED

@@ -63,6 +63,13 @@ TOOL_SECONDS: Final = Figure(
     "roboco_tool_seconds", "A tool call, with the storing of what it did.", "histogram", ("tool", "outcome"), _SHORT
 )
 TASKS: Final = Figure("roboco_tasks_total", "Tasks that have ended, by their final status.", "counter", ("status",))
+REFUSED: Final = Figure(
+    "roboco_refused_total",
+    "Messages that workers refused, by their Celery task.",
+    "counter",
+    ("message",),
+    known=(("roboco.submit",),),
+)
 FIGURES: Final = (
     TURN_SECONDS,
     FIRST_TOKEN_SECONDS,
@@ -76,6 +83,7 @@ FIGURES: Final = (
     OPEN_STREAMS,
     TOOL_SECONDS,
     TASKS,
+    REFUSED,
 )
 
 

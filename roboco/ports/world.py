@@ -16,6 +16,7 @@ class AttemptEnd(StrEnum):
     """How an attempt at a turn or call has ended, if its worker cannot report that."""
 
     DONE = "done, and lost with its worker after that"
+    FAILED = "failed, and lost with its worker after that; see roboco show"
     LOST = "lost with its worker"
     PASSED_OVER = "passed over: nobody wants it any more"
 

@@ -27,6 +27,7 @@ METRICS = {
     "roboco_open_tasks",
     "roboco_queue_length",
     "roboco_queue_wait_seconds",
+    "roboco_refused_total",
     "roboco_restarts_total",
     "roboco_stop_seconds",
     "roboco_stream_lag_seconds",

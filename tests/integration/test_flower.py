@@ -139,6 +139,18 @@ def test_the_last_attempt_at_a_turn_fails_with_its_worker(stack: Stack, seen: Fl
     assert "at the last attempt" in seen.rows("doomed/")[f"doomed/0001/turn/{ATTEMPTS}"]["exception"]
 
 
+def test_turn_that_ends_its_task_as_failed_is_a_failure_with_the_reason(stack: Stack, seen: Flower) -> None:
+    stack.model.fail_next(1, Reply(status=404, text="no such model"))
+    task = submitted(stack, "failed", one_agent("plain"))
+    assert task.result(60).status == "failed"
+    settled(seen, {"failed/0001/turn/1": "FAILURE"}, "failed/")
+    exception = seen.rows("failed/")["failed/0001/turn/1"]["exception"]
+    assert exception.startswith("TeamFailed: task failed is failed: plain: ")
+    assert "404" in exception
+    until(lambda: "task failed ended as failed: plain: " in stack.log("coordinator"), 10, "the log has the reason")
+    assert stack.log("coordinator").count("task failed ended as failed") == 1
+
+
 def at_it(stack: Stack, task_id: str, attempt: int = 1) -> None:
     """Wait until a worker is at this attempt at the task's turn or call: who shows a start has not begun for good."""
 

@@ -1,6 +1,8 @@
 """Journeys over servers that are secured: Redis users with least privileges, and TLS before every server."""
 
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +24,12 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.position import Position
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import producer as producer_of
+from roboco.domain.letter import lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.flower import flower
 from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
-from tests.redis_users import StackOfUsers, denied, url_of, users
+from tests.redis_users import PASSWORD, StackOfUsers, denied, url_of, users
 from tests.servers.certificates import Certificates
 from tests.servers.tls_gate import TlsGate
 from tests.stack import POOLS, Stack, s3_environment, until
@@ -62,6 +65,28 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
         client.lpush(queue, f"no message of {queue}")
     until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the letter is stored")
     assert denied(acl_stack) == set()
+
+
+def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
+    orchestrator = acl_stack.orchestrator
+    letter = lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator.engine.now())
+    orchestrator.engine.dead.bury(letter)
+    assert orchestrator.dismiss(letter.letter_id) == letter
+    assert orchestrator.dismiss(letter.letter_id) is None
+    assert denied(acl_stack) == set()
+
+
+@pytest.mark.parametrize("command", ["dead", "dismiss --all", "top --once"])
+def test_command_whose_redis_user_lacks_a_right_says_which_user_has_it(acl_stack: Stack, command: str) -> None:
+    variables = acl_stack.environment | {"ROBOCO_REDIS_URL": url_of(acl_stack.valkey, "roboco-tools")}
+    words = [sys.executable, "-m", "roboco.cli.main", *command.split()]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: Redis user 'roboco-tools' lacks a right that this command needs: ")
+    assert "roboco-admin may run every command" in line
+    assert PASSWORD not in done.stderr
+    denied(acl_stack)
 
 
 def test_flower_as_its_user(acl_stack: Stack) -> None:
@@ -169,6 +194,8 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("ZADD roboco:{workers}:tools 0 x", {"tools"}),
     ("HSET roboco:{workers}:modules:agents x []", {"agents"}),
     ("ZRANGE roboco:{workers}:agents 0 -1", {"agents"} | CLIENTS),
+    ("HSET roboco:{dead}:letters x x", WORKERS | {"client"}),
+    ("HDEL roboco:{dead}:letters x", WORKERS | {"client"}),
     ("GET roboco:{rate:m}:until", {"coordinator", "agents"}),
     ("SET roboco:{rate:m}:until x", {"coordinator", "agents"}),
 ]

@@ -174,6 +174,26 @@ def test_a_submission_that_is_wrong_fails_at_once(stack: Stack, app: Celery) -> 
         result.get(timeout=30)
 
 
+def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
+    """As from celery beat, which reads no result."""
+    orchestrator = stack.orchestrator
+    result = app.send_task("roboco.team", kwargs={"team": "no-such-team", "prompt": "secret words"})
+    with pytest.raises(roboco.UsageError, match="no-such-team"):
+        result.get(timeout=20)
+    [letter] = [one for one in orchestrator.dead_letters() if one.headers.get("id") == result.id]
+    assert (letter.name, letter.attempts) == ("roboco.team", 1)
+    assert letter.reason.startswith("refused: team 'no-such-team' was named")
+    line = (
+        f"Celery task {result.id} (roboco.team) is refused; it is dead letter {letter.letter_id}: UsageError: team 'no"
+    )
+    assert line in stack.log("shop")
+    assert "secret words" not in stack.log("shop")
+    with pytest.raises(roboco.UsageError, match=f"send it again from there; roboco dismiss {letter.letter_id} takes"):
+        orchestrator.requeue(letter.letter_id)
+    assert orchestrator.dismiss(letter.letter_id) == letter
+    assert letter not in orchestrator.dead_letters()
+
+
 def test_a_failing_team_fails_its_chord(stack: Stack, app: Celery) -> None:
     result = chord([team(app).s("well"), team(app).s("refuse")], app.signature("shop.publish")).apply_async()
     with pytest.raises(Exception, match="the model refuses"):

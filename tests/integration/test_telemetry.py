@@ -135,6 +135,27 @@ def test_figures_of_all_pools(stack: Observed, task: Task) -> None:
     assert CANARY not in told
 
 
+def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task: Task) -> None:
+    assert stack.figures("coordinator")["roboco_refused_total message=roboco.submit"] == 0
+    with producer(stack.settings) as app:
+        app.send_task("roboco.submit", kwargs={"team": TEAM, "prompt": []}, ignore_result=True)
+        app.send_task("roboco.send", kwargs={"task_id": "nobody", "message": "x"}, ignore_result=True)
+        app.send_task("shop.unknown", queue="roboco.coordinator", ignore_result=True)
+    expected = {"roboco.submit": 1, "roboco.send": 1, "other": 1}
+
+    def counted() -> dict[str, float | None]:
+        now = stack.figures("coordinator")
+        return {name: now.get(f"roboco_refused_total message={name}") for name in expected}
+
+    until(lambda: counted() == expected, 20, lambda: str(counted()))
+    letters = stack.orchestrator.dead_letters()
+    assert {"roboco.submit", "shop.unknown"} <= {letter.name for letter in letters}
+    assert "roboco.send" not in {letter.name for letter in letters}
+    for letter in letters:
+        stack.orchestrator.dismiss(letter.letter_id)
+    until(lambda: stack.figures("coordinator")["roboco_dead_letters"] == 0, 20, "dismissed letters are not counted")
+
+
 def test_what_waits_is_told_by_the_sweepers_process(stack: Observed, task: Task) -> None:
     os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
     try:
@@ -187,6 +208,10 @@ def test_every_line_is_json_and_names_its_work(stack: Observed, task: Task) -> N
     assert first["agent"] == second["agent"] == "worker"
     logs = "".join(stack.log(pool) for pool in POOLS)
     assert CANARY not in logs
+    raised = [line for line in stack.lines("tools") if "the tool raised" in line["message"]]
+    [failed] = [line for line in raised if line["task_id"] == task.task_id]
+    assert failed["message"].endswith("\n      raise ValueError(message)\n  ValueError: ...")
+    assert (failed["level"], failed["tool"]) == ("WARNING", "raise_error")
     assert "test-key" not in logs
 
 

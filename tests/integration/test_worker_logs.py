@@ -8,6 +8,7 @@ import pytest
 
 from roboco.adapters.celery.names import COORDINATOR_QUEUE
 from roboco.client.wiring import producer
+from roboco.workers.tasks import CREATING
 from tests.stack import Stack, until
 
 pytestmark = pytest.mark.workers
@@ -47,7 +48,17 @@ def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
         app.send_task("roboco.send", args=[CANARY], queue=COORDINATOR_QUEUE, task_id="by-position")
         told = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
         until(lambda: all(one in stack.log("coordinator") for one in told), 30, "the log tells of all refusals")
-        until(lambda: len(stack.orchestrator.dead_letters()) == 3, 20, "the others are put aside")
+        creating = [number for number, (name, _) in enumerate(REFUSED) if name in CREATING]
+        until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 20, "all are put aside")
+        letters = {str(letter.headers.get("id")): letter for letter in stack.orchestrator.dead_letters()}
+        for number, (name, _) in enumerate(REFUSED):
+            ident = f"refused-{number}"
+            kept = f"; it is dead letter {letters[ident].letter_id}" if number in creating else ""
+            [line] = [one for one in stack.log("coordinator").splitlines() if f"message {ident} ({name} of " in one]
+            assert "WARNING" in line
+            assert f") is refused{kept}: " in line
+            assert (ident in letters) == (number in creating)
+        assert letters["refused-2"].reason.startswith("refused: team 'no-such-team' was named")
         records = (tmp_path / "records.txt").read_text()
         for text in (records, stack.log("coordinator")):
             assert text.count("prompt: Input should be a valid string (found ...)") >= 1

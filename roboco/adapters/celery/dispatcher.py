@@ -70,6 +70,8 @@ class CeleryDispatcher:
         match end:
             case AttemptEnd.DONE:
                 self._show(order, who, "task-succeeded", {"result": repr(str(end))})
+            case AttemptEnd.FAILED:
+                self._show(order, who, "task-failed", {"exception": str(end), "traceback": ""})
             case AttemptEnd.LOST:
                 self._show(order, who, "task-failed", {"exception": f"{end}, at the last attempt", "traceback": ""})
             case AttemptEnd.PASSED_OVER:

@@ -20,6 +20,7 @@ from roboco.domain.router import Route
 from roboco.domain.team import Team
 from roboco.domain.team_check import read_team
 from roboco.domain.tool_spec import ToolSpec
+from roboco.engine.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext
 from tests.memory.workspace import MemoryFiles, MemoryHistories
@@ -183,6 +184,36 @@ def test_whatever_goes_wrong_is_in_the_outcome(name: str, args: dict[str, Any], 
     assert outcome.result.is_error
     assert outcome.result.result is None
     assert told in str(outcome.result.error)
+
+
+def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    outcome = run("give", files, what="error")
+    assert outcome.result.error == "ValueError: went wrong"
+    assert "File" not in outcome.model_dump_json()
+    [(call_id, failure)] = call_failures(files, TASK).items()
+    assert (call_id, failure.tool_name, failure.attempt) == (CONTEXT.call_id, "give", 1)
+    assert failure.lines[-2:] == ("    raise raised[what]", "ValueError: went wrong")
+    named = f"tool 'give' of task {TASK}, call {CONTEXT.call_id}, attempt 1: the tool raised"
+    [line] = [record.getMessage() for record in caplog.records if record.getMessage().startswith(named)]
+    assert line.endswith("\n      raise raised[what]\n  ValueError: went wrong")
+
+
+@pytest.mark.parametrize("what", ["usage", "time"])
+def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    run("give", files, what=what)
+    assert call_failures(files, TASK) == {}
+    assert "the tool raised" not in caplog.text
+
+
+def test_result_of_a_call_does_not_depend_on_the_store_of_its_frames(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(MemoryFiles):
+        def put(self, path: str, data: bytes) -> None:
+            raise TransientError("the store is away")
+
+    assert run("give", Away(), what="error").result.error == "ValueError: went wrong"
+    assert f"the frames of call {CONTEXT.call_id} of task {TASK} are not kept" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])

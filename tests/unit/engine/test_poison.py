@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import pytest
 from celery import Celery
 
-from roboco.client.requeue import requeue
+from roboco.client.requeue import dismiss, requeue
 from roboco.domain.collaboration import END
 from roboco.domain.history import History
 from roboco.domain.router import Route
 from roboco.domain.status import TaskStatus
 from roboco.domain.team import Team
-from roboco.errors import TransientError
+from roboco.errors import TransientError, UsageError
 from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.memory.watch import Call, Crash, make
 from tests.memory.world import TASK, World
@@ -50,7 +51,7 @@ def test_a_turn_leaves_one_letter() -> None:
     assert letter.reason == world.summary().reason
 
 
-def test_a_tool_call_leaves_one_letter_and_the_agent_is_told() -> None:
+def test_a_tool_call_leaves_one_letter_and_the_agent_is_told(caplog: pytest.LogCaptureFixture) -> None:
     world = TOOLS.world()
 
     def watch(name: str, call: Call) -> Any:
@@ -63,6 +64,9 @@ def test_a_tool_call_leaves_one_letter_and_the_agent_is_told() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert letters(world) == [("tool", ATTEMPTS)] * 3
+    told = [record.getMessage() for record in caplog.records if "a dead letter is stored" in record.getMessage()]
+    assert len(told) == 3
+    assert told[0].startswith(f"task {TASK}: tool 'add' was lost {ATTEMPTS} times, with the worker that ran it")
 
 
 def test_a_task_whose_every_look_ends_the_sweeper_is_given_up() -> None:
@@ -175,6 +179,19 @@ def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> 
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert not world.engine.dead.letters()
+
+
+def test_letter_of_an_ended_task_is_dismissed_once_and_for_all() -> None:
+    world = deadly("model.stream")
+    world.settle()
+    [letter] = world.engine.dead.letters()
+    with pytest.raises(UsageError, match=f"roboco dismiss {letter.letter_id} takes it off the list"):
+        requeue(world.engine, Celery(), letter.letter_id)
+    assert dismiss(world.engine, letter.letter_id) == letter
+    assert world.engine.dead.letters() == []
+    assert dismiss(world.engine, letter.letter_id) is None
+    world.settle()
+    assert world.engine.dead.letters() == []
 
 
 def test_a_task_without_a_history_is_put_aside() -> None:

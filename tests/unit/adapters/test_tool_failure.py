@@ -1,0 +1,82 @@
+"""The exceptions of tools as lines for the log and for `roboco show`: bounded, printable, without secrets."""
+
+from typing import Any
+
+import pytest
+
+from roboco.adapters.telemetry.hidden import Hidden
+from roboco.adapters.tool_failure import CHAIN_MOST, LINE_MOST, error_text, failure_lines, without_arguments
+
+SECRET = "canary-of-the-shop"
+
+
+def raised(error: Exception, depth: int = 0, cause: Exception | None = None) -> Exception:
+    """Return the caught exception, raised `depth` calls below."""
+
+    def fall(left: int) -> None:
+        if left:
+            fall(left - 1)
+        raise error from cause
+
+    try:
+        fall(depth)
+    except Exception as caught:
+        return caught
+    raise AssertionError
+
+
+def lines(error: Exception, frames: int = 5, mask: Any = str) -> tuple[str, ...]:
+    return failure_lines(error, frames, mask)
+
+
+def test_last_frames_are_kept_with_their_source() -> None:
+    found = lines(raised(ValueError("no such order"), depth=50), frames=2)
+    assert [line.partition(", line ")[0] for line in found[0:3:2]] == [f'File "{__file__}"'] * 2
+    assert found[2].endswith(", in fall")
+    assert found[1:] == ("    fall(left - 1)", found[2], "    raise error from cause", "ValueError: no such order")
+
+
+def test_causes_are_shown_before_what_they_led_to() -> None:
+    error: Exception = KeyError("o-0")
+    for number in range(1, 10):
+        error = raised(ValueError(f"o-{number}"), cause=error)
+    texts = [line for line in lines(error) if line.startswith(("ValueError", "KeyError"))]
+    assert texts == [f"ValueError: o-{number}" for number in range(10 - CHAIN_MOST, 10)]
+
+
+def test_circle_of_causes_is_left() -> None:
+    first, second = raised(ValueError("a")), raised(ValueError("b"))
+    first.__cause__, second.__cause__ = second, first
+    assert [line for line in lines(first) if "Error: " in line] == ["ValueError: a", "ValueError: b", "ValueError: a"]
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000_000, "a\nERROR forged\r\x1b[31m\u202e\ud800", "\0" * 5000])
+def test_text_of_the_exception_is_one_bounded_printable_line(text: str) -> None:
+    last = lines(raised(ValueError(text)))[-1]
+    assert last.startswith("ValueError: ")
+    assert last.isprintable()
+    assert len(last) <= LINE_MOST
+
+
+def test_secrets_are_masked() -> None:
+    mask = Hidden({"SHOP_TOKEN": SECRET})
+    found = "\n".join(lines(raised(ValueError(f"{SECRET} at redis://shop:{SECRET}@h")), mask=mask))
+    assert SECRET not in found
+    assert "ValueError: *** at redis://***@h" in found
+
+
+@pytest.mark.parametrize("said", ["what the user said", "a\n'quoted' text", "long " * 50_000])
+def test_arguments_of_the_call_are_left_out(said: str) -> None:
+    mask = without_arguments({"order": {"notes": [said]}, "n": 1, "short": "is"}, Hidden({"SHOP_TOKEN": SECRET}))
+    error = raised(ValueError(f"{said!r} is refused by {SECRET}"), cause=raised(KeyError(said)))
+    texts = [line for line in lines(error, mask=mask) if "Error: " in line]
+    assert [text.replace('"', "'") for text in texts] == ["KeyError: '...'", "ValueError: '...' is refused by ***"]
+
+
+def test_exception_whose_text_cannot_be_read_is_named() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert error_text(Broken()) == "Broken: (its text cannot be read: RuntimeError)"
+    assert lines(raised(Broken()))[-1] == "Broken: (its text cannot be read: RuntimeError)"

@@ -1,0 +1,143 @@
+"""What tools print is logged line by line with the task and the tool, within limits, without secrets."""
+
+import asyncio
+import contextlib
+import io
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+
+import pytest
+
+from roboco.adapters.telemetry.hidden import Hidden
+from roboco.adapters.tool_output import CHARACTERS_MOST, LINE_MOST, LINES_MOST, log_output
+
+SECRET = "canary-of-the-shop"
+MASK = Hidden({"SHOP_TOKEN": SECRET})
+
+
+def logged(caplog: pytest.LogCaptureFixture, tool: str = "refund") -> list[str]:
+    named = f"tool {tool!r} of task t, "
+    assert all(record.levelno == logging.WARNING for record in caplog.records)
+    return [text.removeprefix(named) for text in caplog.messages if text.startswith(named)]
+
+
+def run(tool: str, work: Callable[[], object]) -> None:
+    with log_output(tool, "t", MASK):
+        work()
+
+
+def test_lines_of_both_streams_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    before = sys.stdout, sys.stderr
+    with log_output("refund", "t", MASK):
+        print("one", end=" ")
+        print("line\n\nand another")
+        print("a mistake", file=sys.stderr)
+        sys.stdout.writelines(["not ", "ended"])
+    assert logged(caplog) == ["stdout: one line", "stdout: and another", "stderr: a mistake", "stdout: not ended"]
+    assert (sys.stdout, sys.stderr) == before
+
+
+def test_what_is_printed_outside_of_a_call_stays_as_it_is(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with log_output("refund", "t", MASK):
+        kept = sys.stdout
+    print("after")
+    print("by a handler that a tool has made", file=kept)
+    assert capsys.readouterr().out == "after\nby a handler that a tool has made\n"
+    assert caplog.messages == []
+
+
+def test_streams_are_put_back_after_an_exception(caplog: pytest.LogCaptureFixture) -> None:
+    before = sys.stdout
+    with contextlib.suppress(ValueError), log_output("refund", "t", MASK):
+        print("half", end="")
+        raise ValueError
+    assert sys.stdout is before
+    assert logged(caplog) == ["stdout: half"]
+
+
+@pytest.mark.parametrize("text", ["x\n" * 100_000, "y" * 10_000_000, "\r" * 1000 + "z\n" * 100_000])
+def test_output_of_a_call_is_bounded(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    with log_output("refund", "t", MASK):
+        for _ in range(3):
+            sys.stdout.write(text)
+    assert len(caplog.messages) <= LINES_MOST + 1
+    assert sum(map(len, caplog.messages)) <= CHARACTERS_MOST + 100 * len(caplog.messages)
+    limits = f"further output is not logged ({LINES_MOST} lines, {CHARACTERS_MOST} characters)"
+    assert caplog.messages[-1] == f"tool 'refund' of task t: {limits}"
+
+
+def test_line_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    with log_output("refund", "t", MASK):
+        for _ in range(10):
+            print("x" * 1000, end="")
+        print("\nnext")
+    assert [len(line) for line in logged(caplog)] == [len("stdout: ") + LINE_MOST, len("stdout: next")]
+
+
+def test_secrets_are_masked_wherever_a_line_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    for length in range(LINE_MOST - 30, LINE_MOST + 30):
+        with log_output("refund", "t", MASK):
+            print("x" * length + SECRET * 2)
+            print("y" * (CHARACTERS_MOST - length - 60) + SECRET)
+    assert "canary" not in caplog.text
+
+
+def test_line_cannot_forge_another(caplog: pytest.LogCaptureFixture) -> None:
+    run("refund", lambda: print("a\x1b[31m\u2028\u202eb\ud800"))
+    assert logged(caplog) == ["stdout: a\\u001b[31m\\u2028\\u202eb\\ud800"]
+
+
+def test_calls_in_several_threads_are_kept_apart(caplog: pytest.LogCaptureFixture) -> None:
+    both, before = threading.Barrier(2, timeout=10), sys.stdout
+
+    def speak(tool: str) -> None:
+        both.wait()
+        for number in range(20):
+            print(f"{tool} {number}")
+        both.wait()
+
+    threads = [threading.Thread(target=run, args=(tool, lambda tool=tool: speak(tool))) for tool in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for tool in ("a", "b"):
+        assert logged(caplog, tool) == [f"stdout: {tool} {number}" for number in range(20)]
+    assert sys.stdout is before
+
+
+def test_threads_and_coroutines_of_a_tool_are_logged_as_the_tool(caplog: pytest.LogCaptureFixture) -> None:
+    def print_in(start: Callable[..., object]) -> None:
+        thread = threading.Thread(target=start)
+        thread.start()
+        thread.join()
+
+    async def speak() -> None:
+        await asyncio.to_thread(print, "in a coroutine's thread")
+
+    with log_output("refund", "t", MASK):
+        print_in(lambda: print("in a thread"))
+        asyncio.run(speak())
+        context = copy_context()
+    print_in(lambda: context.run(print, "too late"))
+    assert logged(caplog) == ["stdout: in a thread", "stdout: in a coroutine's thread"]
+
+
+def test_handler_that_prints_is_not_logged_again() -> None:
+    class Printing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print(record.getMessage())
+
+    logger, handler, below = logging.getLogger("roboco.adapters.tool_output"), Printing(), io.StringIO()
+    logger.addHandler(handler)
+    try:
+        with contextlib.redirect_stdout(below):
+            run("refund", lambda: print("once"))
+    finally:
+        logger.removeHandler(handler)
+    assert below.getvalue() == "tool 'refund' of task t, stdout: once\n"

@@ -1,0 +1,65 @@
+"""What the log says of a task that fails: one warning, with the reason."""
+
+import logging
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.advance import LOGGED_REASON, advance
+from roboco.errors import ModelError
+from tests.memory.journeys import member
+from tests.memory.model import Said, said
+from tests.memory.world import TASK, World, given, team_of
+from tests.unit.engine.test_attempt_end import dying
+
+ONE = team_of(agents=[member("first")])
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING and record.getMessage().startswith("task task_1 ended")
+    ]
+
+
+def failing(message: str) -> World:
+    def refuse(request: object) -> Said:
+        raise ModelError("bad_request", message, False)
+
+    world = World(given(refuse))
+    world.submit(ONE)
+    return world
+
+
+def test_failed_task_logs_one_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    world = failing("the model 'm' does not exist")
+    world.settle()
+    for _ in range(3):
+        advance(world.engine, TASK, True)
+    assert world.summary().status is TaskStatus.FAILED
+    assert warnings(caplog) == ["task task_1 ended as failed: first: the model 'm' does not exist"]
+
+
+def test_failed_task_whose_closing_is_repeated_logs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    world = failing("no")
+    world.watch = dying("files.replace", times=3)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert len(warnings(caplog)) == 1
+
+
+def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptureFixture) -> None:
+    failing(f"redis://u:pass-word@h\nERROR forged\x1b[2J{'x' * 100_000}").settle()
+    [line] = warnings(caplog)
+    assert line.startswith("task task_1 ended as failed: first: redis://***@h\\nERROR forged\\u001b[2Jxxx")
+    assert line.isprintable()
+    assert len(line) < LOGGED_REASON + 100
+
+
+def test_task_that_does_not_fail_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(given(lambda request: said("done")))
+    world.submit(ONE)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert warnings(caplog) == []
