@@ -168,6 +168,48 @@ def test_an_account_without_credit_is_not_waited_for(server: ModelServer, model:
     assert len(server.requests) == 1
 
 
+TOO_LONG: dict[str, Reply] = {
+    "openai": Reply(status=400, text="too many tokens", code="context_length_exceeded"),
+    "vllm": Reply(status=400, text="This model's maximum context length is 4096 tokens. However, " + "you said " * 99),
+    "llama.cpp": Reply(status=400, text="the request exceeds the available context size"),
+    "anthropic": Reply(status=413, text="prompt is too long: 210000 tokens > 200000 maximum"),
+    "within the stream": Reply(
+        garbage=events({"error": {"message": "too many tokens", "code": "context_length_exceeded"}})
+    ),
+    "within the stream, by its type": Reply(
+        garbage=events({"error": {"message": "no", "code": 400, "type": "exceed_context_size_error"}})
+    ),
+}
+
+
+@pytest.mark.parametrize("given", TOO_LONG)
+def test_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy(
+    server: ModelServer, model: OpenAIModel, given: str
+) -> None:
+    server.script(lambda request: TOO_LONG[given])
+    _, error = failure(model.stream(asked()))
+    assert (error.code, error.retryable) == ("context_length", False)
+    assert "`context: {strategy: budget, tokens: 8000}` in the team file" in str(error)
+    assert len(server.requests) == 1
+
+
+FINAL: dict[str, dict[str, object]] = {
+    "a status": {"message": "no such parameter", "code": 400},
+    "no credit": {"message": "check your plan", "code": "insufficient_quota"},
+}
+
+
+@pytest.mark.parametrize("given", FINAL)
+def test_error_within_the_stream_that_cannot_succeed_is_final(
+    server: ModelServer, model: OpenAIModel, given: str
+) -> None:
+    server.script(lambda request: Reply(garbage=events({"error": FINAL[given]})))
+    _, error = failure(model.stream(asked()))
+    assert not error.retryable
+    assert str(FINAL[given]["message"]) in str(error)
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("seconds", [None, 2.5])
 def test_when_to_ask_again_survives_pickling(seconds: float | None) -> None:
     error = ModelError("rate_limit", "slow down", True, seconds)

@@ -18,6 +18,16 @@ RATE_LIMIT = "rate_limit"
 _RETRYABLE_STATUS = frozenset({408, 409, 425})
 _LIMITED = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
 _SPENT = "insufficient_quota"
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context window|ContextWindow|"
+    r"available context size|prompt is too long|exceed context limit|input token count",
+    re.IGNORECASE,
+)
+"""How servers word a request that is longer than the context of their model, in a code, a type or a message."""
+_REFUSALS = frozenset({400, 413, 422})
+"""The statuses with which a server refuses a request that is too long."""
+_MOST_QUOTED = 160
+"""Characters of a server's message that are quoted before a remedy."""
 _FORMAT = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
 
 
@@ -59,10 +69,14 @@ def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
         case openai.APIConnectionError():
             cause = error.__cause__ or error
             return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
+        case openai.APIError() if _is_too_long(error):
+            return _too_long(model, error.message)
+        case openai.APIError() if _SPENT in (error.code, error.type):
+            return _spent(model, f"(within its answer): {error.message}")
         case openai.APIError() if str(error.code) in _LIMITED or error.type in _LIMITED:
             return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {error!s}", True)
         case _:
-            return ModelError("model", f"model {model!r} failed: {error!s}", True)
+            return ModelError("model", f"model {model!r} failed: {error!s}", not _is_refusal(error))
 
 
 def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
@@ -75,15 +89,41 @@ def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
         case openai.NotFoundError():
             return ModelError("not_found", f"model {model!r} is not there (404): {_body(error)}", False)
         case openai.RateLimitError() if _SPENT in (error.code, error.type):
-            message = f"the account of model {model!r} has no credit left (429): {_body(error)}; add some, or change it"
-            return ModelError("quota", message, False)
+            return _spent(model, f"(429): {_body(error)}")
         case openai.RateLimitError():
             message = f"model {model!r} is at its rate limit (429): {_body(error)}"
             return ModelError(RATE_LIMIT, message, True, retry_after(error))
+        case _ if error.status_code in _REFUSALS and _is_too_long(error):
+            return _too_long(model, _body(error))
         case _:
             retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
             message = f"model {model!r} answers {error.status_code}: {_body(error)}"
             return ModelError("status", message, retryable, retry_after(error))
+
+
+def _is_refusal(error: openai.OpenAIError) -> bool:
+    """Return True if an error within an answer has the code of a status that no second request changes."""
+    code = str(getattr(error, "code", ""))
+    return re.fullmatch("4[0-9][0-9]", code) is not None and int(code) not in _RETRYABLE_STATUS
+
+
+def _is_too_long(error: openai.APIError) -> bool:
+    """Return True if the server says that the request is longer than its model's context."""
+    said = error.message if not isinstance(error, openai.APIStatusError) else _body(error)
+    return _TOO_LONG.search(f"{error.code} {error.type} {said}") is not None
+
+
+def _too_long(model: str, said: str) -> ModelError:
+    message = (
+        f"the request is too long for model {model!r}: {said[:_MOST_QUOTED]}; give its agent "
+        "`context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model takes"
+    )
+    return ModelError("context_length", message, False)
+
+
+def _spent(model: str, said: str) -> ModelError:
+    message = f"the account of model {model!r} has no credit left {said[:_MOST_QUOTED]}; add some, or change it"
+    return ModelError("quota", message, False)
 
 
 def _body(error: openai.APIStatusError) -> str:
