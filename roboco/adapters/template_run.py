@@ -1,5 +1,6 @@
 """Runs templates: walks the tree of a template over JSON, paying for each node from an allowance."""
 
+import json
 import operator
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from roboco.adapters.template_values import (
 
 MOST_RANGE = 1000
 """How many numbers `range` gives at most."""
+_DEEPEST, _LONGEST_NAME = 5, 60
+"""Names that lead into the context, and characters of each, for which a message names the remedy."""
 Scope = ChainMap[str, Any]
 
 
@@ -128,13 +131,23 @@ class Run:
     def _getitem(self, node: nodes.Getitem, scope: Scope) -> Any:
         value = needed(self._value(node.node, scope))
         if not isinstance(node.arg, nodes.Slice):
-            return attribute(value, self._value(node.arg, scope))
+            return self._attribute(node, value, self._value(node.arg, scope), scope)
         if not isinstance(value, str | list | tuple):
             raise TemplateFailure(f"{short(value)} has no slices")
         ends = (node.arg.start, node.arg.stop, node.arg.step)
         begin, end, step = (None if one is None else number(self._value(one, scope)) for one in ends)
         self._allowance.text(len(value))
         return value[begin:end:step]
+
+    def _getattr(self, node: nodes.Getattr, scope: Scope) -> Any:
+        return self._attribute(node, self._value(node.node, scope), node.attr, scope)
+
+    def _attribute(self, node: nodes.Getattr | nodes.Getitem, value: Any, name: Any, scope: Scope) -> Any:
+        """Return the attribute. If it is missing from the context of the task, the reason names the remedy."""
+        found = attribute(value, name)
+        if isinstance(found, Missing) and (path := _in_context(node)) and value is _within(path, scope.maps[-1]):
+            return _missing_context(path)
+        return found
 
     def _compare(self, node: nodes.Compare, scope: Scope) -> bool:
         left = needed(self._value(node.expr, scope))
@@ -222,6 +235,35 @@ class Run:
         return list(found)
 
 
+def _in_context(node: nodes.Node) -> list[str]:
+    """Return the names that lead from `context` to this value; none if it is not written so."""
+    names: list[str] = []
+    while isinstance(node, nodes.Getattr | nodes.Getitem):
+        name = node.attr if isinstance(node, nodes.Getattr) else getattr(node.arg, "value", None)
+        if not isinstance(name, str) or len(name) > _LONGEST_NAME or len(names) == _DEEPEST:
+            return []
+        names.append(name)
+        node = node.node
+    return names[::-1] if isinstance(node, nodes.Name) and node.name == "context" else []
+
+
+def _within(path: list[str], variables: Mapping[str, Any]) -> Any:
+    """Return the object of the task's context in which the last name of the path is looked for."""
+    found = variables.get("context")
+    for name in path[:-1]:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else Missing("")
+
+
+def _missing_context(path: list[str]) -> Missing:
+    value = "..."
+    for name in reversed(path):
+        value = f"{{{json.dumps(name)}: {value}}}"
+    shown = ".".join(path)
+    by_option = f"--context {shown}=... (command line) or " if len(path) == 1 else ""
+    return Missing(f"the context of the task has no {short(shown)}", f": pass {by_option}context={value} (Python)")
+
+
 def _loop(index: int, length: int) -> dict[str, Any]:
     places = {"index": index + 1, "index0": index, "revindex": length - index, "revindex0": length - index - 1}
     return {**places, "first": index == 0, "last": index == length - 1, "length": length}
@@ -241,7 +283,7 @@ _EXPRESSIONS: dict[type[nodes.Node], Callable[[Run, Any, Scope], Any]] = {
     nodes.List: lambda run, node, scope: run._some(node.items, scope),
     nodes.Tuple: lambda run, node, scope: tuple(run._some(node.items, scope)),
     nodes.Dict: Run._dict,
-    nodes.Getattr: lambda run, node, scope: attribute(run._value(node.node, scope), node.attr),
+    nodes.Getattr: Run._getattr,
     nodes.Getitem: Run._getitem,
     nodes.Compare: Run._compare,
     nodes.And: Run._and,

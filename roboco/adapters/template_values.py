@@ -49,14 +49,15 @@ class Allowance:
 class Missing:
     """What a name leads to that is not there: any use of it but `default` and `is defined` is a failure."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, remedy: str = "; 'is defined' asks, and the filter 'default' replaces it") -> None:
         self.reason = reason
+        self.remedy = remedy
 
 
 def needed(value: Any) -> Any:
     """Return the value; raise TemplateFailure if it is missing."""
     if isinstance(value, Missing):
-        raise TemplateFailure(f"{value.reason}; 'is defined' asks, and the filter 'default' replaces it")
+        raise TemplateFailure(f"{value.reason}{value.remedy}")
     return value
 
 

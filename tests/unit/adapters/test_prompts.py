@@ -47,6 +47,40 @@ def test_templates(template: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("template", "remedy"),
+    [
+        (
+            "{{ context.audience }}",
+            """: pass --context audience=... (command line) or context={"audience": ...} (Python)""",
+        ),
+        ("{{ context['audience'] }}", """ or context={"audience": ...} (Python)"""),
+        ("{% for x in [1] %}{{ context.audience }}{% endfor %}", """ or context={"audience": ...} (Python)"""),
+        ("{{ context.user.name }}", """: pass context={"user": {"name": ...}} (Python)"""),
+    ],
+)
+def test_missing_context_names_the_remedy(template: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        JinjaPrompts().render(template, VARIABLES | {"context": {"user": {}}})
+    assert str(failed.value).endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ task.audience }}",
+        "{% set context = {} %}{{ context.audience }}",
+        "{{ context.user.name.first }}",
+        "{{ context.a.b.c.d.e.f }}",
+        "{{ context." + "a" * 61 + " }}",
+    ],
+)
+def test_missing_attribute_elsewhere_names_the_filter(template: str) -> None:
+    context = {"a": {"b": {"c": {"d": {"e": {}}}}}, "user": {"name": "Ada"}}
+    with pytest.raises(UsageError, match="'is defined' asks, and the filter 'default' replaces it"):
+        JinjaPrompts().render(template, VARIABLES | {"context": context})
+
+
+@pytest.mark.parametrize(
     "template",
     [
         "{{ ''.__class__ }}",
@@ -91,7 +125,9 @@ def test_nothing_outside_is_reached(template: str) -> None:
     ],
 )
 def test_what_is_not_there_is_refused_and_not_left_out(template: str) -> None:
-    with pytest.raises(UsageError, match=r"the template fails: .*(undefined|unknown variable|no element)"):
+    with pytest.raises(
+        UsageError, match=r"the template fails: .*(undefined|unknown variable|no element|context of the task has no)"
+    ):
         render(template)
 
 
