@@ -121,6 +121,10 @@ class LiveView:
         match event:
             case UserInterrupted():
                 self._interrupted(event)
+            case TurnRestarted(replaced=True):
+                made = f"{event.attempt - 1} attempt{'s' if event.attempt > 2 else ''}"
+                self._note(f"ends after {made} (discard the text above): {event.reason}", "yellow")
+                self._attempt, self._spoken = event.attempt, ""
             case TurnRestarted():
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
                 self._attempt, self._spoken = event.attempt, ""

@@ -123,12 +123,16 @@ class UserInterrupted(_Event):
 
 
 class TurnRestarted(_Event):
-    """A turn begins again as `attempt`: the text of the attempts before is void."""
+    """A turn begins again as `attempt`: the text of the attempts before is void.
+
+    If it is `replaced`, that attempt is not made: a step that is no agent's takes the place of the turn.
+    """
 
     type: Literal["event_turn_restart"] = "event_turn_restart"
     step_id: str
     attempt: int
     reason: str
+    replaced: bool = False
 
 
 class StatusChanged(_Event):

@@ -131,6 +131,7 @@ def taken_over(
                 step_id=step_id_at(task_id, task.seq),
                 attempt=task.attempt + 1,
                 reason="another step replaces the turn, because its worker did not finish it",
+                replaced=True,
             )
         )
     if task.reason or task.status is not TaskStatus.RUNNING:

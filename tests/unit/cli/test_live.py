@@ -3,6 +3,8 @@
 import io
 import json
 
+import pytest
+
 from roboco.cli.json_lines import JsonLines
 from roboco.cli.live import LiveView
 from roboco.cli.screen import Screen
@@ -54,6 +56,13 @@ def test_restarts_and_replacements() -> None:
     other = shown(SELECTED, delta("half"), delta("other", replace=True))
     assert other == f"{LABEL}half\n   once more, whole (discard the text above)\nother"
     assert shown(delta("all at once", replace=True)) == "\n── writer\nall at once"
+
+
+@pytest.mark.parametrize(("attempt", "made"), [(2, "1 attempt"), (6, "5 attempts")])
+def test_turn_that_is_replaced_names_the_attempts_that_were_made(attempt: int, made: str) -> None:
+    replaced = event("turn_restart", step_id="step_1", attempt=attempt, reason="its worker was lost", replaced=True)
+    told = f"\n   ends after {made} (discard the text above): its worker was lost\n"
+    assert shown(SELECTED, delta("half"), replaced) == f"{LABEL}half{told}"
 
 
 def test_mishaps() -> None:

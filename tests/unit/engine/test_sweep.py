@@ -104,6 +104,7 @@ def test_a_turn_that_kills_every_worker_fails_the_task_after_so_many_attempts(wh
     assert world.summary().status is TaskStatus.FAILED
     assert "writer's turn was lost 3 times" in world.summary().reason
     assert [record["attempt"] for record in restarts(world)] == [2, 3, 4], "the last one voids what the third has said"
+    assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and is not made"
     assert "another step replaces the turn" in restarts(world)[-1]["reason"]
     assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
     assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
