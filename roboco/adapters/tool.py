@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roboco.domain.canonical import checked_json
+from roboco.adapters.tool_result import as_json
 from roboco.errors import UsageError
 from roboco.ports import CallContext
 
@@ -94,18 +94,23 @@ class FunctionTool:
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        return _awaited(self.function(**keywords))
+        return self._awaited(self.function(**keywords))
 
     def find_out(self, args: dict[str, Any], context: CallContext) -> Found | None:
         """What became of a call that was begun; None if the tool cannot tell."""
         if self.verify is None:
             return None
-        found = _awaited(self.verify(args, context.idempotency_key))
+        found = self._awaited(self.verify(args, context.idempotency_key))
         if found is None:
             return None
         if found is False:
             return Found(happened=False)
         return Found(happened=True, result="the call had its effect" if found is True else found)
+
+    def _awaited(self, result: Any) -> Any:
+        """Return what the function has returned, which may be a coroutine, as JSON."""
+        name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
+        return as_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
 
 
 def describe_function(function: Callable[..., Any]) -> FunctionTool:
@@ -125,31 +130,6 @@ def describe_function(function: Callable[..., Any]) -> FunctionTool:
             fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
     arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
     return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, getattr(function, _VERIFY, None))
-
-
-def _awaited(result: Any) -> Any:
-    """The result of a function, which may be a coroutine, as JSON."""
-    return as_json(asyncio.run(result) if inspect.iscoroutine(result) else result)
-
-
-def as_json(result: Any) -> Any:
-    """The result as JSON; models become objects. TypeError for what is no JSON."""
-    try:
-        return checked_json(_plain(result))
-    except (ValueError, RecursionError) as error:
-        raise TypeError(f"returned a {type(result).__name__} that is not JSON: {error}") from error
-
-
-def _plain(result: Any) -> Any:
-    match result:
-        case BaseModel():
-            return result.model_dump(mode="json")
-        case list() | tuple():
-            return [_plain(item) for item in result]
-        case dict():
-            return {key: _plain(item) for key, item in result.items()}
-        case _:
-            return result
 
 
 def _name(function: Callable[..., Any]) -> str:

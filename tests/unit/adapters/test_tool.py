@@ -1,8 +1,6 @@
 """@tool: Python functions as tools, their schema, and their calls with a model's arguments."""
 
 import asyncio
-import json
-import math
 from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -10,8 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from roboco.adapters.tool import as_json, describe_function, is_tool, tool
-from roboco.domain.canonical import canonical
+from roboco.adapters.tool import describe_function, is_tool, tool
 from roboco.errors import UsageError
 from roboco.ports import CallContext
 
@@ -195,42 +192,15 @@ def test_a_functions_own_error_goes_through() -> None:
         call(fails)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, None),
-        ("text", "text"),
-        ([1, 2.5, {"a": True}], [1, 2.5, {"a": True}]),
-        (Place(city="x"), {"city": "x", "zip_code": 0}),
-        ({"a\ud800": "\ud83d\ude00"}, {"a\ufffd": "\U0001f600"}),
-        (("a", "\ud800"), ["a", "\ufffd"]),
-        ({1: "a"}, {"1": "a"}),
-        ([Place(city="\ud800")], [{"city": "\ufffd", "zip_code": 0}]),
-    ],
-)
-def test_results_become_json(value: object, expected: object) -> None:
-    assert json.loads(canonical(as_json(value))) == expected
+def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_remedy() -> None:
+    def look_up() -> dict[str, object]:
+        """Look it up."""
+        return {"rows": [object()]}
 
-
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"x", {"a": object()}, math.nan, [math.inf], {(1,): 2}, 1j])
-def test_what_is_no_json_is_a_type_error(value: object) -> None:
-    with pytest.raises(TypeError, match="that is not JSON"):
-        as_json(value)
-
-
-def test_a_value_that_holds_itself_is_a_type_error() -> None:
-    circle: list[object] = []
-    circle.append(circle)
-    with pytest.raises(TypeError, match="that is not JSON"):
-        as_json(circle)
-
-
-class Measure(BaseModel):
-    """A number."""
-
-    value: float
-
-
-def test_a_model_that_is_no_json_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="that is not JSON"):
-        as_json(Measure(value=math.nan))
+    with pytest.raises(TypeError) as failed:
+        call(look_up)
+    told = str(failed.value)
+    assert told.startswith(
+        "tool 'tests.unit.adapters.test_tool:look_up' returned a value of type dict that is not JSON: "
+    )
+    assert "it holds a value of type object; return texts, " in told

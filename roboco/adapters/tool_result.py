@@ -1,0 +1,110 @@
+"""Results of Python functions as JSON: what a tool may take as an argument it may also return."""
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_jsonable_python
+
+from roboco.domain.canonical import MAX_DEPTH, canonical, checked_json
+
+MOST_VALUES = 1_000_000
+"""Values in one result, those in lists and objects counted, too."""
+POSSIBLE = (
+    "texts, numbers, lists, sets, objects, dates, times, Decimal, UUID, Path, Enum, UTF-8 bytes, dataclasses and "
+    "pydantic models"
+)
+
+
+def as_json(result: Any, tool: str) -> Any:
+    """Return the result as JSON; TypeError names the tool, the type that has no JSON, and the remedy."""
+    try:
+        return checked_json(_Conversion().plain(result))
+    except RecursionError:
+        problem = "it is nested too deep"
+    except (ValueError, TypeError) as error:
+        problem = str(error)
+    raise TypeError(
+        f"tool {tool!r} returned a value of type {type(result).__name__} that is not JSON: {problem}; return {POSSIBLE}"
+    )
+
+
+class _Conversion:
+    """One conversion. It ends with a ValueError after MOST_VALUES values, and below MAX_DEPTH levels."""
+
+    def __init__(self) -> None:
+        self._left = MOST_VALUES
+
+    def plain(self, value: Any, depth: int = MAX_DEPTH) -> Any:
+        """Return the value in JSON's types."""
+        self._count(depth)
+        match value:
+            case Enum():
+                return self.plain(value.value, depth - 1)
+            case None | str() | int() | float():
+                return value
+            case BaseModel():
+                return self.plain(value.model_dump(mode="json"), depth)
+            case Mapping():
+                return self._object(value, depth)
+            case set() | frozenset():
+                return sorted(self._list(value, depth), key=canonical)  # the same in each process
+            case list() | tuple() | deque() | range() | KeysView() | ValuesView() | ItemsView():
+                return self._list(value, depth)
+            case _:
+                return self._other(value, depth)
+
+    def _count(self, depth: int) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"it has more than {MOST_VALUES} values")
+        if depth < 0:
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+
+    def _list(self, values: Iterable[Any], depth: int) -> list[Any]:
+        return [self.plain(value, depth - 1) for value in values]
+
+    def _object(self, pairs: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        found = {_key(key): self.plain(value, depth - 1) for key, value in pairs.items()}
+        if len(found) < len(pairs):
+            raise ValueError("two keys of an object are the same text in JSON")
+        return found
+
+    def _other(self, value: Any, depth: int) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            if hasattr(value, "__pydantic_serializer__"):
+                return self.plain(TypeAdapter(type(value)).dump_python(value, mode="json"), depth)
+            return self._object({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, depth)
+        return _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    """Return the value as pydantic writes it; ValueError if it has no JSON."""
+    kind = type(value).__name__
+    if isinstance(value, Iterator):  # may have no end
+        raise ValueError(f"it holds a value of type {kind}, make a list of it")
+    try:
+        return to_jsonable_python(value)
+    except UnicodeDecodeError as error:
+        raise ValueError("it holds bytes that are not UTF-8, write them as base64") from error
+    except ValueError as error:
+        raise ValueError(f"it holds a value of type {kind}") from error
+
+
+def _key(key: Any) -> str:
+    match key:
+        case Enum():
+            return _key(key.value)
+        case str():
+            return key
+        case None | int() | float():
+            return json.dumps(key, allow_nan=False)
+        case _:
+            text = _leaf(key)
+            if not isinstance(text, str):
+                raise ValueError(f"it holds an object with a key of type {type(key).__name__}")
+            return text

@@ -1,0 +1,147 @@
+"""Results of Python functions as JSON."""
+
+import json
+import math
+from collections import OrderedDict, deque, namedtuple
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from roboco.adapters import tool_result
+from roboco.adapters.tool_result import as_json
+from roboco.domain.canonical import canonical
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+    zip_code: int = 0
+
+
+class Measure(BaseModel):
+    """A number."""
+
+    value: float
+
+
+class Colour(Enum):
+    """A colour."""
+
+    RED = "red"
+    MIXED = (1, date(2026, 1, 2))
+
+
+class Word(StrEnum):
+    """A word."""
+
+    YES = "yes"
+
+
+@dataclass
+class Visit:
+    """A visit to places."""
+
+    day: date
+    places: list[Place]
+
+
+@checked_dataclass
+class Stay:
+    """A stay at a place."""
+
+    until: date
+
+
+Point = namedtuple("Point", "x y")
+ID = UUID("88b07c4d-1758-4f22-9393-60e90750118c")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("text", "text"),
+        ([1, 2.5, {"a": True}], [1, 2.5, {"a": True}]),
+        (Place(city="x"), {"city": "x", "zip_code": 0}),
+        ({"a\ud800": "\ud83d\ude00"}, {"a\ufffd": "\U0001f600"}),
+        (("a", "\ud800"), ["a", "\ufffd"]),
+        ({1: "a", None: 2, "b": 3}, {"1": "a", "null": 2, "b": 3}),
+        ([Place(city="\ud800")], [{"city": "\ufffd", "zip_code": 0}]),
+        (date(2026, 1, 2), "2026-01-02"),
+        ({date(2026, 1, 2): datetime(2026, 1, 2, 3, tzinfo=UTC)}, {"2026-01-02": "2026-01-02T03:00:00Z"}),
+        (timedelta(seconds=90), "PT1M30S"),
+        ({"b", "a", "c"}, ["a", "b", "c"]),
+        (frozenset({Colour.RED, Word.YES}), ["red", "yes"]),
+        (Colour.MIXED, [1, "2026-01-02"]),
+        ({Word.YES: 1, Colour.RED: 2}, {"yes": 1, "red": 2}),
+        (Decimal("1.10"), "1.10"),
+        ({ID: ID}, {str(ID): str(ID)}),
+        (Path("a/b"), "a/b"),
+        ("ä".encode(), "ä"),
+        (Visit(date(2026, 1, 2), [Place(city="x")]), {"day": "2026-01-02", "places": [{"city": "x", "zip_code": 0}]}),
+        (Stay(date(2026, 1, 2)), {"until": "2026-01-02"}),
+        (Point(1, 2), [1, 2]),
+        (deque([1, 2]), [1, 2]),
+        (range(3), [0, 1, 2]),
+        ({"a": 1}.keys(), ["a"]),
+        (MappingProxyType(OrderedDict(a=1)), {"a": 1}),
+    ],
+)
+def test_results_become_json(value: object, expected: object) -> None:
+    assert json.loads(canonical(as_json(value, "t"))) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [date(2026, 1, 2), {"a"}, Decimal("1.10"), ID, Path("a"), "ä".encode(), Visit(date(2026, 1, 2), [])]
+)
+def test_result_is_read_again_as_an_argument(value: object) -> None:
+    assert TypeAdapter(type(value)).validate_python(as_json(value, "t")) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (object(), "returned a value of type object that is not JSON: it holds a value of type object; return texts,"),
+        ({"a": [print]}, "it holds a value of type builtin_function_or_method; return"),
+        (b"\xff", "it holds bytes that are not UTF-8, write them as base64"),
+        ((n for n in "ab"), "it holds a value of type generator, make a list of it"),
+        (math.nan, "Out of range float values"),
+        ([math.inf], "Out of range float values"),
+        (Measure(value=math.nan), "Out of range float values"),
+        ({object(): 2}, "it holds a value of type object"),
+        ({(1, 2): 2}, "it holds an object with a key of type tuple"),
+        ({1: "a", "1": "b"}, "two keys of an object are the same text"),
+        (range(10**12), "it has more than 1000000 values"),
+    ],
+)
+def test_what_is_no_json_is_a_type_error_with_the_remedy(value: object, problem: str) -> None:
+    with pytest.raises(
+        TypeError, match=r"tool 't' returned a value of type \w+ that is not JSON: .*; return texts, "
+    ) as failed:
+        as_json(value, "t")
+    assert problem in str(failed.value)
+
+
+def test_a_value_that_holds_itself_is_a_type_error() -> None:
+    circle: list[object] = []
+    circle.append(circle)
+    with pytest.raises(TypeError, match="nested deeper than 64 levels"):
+        as_json(circle, "t")
+
+
+def test_shared_values_are_counted_as_often_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_result, "MOST_VALUES", 1000)
+    value: list[object] = []
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(TypeError, match="more than 1000 values"):
+        as_json(value, "t")
