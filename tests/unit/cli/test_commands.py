@@ -58,12 +58,13 @@ def test_validate(tmp_path: Path) -> None:
     assert isinstance(error, TeamError)
     said = call("validate", "bad.yaml", "--json")
     assert said.return_value == 2
-    assert json.loads(said.output) == {"valid": False, "mistakes": list(error.mistakes)}
+    assert json.loads(said.output) == {"valid": False, "mistakes": list(error.mistakes), "warnings": []}
     assert len(error.mistakes) == 5
     good = tmp_path / "good.yaml"
     good.write_text("name: good\nagents: [{name: a, prompt: x}]")
     assert "team 'good' is valid: sequential, agents a" in call("validate", "good.yaml").output
-    assert json.loads(call("validate", "good.yaml", "--json").output) == {"valid": True, "mistakes": []}
+    printed = json.loads(call("validate", "good.yaml", "--json").output)
+    assert printed == {"valid": True, "mistakes": [], "warnings": []}
     assert isinstance(call("validate", "none.yaml").exception, UsageError)
 
 
@@ -89,6 +90,25 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     at = [mistake.partition(":")[0] for mistake in error.mistakes]
     assert at == ["tools[1].function", "tools[2].function", "tools[3].function", "tools[4].function"]
     assert "ZeroDivisionError" in error.mistakes[2]
+
+
+def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bare_of_test_cli.py").write_text(
+        "from roboco import tool\n@tool\ndef search(query: str) -> str:\n    return query\n"
+    )
+    declared: list[dict[str, str]] = [{"name": name, "function": "bare_of_test_cli:search"} for name in ("one", "two")]
+    declared[1]["description"] = "Search."
+    team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    monkeypatch.setenv("ROBOCO_TOOLS", "bare_of_test_cli")
+    said = call("validate", "team.json")
+    assert said.exception is None
+    assert said.stderr == (
+        "team.json: warning: tools[0]: tool 'one' has no description for the models: write a docstring for "
+        "'bare_of_test_cli:search', or a `description` here\n"
+    )
+    assert "is valid" in said.stdout
+    assert len(json.loads(call("validate", "team.json", "--json").stdout)["warnings"]) == 1
 
 
 def test_schema_knows_what_only_files_have() -> None:
