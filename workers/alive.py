@@ -11,13 +11,20 @@ import time
 from pathlib import Path
 
 USAGE = 2
+UNSET = (
+    "ROBOCO_HEALTH is not set here, so the worker's state cannot be read: set it to a folder of this worker's own, "
+    "such as /tmp/roboco-health, for the worker and for this command, and start the worker again\n"
+)
 
 
 def main() -> int:
     """Say on one line how the worker of the pool is."""
     folder = os.environ.get("ROBOCO_HEALTH")
-    if len(sys.argv) != 2 or not folder:
-        sys.stderr.write("usage: python -m roboco.workers.alive POOL, with ROBOCO_HEALTH in the environment\n")
+    if len(sys.argv) != 2:
+        sys.stderr.write("usage: python -m roboco.workers.alive POOL\n")
+        return USAGE
+    if not folder:
+        sys.stderr.write(UNSET)
         return USAGE
     pool = sys.argv[1]
     found = problem(Path(folder) / f"{pool}.json", time.monotonic())
@@ -30,7 +37,7 @@ def problem(note: Path, now: float) -> str | None:
     try:
         record = json.loads(note.read_text())
     except FileNotFoundError:
-        return f"it has not begun to consume, or is another pool: there is no {note}"
+        return f"it has not begun to consume, is another pool, or has another ROBOCO_HEALTH: there is no {note}"
     if record["ending"]:
         return None
     age = now - record["time"]

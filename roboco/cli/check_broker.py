@@ -11,7 +11,7 @@ from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
-from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, lanes
 from roboco.adapters.celery.queues import QueueNow, queues_now
 from roboco.cli.check import Check, wanted
 from roboco.client.wiring import producer
@@ -22,8 +22,10 @@ _INSPECT = (0.5, 1.0, 1.5)
 """Seconds for workers to answer; they are asked again while a queue seems to have none: their machines may be busy."""
 _OLD = 60.0
 """Seconds for which a message may wait."""
-_OURS = frozenset({"celeryev", "celery.pidbox", "reply.celery.pidbox"})
-"""The exchanges of which kombu keeps bindings for Roboco's own applications."""
+_OURS = frozenset(
+    {"celeryev", "celery.pidbox", "reply.celery.pidbox", *(lane for name in QUEUES for lane in lanes(name))}
+)
+"""The exchanges of which kombu keeps bindings for Roboco's applications and for producers that declare its queues."""
 _BINDING = "_kombu.binding."
 _UNTIMED = (3, 12)
 """The oldest RabbitMQ that takes a time for acknowledgements from its queues, which ours name."""

@@ -15,6 +15,7 @@ from roboco.adapters.sandbox.budget import Budget
 from roboco.adapters.sandbox.limits import MIB
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.check import Check, wanted
+from roboco.domain.builtin import PYTHON
 from roboco.errors import UsageError
 
 _PER_TURN, _ALWAYS = 3, 200
@@ -50,7 +51,7 @@ def check_sandbox(budget: Budget = Budget()) -> Check:  # noqa: B008 - immutable
     refusal = sandbox.refusal()
     works = f"works, with {sandbox.limits.total // MIB} MiB if it runs alone"
     found, _, todo = refusal.partition(": ") if refusal else (works, "", "")
-    return wanted("sandbox", not refusal, found, f"only code_run needs it: {todo}")
+    return wanted("sandbox", not refusal, found, f"only the tool {PYTHON} needs it: {todo}")
 
 
 def check_flower(address: str) -> Check:

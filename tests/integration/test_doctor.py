@@ -8,9 +8,10 @@ from typing import Any
 import boto3
 import pytest
 import redis
+from celery import Celery
 
 from roboco import Settings
-from roboco.adapters.celery.names import AGENTS_QUEUE, lanes
+from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, lanes
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
@@ -155,6 +156,19 @@ def test_a_broker_that_nobody_consumes_and_others_share(settings: Settings, admi
     assert "also used for celery" in seen["broker database"].found
     assert seen["backlog agents"].found.startswith("1 messages wait, the oldest for")
     admin.delete("_kombu.binding.celery", AGENTS_QUEUE)
+
+
+@pytest.mark.parametrize("queue", [COORDINATOR_QUEUE, "roboco.agents.3"])
+def test_check_broker_with_a_producer_that_declares_a_queue_of_ours_is_ok(
+    settings: Settings, admin: redis.Redis, queue: str
+) -> None:
+    """Celery declares a queue that it sends to, and kombu keeps that as a binding."""
+    with Celery(broker=settings.broker) as app:
+        app.send_task("roboco.submit", queue=queue)
+    declared = f"_kombu.binding.{queue}"
+    assert admin.exists(declared)
+    assert found(check_broker(settings))["broker database"].state == "ok"
+    admin.delete(declared, queue)
 
 
 def test_a_folder(settings: Settings, tmp_path: Path, monkeypatch: Any) -> None:

@@ -14,6 +14,7 @@ from roboco.cli.check_machine import check_limits, check_sandbox
 from roboco.cli.check_models import check_models
 from roboco.cli.check_teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.check_workspace import deletes, forgets_after
+from roboco.domain.builtin import PYTHON
 
 GOOD = "agents: [{name: a, prompt: x}]"
 
@@ -82,6 +83,7 @@ def test_a_machine_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_check_sandbox_with_too_little_memory_says_what_to_raise() -> None:
     check = check_sandbox(read_budget(40, 1))
     assert (check.state, check.found) == ("warn", "the sandbox for code has too little memory")
+    assert check.todo.startswith(f"only the tool {PYTHON} needs it: ")
     assert "ROBOCO_SANDBOX_MEMORY=40 gives each of 1 sandboxes" in check.todo
     assert "raise ROBOCO_SANDBOX_MEMORY" in check.todo
 
