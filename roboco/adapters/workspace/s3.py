@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
 from roboco.adapters.workspace.tries import TRIES, tries
+from roboco.domain.address import without_credentials
 from roboco.errors import TransientError
 from roboco.ports import Versioned
 
@@ -26,7 +27,8 @@ _NOTHING_THERE = 416
 _TRANSFER = TransferConfig(
     multipart_threshold=16 * 1024 * 1024, multipart_chunksize=16 * 1024 * 1024, max_concurrency=4
 )
-_REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
+_REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+_NO_BUCKET = "NoSuchBucket"
 
 
 def connect_s3(
@@ -81,7 +83,7 @@ class S3Objects:
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
         """Store the object; False if the condition (nothing there, or this tag there) does not hold."""
         condition = {"IfNoneMatch": "*"} if if_none else {"IfMatch": if_match} if if_match else {}
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data, **condition, **extra)
             except ClientError as error:
@@ -97,7 +99,7 @@ class S3Objects:
 
     def get(self, path: str) -> Stored | None:
         """The object; None if there is none."""
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
                 return Stored(answer["Body"].read(), answer["ETag"], answer["Metadata"])
@@ -108,7 +110,7 @@ class S3Objects:
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds, in parts where it is large."""
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 self._client.upload_fileobj(_Open(source), self._bucket, self._key(path), Config=_TRANSFER)
             except S3UploadFailedError as error:
@@ -122,7 +124,7 @@ class S3Objects:
         if source == path:
             return
         asked = {"Bucket": self._bucket, "Key": self._key(source)}
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 self._client.copy(asked, self._bucket, self._key(path), Config=_TRANSFER)
             except ClientError as error:
@@ -140,7 +142,7 @@ class S3Objects:
         return self._part(path, f"bytes=-{length}")
 
     def _part(self, path: str, span: str) -> bytes | None:
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
                 data: bytes = answer["Body"].read()
@@ -154,7 +156,7 @@ class S3Objects:
 
     def size(self, path: str) -> int | None:
         """How many bytes the object has; None if there is none."""
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 return int(self._client.head_object(Bucket=self._bucket, Key=self._key(path))["ContentLength"])
             except ClientError as error:
@@ -165,12 +167,12 @@ class S3Objects:
     def link(self, path: str, seconds: int) -> str:
         """A URL, signed with the credentials of this process, from which anybody may read the object for a while."""
         asked = {"Bucket": self._bucket, "Key": self._key(path)}
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             return str(self._client.generate_presigned_url("get_object", Params=asked, ExpiresIn=seconds))
 
     def metadata(self, path: str) -> dict[str, str] | None:
         """The metadata that the object was stored with; None if there is no object."""
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             try:
                 found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._key(path))["Metadata"]
             except ClientError as error:
@@ -181,7 +183,7 @@ class S3Objects:
 
     def delete(self, path: str) -> None:
         """Remove the object, if it is there."""
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
 
     def _key(self, path: str) -> str:
@@ -191,7 +193,7 @@ class S3Objects:
         """The names directly below a folder, sorted; of folders without the "/"."""
         base = self._key(folder)
         found: set[str] = set()
-        with _answering(self._bucket):
+        with _answering(self._client, self._bucket):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=base, Delimiter="/"
             )
@@ -269,10 +271,12 @@ class S3Files:
 
 
 @contextmanager
-def _answering(bucket: str) -> Iterator[None]:
+def _answering(client: Any, bucket: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
+        if _code(error) == _NO_BUCKET:
+            raise _no_bucket(without_credentials(client.meta.endpoint_url), bucket) from error
         if _code(error) in _REFUSED:
             raise TransientError(
                 f"the S3 store refuses bucket {bucket!r}: {_code(error)}; check AWS_ACCESS_KEY_ID, "
@@ -288,6 +292,13 @@ def _answering(bucket: str) -> Iterator[None]:
         raise TransientError(
             f"the S3 store does not answer: {error}; check ROBOCO_S3_ENDPOINT_URL and the AWS_* credentials"
         ) from error
+
+
+def _no_bucket(endpoint_url: str, bucket: str) -> TransientError:
+    return TransientError(
+        f"the S3 store at {endpoint_url} has no bucket {bucket!r}: create it with `aws s3 mb s3://{bucket} "
+        f"--endpoint-url {endpoint_url}`, or correct ROBOCO_WORKSPACE or ROBOCO_S3_ENDPOINT_URL"
+    )
 
 
 def _code(error: ClientError) -> str:
