@@ -24,6 +24,7 @@ from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
 from roboco.settings import Settings, read_settings
+from roboco.workers.passwords import check_passwords
 from roboco.workers.process import ProcessEngine
 from roboco.workers.registration import keep_registered
 from roboco.workers.store import check_store
@@ -57,6 +58,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
     celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
+    celeryd_init.connect(partial(check_passwords, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
     keep_registered(app, settings, queues)
     gc.collect()

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, lanes
 from roboco.adapters.celery.queues import QueueNow, queues_now
+from roboco.adapters.redis.refusal import BROKER_SETTING, refusal
 from roboco.cli.check import Check, wanted
 from roboco.client.wiring import producer
 from roboco.errors import TransientError
@@ -45,7 +46,8 @@ def check_broker(settings: Settings) -> Iterator[Check]:
         waiting = queues_now(app, QUEUES)
         shared = list(_shared(app))
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
-        yield Check("broker", "fail", f"{where}: {error}", "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
+        found, todo = refusal(error, BROKER_SETTING) or (str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
+        yield Check("broker", "fail", f"{where}: {found}", todo)
         return
     finally:
         app.close()

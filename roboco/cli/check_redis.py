@@ -16,6 +16,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.dead import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.check import Check, wanted
 from roboco.domain.address import without_credentials
@@ -48,7 +49,8 @@ def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not named:
             todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` bring their own"
-        yield Check("redis", "fail" if named else "warn", f"{where}: {error}", todo)
+        found, todo = refusal(error) or (str(error), todo)
+        yield Check("redis", "fail" if named else "warn", f"{where}: {found}", todo)
 
 
 def _reached(settings: Settings, client: redis.Redis, where: str) -> Iterator[Check]:

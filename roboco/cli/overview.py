@@ -10,11 +10,11 @@ from roboco.errors import CorruptHistory, TransientError, UsageError
 
 
 class Overview:
-    """Summaries of tasks. Once Redis does not answer, they are what the workspace says, and `live` is False."""
+    """Summaries of tasks. Once Redis does not answer, they are what the workspace says, and `stale` says why."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
-        self.live = True
+        self.stale = ""
         self.broken: list[str] = []
         """What is wrong with the tasks that are left out, because neither their summary nor their history is there."""
 
@@ -32,11 +32,11 @@ class Overview:
         return self._now(stored)
 
     def _now(self, stored: TaskSummary) -> TaskSummary:
-        if self.live and not stored.status.ended:
+        if not self.stale and not stored.status.ended:
             try:
                 return self._orchestrator.task(stored.task_id).summary()
-            except TransientError:
-                self.live = False
+            except TransientError as error:
+                self.stale = f"{error}; open tasks are shown as the workspace has them"
         return stored
 
     def _readable(self, task_id: str) -> TaskSummary | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from roboco.cli.overview import Overview
-from roboco.cli.tasks import STALE
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.teams import chosen_team
 from roboco.client.wiring import workspace_address
@@ -35,8 +34,8 @@ class Ledger:
         """What is recorded of the task; UsageError if there is none, or if its own router cannot be had here."""
         overview = Overview(self._orchestrator)
         summary = overview.of(self.task_id)
-        if not overview.live:
-            click.echo(STALE, err=True)
+        if overview.stale:
+            click.echo(overview.stale, err=True)
         engine = self._orchestrator.engine
         steps = tuple(engine.histories.read(self.task_id))
         if not steps:

@@ -11,7 +11,7 @@ from roboco.cli.live import LiveView
 from roboco.cli.overview import Overview, check_complete
 from roboco.cli.screen import Screen
 from roboco.cli.spending import cost, counted, of_step, spending
-from roboco.cli.tasks import STALE, colour
+from roboco.cli.tasks import colour
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.part import Artifact
 from roboco.domain.step import TaskStep
@@ -45,8 +45,8 @@ def show(task_id: str, as_json: bool) -> None:
     else:
         screen = Screen(sys.stdout)
         _print(screen, LiveView(screen, failures), summary, steps, artifacts)
-    if not overview.live:
-        click.echo(STALE, err=True)
+    if overview.stale:
+        click.echo(overview.stale, err=True)
     check_complete(summary, len(steps))
 
 

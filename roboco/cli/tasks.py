@@ -21,8 +21,6 @@ from roboco.engine.unattended import missing_workers
 from roboco.errors import TransientError
 from roboco.settings import read_settings
 
-STALE = "redis does not answer: open tasks are shown as the workspace has them"
-
 
 @click.command()
 @options.as_json
@@ -34,13 +32,13 @@ def tasks(as_json: bool) -> int:
     with closing(Orchestrator(read_settings())) as orchestrator:
         overview = Overview(orchestrator)
         summaries = list(overview)
-        absent = _absent(orchestrator.engine, summaries) if overview.live else []
+        absent = _absent(orchestrator.engine, summaries) if not overview.stale else []
     if as_json:
         click.echo(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
     else:
         Screen(sys.stdout).table(_table(summaries, datetime.now(UTC)))
-    if not overview.live:
-        click.echo(STALE, err=True)
+    if overview.stale:
+        click.echo(overview.stale, err=True)
     for missing in absent:
         click.echo(missing, err=True)
     for broken in overview.broken:

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from roboco.adapters.celery import shown
 from roboco.adapters.celery.lanes import Lanes
 from roboco.adapters.celery.names import ADVANCE, LIST_TOOLS, NOTIFY, TOOL, TURN
+from roboco.adapters.redis.refusal import BROKER_SETTING, refusal
 from roboco.domain.priority import Priority
 from roboco.errors import TransientError
 from roboco.ports import AttemptEnd, CallOrder, ListOrder, Phase, TurnOrder
@@ -138,9 +139,8 @@ def sending(name: str) -> Iterator[None]:
     try:
         yield
     except (KombuError, AMQPError, RedisError, OSError) as error:
-        raise TransientError(
-            f"the broker does not take {name!r}: {error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
-        ) from error
+        problem = refusal(error, BROKER_SETTING) or f"{error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
+        raise TransientError(f"the broker does not take {name!r}: {problem}") from error
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Connections to Redis, or to a Redis Cluster, with limits on every wait."""
 
+from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -91,8 +92,26 @@ def connect_channels(url: str) -> Connection:
     return connection
 
 
+class _Retry(Retry):
+    """Retries what may succeed: not a refused password, which redis-py counts as a lost connection."""
+
+    def call_with_retry(
+        self,
+        do: Any,
+        fail: Any,
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> Any:
+        """Make the call, and repeat it if its error may pass."""
+
+        def may_pass(error: Exception) -> bool:
+            return not isinstance(error, redis.AuthenticationError) and (is_retryable is None or is_retryable(error))
+
+        return super().call_with_retry(do, fail, may_pass, with_failure_count)
+
+
 def _client(url: str, **options: Any) -> redis.Redis:
-    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
+    retry = _Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
     common: dict[str, Any] = {
         "decode_responses": True,
         "socket_connect_timeout": TIMEOUT,

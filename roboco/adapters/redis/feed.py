@@ -18,6 +18,7 @@ import redis
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.listener import Listener
 from roboco.adapters.redis.position import Position, Record, read_record
+from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.wire import Wire
 from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
@@ -70,7 +71,7 @@ class Topic:
             if listener.waits_since is None:
                 listener.waits_since = now
             elif now - listener.waits_since > PATIENCE:
-                listener.fail(TransientError(f"redis does not answer for {PATIENCE:g} s: {error}"))
+                listener.fail(TransientError(f"redis does not answer for {PATIENCE:g} s: {refusal(error) or error}"))
 
     def fail(self, error: BaseException) -> None:
         """End all followings."""

@@ -18,6 +18,7 @@ from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.feed import Feeds
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.position import Position, Record, read_record
+from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.scripts import answering
 from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
@@ -56,7 +57,9 @@ class RedisFollower:
                     yield record
             except (redis.ConnectionError, redis.TimeoutError, TransientError) as error:
                 if time.monotonic() - answered > PATIENCE:
-                    raise TransientError(f"redis does not answer for {PATIENCE:g} s: {error}") from error
+                    raise TransientError(
+                        f"redis does not answer for {PATIENCE:g} s: {refusal(error) or error}"
+                    ) from error
                 time.sleep(0.1)
 
     def stirs(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:

@@ -19,6 +19,7 @@ from redis.exceptions import (
 )
 
 from roboco.adapters.redis.cluster import LazyCluster
+from roboco.adapters.redis.refusal import refusal
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
@@ -173,6 +174,8 @@ def answering() -> Iterator[None]:
 
 
 def _without(error: Exception) -> TransientError:
+    if refused := refusal(error):
+        return TransientError(str(refused))
     return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
 
 

@@ -1,0 +1,114 @@
+"""A Redis that asks for a password: clients, commands, doctor and workers name the setting and how to write it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from roboco import Orchestrator, Settings
+from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.local.process import free_port
+from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.adapters.redis import client
+from roboco.cli.check_broker import check_broker
+from roboco.cli.check_redis import check_redis
+from roboco.client.wiring import producer
+from roboco.domain.team import Team
+from roboco.errors import TransientError
+from tests.conftest import need, running
+
+pytestmark = pytest.mark.redis
+
+SYNTAX = "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE"
+MISSING, WRONG = "Redis asks for a password, and ROBOCO_REDIS_URL has none: write", "Redis refuses the user or password"
+TEAM = Team.model_validate({"name": "echo", "agents": [{"name": "echo", "prompt": "Repeat."}]})
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """A Redis with a password."""
+    need(find_server)
+    for server in running(start_valkey(tmp_path_factory.mktemp("locked"))):
+        with redis.Redis.from_url(server.url) as admin:
+            admin.config_set("requirepass", "right")
+        yield server
+
+
+def url_of(server: ValkeyServer, password: str) -> str:
+    return server.url.replace("//", f"//:{password}@") if password else server.url
+
+
+@pytest.fixture
+def settings(tmp_path: Path, locked: ValkeyServer, request: pytest.FixtureRequest) -> Settings:
+    return Settings(redis_url=url_of(locked, request.param), workspace=tmp_path.as_uri())
+
+
+both = pytest.mark.parametrize(("settings", "told"), [("", MISSING), ("wrong", WRONG)], indirect=["settings"])
+
+
+@both
+def test_client_without_the_right_password_names_the_setting(settings: Settings, told: str) -> None:
+    orchestrator = Orchestrator(settings)
+    with pytest.raises(TransientError) as refused:
+        orchestrator.run(TEAM, "hello")
+    orchestrator.close()
+    assert told in str(refused.value)
+    assert SYNTAX in str(refused.value)
+
+
+@pytest.mark.parametrize("settings", [""], indirect=True)
+def test_refused_password_is_not_retried(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redis.retry.sleep", lambda seconds: pytest.fail("it may not succeed"))
+    with client.connect(settings.redis_url) as connected, pytest.raises(redis.AuthenticationError):
+        connected.ping()
+
+
+def test_refused_connection_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("redis.retry.sleep", pauses.append)
+    with client.connect(f"redis://127.0.0.1:{free_port()}") as connected, pytest.raises(redis.ConnectionError):
+        connected.ping()
+    assert len(pauses) >= 5
+
+
+@both
+def test_broker_without_the_right_password_names_the_settings(settings: Settings, told: str) -> None:
+    with producer(settings) as app, pytest.raises(TransientError) as refused, sending("roboco.turn"):
+        app.send_task("roboco.turn", retry=False)
+    assert "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)" in str(refused.value)
+    assert SYNTAX in str(refused.value)
+
+
+@both
+def test_doctor_without_the_right_password_names_the_setting(settings: Settings, told: str) -> None:
+    (of_redis,), (broker,) = check_redis(settings, True), check_broker(settings)
+    assert (of_redis.state, broker.state) == ("fail", "fail")
+    assert told.partition(":")[0] in of_redis.found
+    assert SYNTAX in of_redis.todo
+    assert SYNTAX in broker.todo
+
+
+@pytest.mark.parametrize(
+    ("pool", "of_redis", "of_broker", "told"),
+    [
+        ("app", "", None, MISSING),
+        ("coordinator", "wrong", None, WRONG),
+        ("agents", "right", "", "Redis asks for a password, and ROBOCO_BROKER_URL has none: write"),
+    ],
+)
+def test_worker_without_the_right_password_ends_and_names_the_setting(
+    locked: ValkeyServer, tmp_path: Path, pool: str, of_redis: str, of_broker: str | None, told: str
+) -> None:
+    celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
+    environment = os.environ | {"ROBOCO_REDIS_URL": url_of(locked, of_redis), "ROBOCO_WORKSPACE": tmp_path.as_uri()}
+    environment |= {} if of_broker is None else {"ROBOCO_BROKER_URL": url_of(locked, of_broker)}
+    ended = subprocess.run(
+        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert f"this worker ends: {told}" in ended.stderr
+    assert SYNTAX in ended.stderr

@@ -1,0 +1,31 @@
+"""passwords: a worker whose Redis or broker refuses its password ends, instead of trying for ever."""
+
+from typing import Any
+
+from amqp.exceptions import AMQPError
+from celery import Celery
+from kombu.exceptions import KombuError
+from redis.exceptions import RedisClusterException, RedisError
+
+from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.refusal import SETTING, refusal
+from roboco.settings import Settings
+
+
+def check_passwords(app: Celery, settings: Settings, **_: Any) -> None:
+    """End the worker, before it takes work, if Redis refuses it. A server that does not answer is waited for later."""
+    try:
+        with connect_briefly(settings.redis_url) as client:
+            client.ping()
+    except (RedisError, RedisClusterException, OSError) as error:
+        _end_if_refused(error, SETTING)
+    try:
+        with app.connection_for_write() as broker:
+            broker.connect()
+    except (AMQPError, KombuError, RedisError, OSError) as error:
+        _end_if_refused(error, SETTING if settings.broker_url is None else "ROBOCO_BROKER_URL")
+
+
+def _end_if_refused(error: Exception, setting: str) -> None:
+    if refused := refusal(error, setting):
+        raise SystemExit(f"this worker ends: {refused}") from error
