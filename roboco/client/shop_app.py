@@ -20,6 +20,7 @@ from roboco.client.continuing import go_on, outcome_of
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.refusal import refuse
 from roboco.client.revoking import watch_revokes
+from roboco.client.shop_broker import warn_of_broker
 from roboco.client.team_task import Order, submit_team
 from roboco.errors import TransientError, UsageError
 from roboco.settings import Settings, read_settings
@@ -46,6 +47,7 @@ def install(app: Celery, settings: Settings | None = None, queue: str | None = N
     orchestrator = PerProcess(lambda: Orchestrator(settings or read_settings()))
     _register(app, orchestrator, {} if queue is None else {"queue": queue})
     watch_revokes(app, orchestrator)
+    warn_of_broker(app, settings)
 
 
 def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:

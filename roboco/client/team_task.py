@@ -9,9 +9,10 @@ from celery.exceptions import Ignore
 from kombu.utils import json
 
 from roboco.adapters.celery.continuation import kept
-from roboco.adapters.celery.names import ENDED
+from roboco.adapters.celery.names import BROKER, ENDED
 from roboco.adapters.team_file import named_team, team_from
 from roboco.client.orchestrator import Orchestrator
+from roboco.client.shop_broker import broker_mistake, broker_of
 from roboco.client.task import Task
 from roboco.domain.canonical import canonical, sha256
 from roboco.domain.ids import is_task_id
@@ -61,6 +62,8 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
     try:
         if order.request.is_eager:
             return orchestrator.run(team, prompt, **whole)
+        if mistake := broker_mistake(order.app, orchestrator.settings):
+            raise UsageError(mistake)
         return orchestrator.run_in_canvas(team, prompt, whole, _continuation(order, gives, on_wait))
     except UsageError as error:
         if orchestrator.engine.files.get(summary_path(task_id)) is None:
@@ -93,7 +96,7 @@ def _continuation(order: Order, gives: str, on_wait: str) -> Notify:
         celery={"task": ENDED, "args": [], "kwargs": {}, "options": {"queue": order.queue or _queue_of(order)}},
         on=tuple(statuses),
         confirmed=True,
-        kept=json.dumps({"request": request, "gives": gives}),
+        kept=json.dumps({"request": request, "gives": gives, BROKER: broker_of(order.app)}),
     )
 
 

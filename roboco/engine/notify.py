@@ -50,6 +50,10 @@ RING = 30.0
 """Seconds after which the sweeper announces undelivered notices again."""
 PATIENCE = 86_400.0
 """Seconds for which delivery of a notice is attempted."""
+_UNCONFIRMED = (
+    "it was sent, and is not confirmed yet: check that the application's workers run, and that "
+    "ROBOCO_CALLBACK_BROKER_URL of the coordinators names their broker"
+)
 LAST = 60.0
 """If its receiver asks for a later attempt than that, a last one is made so many seconds before PATIENCE is over."""
 
@@ -205,7 +209,7 @@ def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, flo
     except Exception as error:
         _log.exception("a notice of task %s could not be delivered", notice.task_id)
         return f"{type(error).__name__}: {error}", True, 0.0
-    return "it was sent, and is not confirmed yet" if target.confirmed else "", True, 0.0
+    return _UNCONFIRMED if target.confirmed else "", True, 0.0
 
 
 def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:

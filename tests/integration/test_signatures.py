@@ -12,7 +12,7 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult, allow_join_result
 
 import roboco
-from roboco import TeamFailed
+from roboco import TeamFailed, UsageError
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.client.continuing import go_on
 from roboco.client.signature import TeamTask
@@ -74,6 +74,21 @@ def test_a_chain_goes_on_with_what_the_team_has_said(stack: Stack, app: Celery) 
     assert done(stack, "tides") == ["published read notes on tides for people"]
     task = stack.orchestrator.task(team_task_id(result.parent.id))
     assert task.summary().status == "completed"
+
+
+def test_team_of_an_application_with_a_broker_that_roboco_does_not_know_fails_at_once(stack: Stack) -> None:
+    """Its chain would wait for ever."""
+    own = stack.valkey.url.removesuffix("/0") + "/5"
+    stack.start("shop-own", modules="tests.shops", SHOP_URL=own)
+    stack.wait_ready("shop-own")
+    remedy = "Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker"
+    assert remedy in stack.log("shop-own")
+    with shop_app(own, stack.settings) as app:
+        result: Any = chain(team(app).s("tides"), app.signature("shop.publish")).apply_async()
+        with pytest.raises(UsageError, match=remedy):
+            result.get(timeout=60)
+        assert stack.orchestrator.engine.files.get(open_path(team_task_id(result.parent.id))) is None
+        assert team(app).s("alone").apply().get() == "read alone for people", "an eager application waits itself"
 
 
 def test_what_celerys_tools_show_while_a_team_works_and_when_it_has_ended(stack: Stack, app: Celery) -> None:

@@ -73,6 +73,9 @@ TEAM: Final = "roboco.team"
 ENDED: Final = "roboco.ended"
 """On a shop's own application: goes on where such a task has ended."""
 
+BROKER: Final = "broker"
+"""What is kept for such a Celery task names the broker of its application so, without users and passwords."""
+
 QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(OUTSIDE, COORDINATOR_QUEUE)
     | {

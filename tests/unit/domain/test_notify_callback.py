@@ -1,5 +1,6 @@
 """Callbacks: a tenant reaches the Celery tasks and queues that the operator names, and with no other option."""
 
+import json
 import re
 from typing import Any
 
@@ -74,6 +75,23 @@ def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
         check_callback(Notify(celery=signature(), kept="{}"), ALLOWED)
     with pytest.raises(UsageError, match=r"for 'roboco\.ended' only"):
         Callbacks("memory://", ALLOWED).deliver(Notify(celery=signature(), confirmed=True), notice())
+
+
+@pytest.mark.parametrize(
+    ("kept", "warns"),
+    [
+        ({"broker": "redis://h/1"}, True),
+        ({"broker": "memory://"}, False),
+        ({}, False),  # of a release that does not keep it
+    ],
+)
+def test_deliver_to_another_broker_than_the_applications_warns(
+    kept: dict[str, str], warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = Notify(celery={"task": "roboco.ended"}, confirmed=True, kept=json.dumps(kept))
+    Callbacks("memory://").deliver(target, notice())
+    assert ("set ROBOCO_CALLBACK_BROKER_URL of the coordinators" in caplog.text) is warns
+    assert ("the application that waits for it is redis://h/1" in caplog.text) is warns
 
 
 def test_nothing_is_allowed_by_default() -> None:

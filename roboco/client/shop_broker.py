@@ -1,0 +1,42 @@
+"""The broker of a shop's own application: Roboco's coordinators have to send there what continues a canvas."""
+
+import logging
+from functools import partial
+from typing import Any
+
+from celery import Celery
+from celery.signals import celeryd_after_setup
+
+from roboco.adapters.celery.broker_place import same_broker
+from roboco.domain.address import without_credentials
+from roboco.settings import Settings, read_settings
+
+_log = logging.getLogger(__name__)
+
+
+def broker_of(app: Celery) -> str:
+    """Return the address of the broker from which the application's workers consume, without users and passwords."""
+    connection: Any = app.connection_for_read()
+    return without_credentials(";".join(connection.alt or [connection.as_uri()]))
+
+
+def broker_mistake(app: Celery, settings: Settings) -> str:
+    """Return why no worker of the application would get what continues its canvas; "" if one does."""
+    own, told = broker_of(app), settings.callback_broker_url or settings.broker
+    if same_broker(own, told):
+        return ""
+    return (
+        f"a canvas would not continue after its team: this application's broker is {own}, and Roboco would send to "
+        f"{without_credentials(told)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker, for "
+        "Roboco's coordinators and for the workers of this application"
+    )
+
+
+def warn_of_broker(app: Celery, settings: Settings | None) -> None:
+    """Log an error when a worker of the application starts whose broker Roboco does not know."""
+    celeryd_after_setup.connect(partial(_warn, app, settings), weak=False)
+
+
+def _warn(app: Celery, settings: Settings | None, instance: Any, **_: Any) -> None:
+    if instance.app is app and (mistake := broker_mistake(app, settings or read_settings())):
+        _log.error("%s", mistake)

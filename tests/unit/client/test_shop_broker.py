@@ -1,0 +1,43 @@
+"""A shop's application whose broker Roboco does not know is told so, and not left waiting."""
+
+import pytest
+from celery import Celery
+
+from roboco import Settings
+from roboco.client.shop_broker import broker_mistake
+
+SHOP = "amqp://shop:secret@rabbit:5672//"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(broker_url="amqp://roboco:other@rabbit//"),
+        Settings(callback_broker_url=SHOP),
+        Settings(redis_url="redis://h/0", callback_broker_url="amqp://rabbit"),
+    ],
+)
+def test_broker_that_roboco_knows_is_no_mistake(settings: Settings) -> None:
+    assert broker_mistake(Celery(broker=SHOP, set_as_current=False), settings) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "sends_to"),
+    [
+        (Settings(redis_url="redis://:hidden@h/0"), "redis://***@h/0"),
+        (Settings(callback_broker_url="amqp://:hidden@other//"), "amqp://***@other//"),
+    ],
+)
+def test_broker_that_roboco_does_not_know_names_both_and_the_remedy(settings: Settings, sends_to: str) -> None:
+    told = broker_mistake(Celery(broker=SHOP, set_as_current=False), settings)
+    assert told == (
+        "a canvas would not continue after its team: this application's broker is amqp://***@rabbit:5672//, and Roboco "
+        f"would send to {sends_to}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker, for "
+        "Roboco's coordinators and for the workers of this application"
+    )
+
+
+def test_broker_with_failover_is_known_by_one_of_its_addresses() -> None:
+    app = Celery(broker="redis://a/1;redis://b/1", set_as_current=False)
+    assert broker_mistake(app, Settings(redis_url="redis://b/1")) == ""
+    assert "redis://a/1;redis://b/1" in broker_mistake(app, Settings(redis_url="redis://c/1"))
