@@ -8,10 +8,13 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+import yaml
 
 from roboco.adapters.local.process import free_port
 from roboco.adapters.model import openai_model
 from roboco.adapters.model.openai_model import TRIES, OpenAIModel
+from roboco.domain.context_policy import BudgetContext
+from roboco.domain.team import Agent
 from roboco.errors import ModelError
 from roboco.ports import Reply as Ended
 from tests.contract.asking import KEY, LEFT_BEHIND, NOTHING, TOOL, answer, asked, delta, events, failure, gone
@@ -189,7 +192,8 @@ def test_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy(
     server.script(lambda request: TOO_LONG[given])
     _, error = failure(model.stream(asked()))
     assert (error.code, error.retryable) == ("context_length", False)
-    assert "`context: {strategy: budget, tokens: 8000}` in the team file" in str(error)
+    remedy = yaml.safe_load(str(error).split("`")[1])
+    assert Agent.model_validate({"name": "a", "prompt": "x"} | remedy).context == BudgetContext(strategy="budget")
     assert len(server.requests) == 1
 
 

@@ -115,7 +115,7 @@ def _is_too_long(error: openai.APIError) -> bool:
 
 def _too_long(model: str, said: str) -> ModelError:
     message = (
-        f"the request is too long for model {model!r}: {said[:_MOST_QUOTED]}; give its agent "
+        f"the request is too long for model {model!r}: {said[:_MOST_QUOTED].rstrip('. ')}; give its agent "
         "`context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model takes"
     )
     return ModelError("context_length", message, False)
