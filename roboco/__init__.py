@@ -7,8 +7,25 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
-from roboco.domain.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
-from roboco.domain.event import (
+from roboco.domain.decision.router import Route
+from roboco.domain.history.history import History
+from roboco.domain.history.part import (
+    Artifact,
+    ArtifactPart,
+    ErrorPart,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolCallPart,
+    ToolResult,
+    ToolResultPart,
+)
+from roboco.domain.history.step import TaskStep
+from roboco.domain.session.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
+from roboco.domain.session.goal import SessionGoal
+from roboco.domain.session.session import Session, SessionDelta, SessionMessage
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
     AgentHandedOff,
     AgentSelected,
     ErrorOccurred,
@@ -28,28 +45,11 @@ from roboco.domain.event import (
     UserInterrupted,
     UserSpoke,
 )
-from roboco.domain.history import History
-from roboco.domain.model_offer import ModelOffer
-from roboco.domain.part import (
-    Artifact,
-    ArtifactPart,
-    ErrorPart,
-    Part,
-    TextPart,
-    ToolCall,
-    ToolCallPart,
-    ToolResult,
-    ToolResultPart,
-)
-from roboco.domain.router import Route
-from roboco.domain.session import Session, SessionDelta, SessionMessage
-from roboco.domain.session_goal import SessionGoal
-from roboco.domain.spent import Spent
-from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem, TypedItem
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem, TypedItem
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.model_offer import ModelOffer
+from roboco.domain.team.team import Team
+from roboco.domain.usage import Spent
 from roboco.errors import (
     Conflict,
     CorruptHistory,

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from roboco.domain.address import without_credentials
-from roboco.domain.model_limits import read_limit
+from roboco.domain.team.model_limits import read_limit
+from roboco.domain.url import without_credentials
 from roboco.errors import UsageError
 
 PREFIX = "ROBOCO_"

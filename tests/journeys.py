@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco import Task, TaskStep, Team, team_from
-from roboco.domain.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResultPart
 from tests.servers.model_server import Reply, Request
 
 Shape = list[tuple[str, list[Any]]]

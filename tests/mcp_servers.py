@@ -13,7 +13,7 @@ from typing import Any
 
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 
 SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))
 HOSTILE = (sys.executable, str(Path(__file__).with_name("mcp_hostile_stdio.py")))

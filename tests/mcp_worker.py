@@ -7,7 +7,7 @@ import time
 
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 
 
 def never() -> bool:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from roboco import StreamItem
-from roboco.domain.event import StreamReset, TurnRestarted
-from roboco.domain.stream_item import StepFinal, TextPartDelta
+from roboco.domain.stream.event import StreamReset, TurnRestarted
+from roboco.domain.stream.item import StepFinal, TextPartDelta
 
 
 @dataclass

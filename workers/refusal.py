@@ -6,7 +6,7 @@ from typing import Any
 from roboco.adapters.celery import letters
 from roboco.adapters.celery.names import OUTSIDE, QUEUE_OF
 from roboco.adapters.celery.shown import of_error, of_outside
-from roboco.domain.letter import DeadLetter
+from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 from roboco.ports.telemetry import REFUSED

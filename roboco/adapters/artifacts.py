@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from roboco.adapters.mime import HEAD, is_text, mime_of
-from roboco.domain.part import MAX_NAME, Artifact, artifact_name, artifact_uri
-from roboco.domain.paths import artifact_info_path, artifact_path, artifacts_path
+from roboco.domain.history.part import Artifact
+from roboco.domain.paths import MAX_NAME, artifact_info_path, artifact_name, artifact_path, artifact_uri, artifacts_path
 from roboco.errors import UsageError
 from roboco.ports import Files
 

@@ -14,8 +14,8 @@ from roboco.adapters.search.hit import Filters, Kind
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.text_reader import TextReader
 from roboco.adapters.tool import describe_function
-from roboco.domain.builtin import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
-from roboco.domain.part import Artifact
+from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
+from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Files
 

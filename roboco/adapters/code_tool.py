@@ -8,7 +8,7 @@ from roboco.adapters.artifacts import Written, list_artifacts, pieces_of, store_
 from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.ran import Ran
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.domain.part import Artifact
+from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Files
 

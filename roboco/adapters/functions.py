@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from roboco.adapters.tool import FunctionTool, describe_function, is_tool
-from roboco.domain.router import Router
+from roboco.domain.decision.router import Router
 from roboco.errors import NotRunnable, UsageError
 
 

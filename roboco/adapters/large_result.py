@@ -3,8 +3,8 @@
 import json
 
 from roboco.adapters.artifacts import Written, write_artifact
-from roboco.domain.canonical import canonical
-from roboco.domain.outcome import Outcome
+from roboco.domain.canonical_json import canonical
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.ports import Files
 
 LARGEST = 32 * 1024

@@ -6,9 +6,9 @@ from typing import Any
 
 from roboco.adapters.artifacts import Written, write_artifact
 from roboco.adapters.mime import HEAD, mime_of
-from roboco.domain.media import Media
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import Artifact
+from roboco.domain.history.media import Media
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.ports import Files
 
 _MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,60}")

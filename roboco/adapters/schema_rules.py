@@ -7,7 +7,7 @@ ignores it silently, and because a reference could lead into it.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from roboco.domain.canonical import canonical, checked_json
+from roboco.domain.canonical_json import canonical, checked_json
 from roboco.domain.pattern import LONGEST, check_pattern, weight
 
 MAX_SCHEMA = 64 * 1024

@@ -16,8 +16,8 @@ import yaml
 from roboco.adapters.prompts import check_template, code_size
 from roboco.adapters.template_rules import is_plain
 from roboco.adapters.yaml_text import read_yaml
-from roboco.domain.team import MAX_PROMPT, Team
-from roboco.domain.team_check import MAX_TEAM, read_team
+from roboco.domain.team.team import MAX_PROMPT, Team
+from roboco.domain.team.validation import MAX_TEAM, read_team
 from roboco.errors import TeamError, UsageError
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -11,7 +11,7 @@ from jinja2 import Environment, TemplateError, nodes
 
 from roboco.adapters.template_filters import FILTERS
 from roboco.adapters.template_tests import TESTS
-from roboco.domain.team import MAX_PROMPT
+from roboco.domain.team.team import MAX_PROMPT
 
 VARIABLES = ("task", "team", "agent", "context")
 """What a template may name, beside its own variables and `loop`."""

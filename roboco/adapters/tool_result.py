@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from roboco.domain.canonical import MAX_DEPTH, canonical, checked_json
+from roboco.domain.canonical_json import MAX_DEPTH, canonical, checked_json
 
 MOST_VALUES = 1_000_000
 """Values in one result, those in lists and objects counted, too."""

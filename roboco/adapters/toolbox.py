@@ -17,18 +17,18 @@ from roboco.adapters.media_artifacts import drop_media, keep_media
 from roboco.adapters.tool import FunctionTool
 from roboco.adapters.tool_failure import Mask, error_text, failure_lines, without_arguments
 from roboco.adapters.tool_output import log_output
-from roboco.domain.builtin import BUILTIN
-from roboco.domain.call_failure import CallFailure
-from roboco.domain.known_tools import known_tools
-from roboco.domain.listing import Listing
-from roboco.domain.media import Media
-from roboco.domain.offered import function_schema
-from roboco.domain.outcome import Outcome, failure, success, unknown, without_effect
-from roboco.domain.part import Artifact, ToolCall
+from roboco.domain.builtin_tools import BUILTIN
+from roboco.domain.decision.router import Router
+from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.media import Media
+from roboco.domain.history.part import Artifact, ToolCall
+from roboco.domain.history.tool_outcome import Outcome, failure, success, unknown, without_effect
 from roboco.domain.paths import failure_path
-from roboco.domain.router import Router
-from roboco.domain.team import Agent, Team
-from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
+from roboco.domain.prompt.coordinator_tools import function_schema
+from roboco.domain.team.known_tools import known_tools
+from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.tool_listing import Listing
+from roboco.domain.team.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports import CallContext, Files, Listings
 

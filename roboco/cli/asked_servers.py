@@ -10,9 +10,9 @@ from roboco.adapters.mcp.listed import callable_tools
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import Offer
 from roboco.client.wiring import mcp_servers
-from roboco.domain.known_tools import missing
-from roboco.domain.mcp_server import McpServer
-from roboco.domain.team import Team
+from roboco.domain.team.known_tools import missing
+from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 from roboco.settings import Settings
 

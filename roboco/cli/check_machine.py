@@ -15,7 +15,7 @@ from roboco.adapters.sandbox.budget import Budget
 from roboco.adapters.sandbox.limits import MIB
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.check import Check, wanted
-from roboco.domain.builtin import PYTHON
+from roboco.domain.builtin_tools import PYTHON
 from roboco.errors import UsageError
 
 _PER_TURN, _ALWAYS = 3, 200

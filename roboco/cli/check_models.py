@@ -8,8 +8,8 @@ import openai
 
 from roboco.cli.abreast import Group, abreast
 from roboco.cli.check import Check, wanted
-from roboco.domain.model_profile import ModelProfile
-from roboco.domain.team import Team
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
 from roboco.errors import RobocoError
 
 _PATIENCE = 10.0

@@ -19,7 +19,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.check import Check, wanted
-from roboco.domain.address import without_credentials
+from roboco.domain.url import without_credentials
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from roboco.adapters.mcp.listed import names_left_out
 from roboco.cli.asked_servers import Answer, ask_servers, servers_in
 from roboco.cli.check import Check
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 

@@ -13,7 +13,7 @@ from roboco.adapters.mcp.conversation import check_installed
 from roboco.adapters.team_file import load_team, teams_in
 from roboco.cli.check import Check, wanted
 from roboco.cli.validate import missing_functions
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, UsageError
 from roboco.settings import Settings
 

@@ -10,7 +10,7 @@ from roboco.adapters.notify.allowed import reachable, secret_of
 from roboco.adapters.notify.post import PORTS, connected
 from roboco.adapters.notify.signed import signed
 from roboco.cli.check import Check, wanted
-from roboco.domain.address import url_mistake
+from roboco.domain.url import url_mistake
 from roboco.errors import RobocoError, UsageError
 from roboco.settings import Settings
 

@@ -9,7 +9,7 @@ import click
 from roboco.cli import options
 from roboco.cli.opened import opened
 from roboco.cli.screen import Screen
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
 

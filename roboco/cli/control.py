@@ -16,10 +16,10 @@ from roboco.cli.screen import Screen
 from roboco.cli.tasks import colour
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
-from roboco.domain.decide import RAISE_TO_GO_ON
+from roboco.domain.decision.decide import RAISE_TO_GO_ON
+from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 
 _LOOK = 0.05
 """Seconds between two looks at what has become of a wish."""

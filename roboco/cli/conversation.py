@@ -6,10 +6,10 @@ from typing import Protocol
 
 from roboco.cli.feed import Feed
 from roboco.cli.signals import ctrl_c_noted
-from roboco.domain.event import StatusChanged, TaskEnded, UserSpoke
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream_item import StreamItem
-from roboco.domain.summary import TaskSummary
+from roboco.domain.stream.event import StatusChanged, TaskEnded, UserSpoke
+from roboco.domain.stream.item import StreamItem
+from roboco.domain.task_summary import TaskSummary
 
 PAUSE = 0.25
 """Seconds without an item after which the stream counts as quiet."""

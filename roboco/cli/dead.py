@@ -14,7 +14,7 @@ from roboco.cli.printable import one_line
 from roboco.cli.screen import Screen
 from roboco.cli.tasks import age
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.letter import DeadLetter
+from roboco.domain.dead_letter import DeadLetter
 from roboco.settings import read_settings
 
 

@@ -13,7 +13,7 @@ from roboco.adapters.team_file import team_from
 from roboco.cli import options
 from roboco.cli.run_team import Wish, run_team
 from roboco.cli.screen import Screen
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 
 EXAMPLES = resources.files("roboco.examples")
 

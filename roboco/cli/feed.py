@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Iterator
 
-from roboco.domain.stream_item import StreamItem
+from roboco.domain.stream.item import StreamItem
 
 _AHEAD = 1000
 """How many items are read ahead of what is shown."""

@@ -3,7 +3,7 @@
 import json
 from typing import TextIO
 
-from roboco.domain.stream_item import StreamItem
+from roboco.domain.stream.item import StreamItem
 
 
 class JsonLines:

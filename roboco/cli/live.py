@@ -10,9 +10,12 @@ from roboco.cli.printable import one_line, printable
 from roboco.cli.receipts import how_it_closed
 from roboco.cli.screen import Screen
 from roboco.cli.spending import cost, spending
-from roboco.domain.call_failure import CallFailure
-from roboco.domain.decide import STOPPED
-from roboco.domain.event import (
+from roboco.domain.decision.decide import STOPPED
+from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
     AgentHandedOff,
     AgentSelected,
     ErrorOccurred,
@@ -25,10 +28,7 @@ from roboco.domain.event import (
     UserInterrupted,
     UserSpoke,
 )
-from roboco.domain.part import ToolCall, ToolResult
-from roboco.domain.status import TaskStatus
-from roboco.domain.step import USER, TaskStep
-from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
 _ASKS = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)

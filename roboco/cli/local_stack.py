@@ -14,7 +14,7 @@ from roboco.cli.local_model import Tell, find_local_model, is_named, model_envir
 from roboco.cli.signals import Interrupted, undisturbed
 from roboco.cli.worker import environment, kill, start_worker
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.settings import Settings
 
 _WORKER = "run"

@@ -17,8 +17,8 @@ from roboco.cli.check_teams import loaded_teams
 from roboco.cli.printable import one_line
 from roboco.cli.screen import Screen
 from roboco.client.teams import chosen_team
-from roboco.domain.known_tools import missing
-from roboco.domain.team import Team, prefix_of
+from roboco.domain.team.known_tools import missing
+from roboco.domain.team.team import Team, prefix_of
 from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
 

@@ -12,7 +12,7 @@ from roboco.cli import options
 from roboco.cli.printable import one_line
 from roboco.cli.screen import Screen
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.model_offer import ModelOffer
+from roboco.domain.team.model_offer import ModelOffer
 from roboco.settings import read_settings
 
 

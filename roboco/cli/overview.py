@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.paths import history_path, segments_path
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from roboco.engine.summaries import stored_summary
 from roboco.errors import CorruptHistory, TransientError, UsageError
 

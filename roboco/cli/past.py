@@ -11,12 +11,12 @@ from roboco.cli.overview import Overview
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.teams import chosen_team
 from roboco.client.wiring import workspace_address
-from roboco.domain.collaboration import Custom
-from roboco.domain.lineage import parent_of
-from roboco.domain.replayed import Past
-from roboco.domain.router import Router, route
-from roboco.domain.team import Team
-from roboco.domain.tool_difference import ToolDifference
+from roboco.domain.decision.router import Router, route
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.replay.replay import Past
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.answer import open_changes
 from roboco.engine.unattended import unattended
 from roboco.errors import CorruptHistory, TransientError

@@ -14,9 +14,9 @@ from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted, ctrl_c_raised
 from roboco.cli.tool_change import show_change
 from roboco.cli.typed_line import typed_line
-from roboco.domain.part import ToolCall
+from roboco.domain.history.part import ToolCall
 from roboco.domain.status import TaskStatus
-from roboco.domain.tool_difference import ToolDifference
+from roboco.domain.team.tool_difference import ToolDifference
 from roboco.errors import TransientError, UsageError
 
 _REPLY = "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"

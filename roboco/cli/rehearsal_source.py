@@ -3,10 +3,10 @@
 from pprint import pformat
 from typing import Any
 
-from roboco.domain.collaboration import Custom
-from roboco.domain.recording import Recording
-from roboco.domain.rehearsal import Rehearsal
-from roboco.domain.team import Team
+from roboco.domain.replay.recording import Recording
+from roboco.domain.replay.rehearsal import Rehearsal
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
 from roboco.engine.teams import team_as_data
 
 _WIDE = 116
@@ -59,7 +59,7 @@ def _imports(custom: str | None, team_file: str | None) -> list[str]:
     lines: list[str] = []
     if team_file is not None:
         lines += ["from pathlib import Path", "", "from roboco import load_team"]
-    lines.append("from roboco.domain.rehearsal import rehearse")
+    lines.append("from roboco.domain.replay.rehearsal import rehearse")
     if custom is not None:
         module, _, function = custom.partition(":")
         lines += ["", f"from {module} import {function} as router"]

@@ -11,7 +11,7 @@ from roboco.cli import options
 from roboco.cli.past import ledger_of
 from roboco.cli.printable import one_line
 from roboco.cli.screen import Screen
-from roboco.domain.replayed import Position, Verdict, replay
+from roboco.domain.replay.replay import Position, Verdict, replay
 
 _STYLES: dict[Verdict, str] = {
     "same": "green",

@@ -20,7 +20,7 @@ from roboco.cli.signals import Interrupted
 from roboco.cli.waits import Waits
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from roboco.settings import read_settings
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from roboco.domain.mcp_server import MOST_TOOLS
-from roboco.domain.team import Team
+from roboco.domain.team.mcp_server import MOST_TOOLS
+from roboco.domain.team.team import Team
 
 
 @click.command()

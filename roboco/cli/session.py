@@ -5,7 +5,7 @@ from typing import get_args
 import click
 
 from roboco.cli.opened import opened
-from roboco.domain.agent_session import SessionForm
+from roboco.domain.session.agent_session import SessionForm
 
 _form = click.option(
     "--form",

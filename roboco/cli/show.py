@@ -13,9 +13,9 @@ from roboco.cli.screen import Screen
 from roboco.cli.spending import cost, counted, of_step, spending
 from roboco.cli.tasks import colour
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.part import Artifact
-from roboco.domain.step import TaskStep
-from roboco.domain.summary import TaskSummary
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.step import TaskStep
+from roboco.domain.task_summary import TaskSummary
 from roboco.engine.call_failures import call_failures
 from roboco.settings import read_settings
 

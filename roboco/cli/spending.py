@@ -1,7 +1,7 @@
 """What was used, as people read it."""
 
-from roboco.domain.spent import Spent, spent_by
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
+from roboco.domain.usage import Spent, spent_by
 
 
 def cost(amount: float) -> str:

@@ -9,8 +9,8 @@ import click
 from roboco.cli import notify, options
 from roboco.cli.opened import opened
 from roboco.client.orchestrator import Orchestrator
+from roboco.domain.history.priority import PRIORITIES
 from roboco.domain.ids import check_tenant
-from roboco.domain.priority import PRIORITIES
 from roboco.engine.message import WhileWorking
 from roboco.settings import Settings, read_settings
 

@@ -15,7 +15,7 @@ from roboco.cli.printable import escaped, one_line
 from roboco.cli.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.unattended import missing_workers
 from roboco.errors import TransientError

@@ -9,9 +9,9 @@ from roboco.adapters.team_file import load_team
 from roboco.cli.past import ledger_of
 from roboco.cli.printable import escaped
 from roboco.cli.rehearsal_source import source
-from roboco.domain.recording import recording_of
-from roboco.domain.rehearsal import Rehearsal, rehearse
-from roboco.domain.replayed import Past
+from roboco.domain.replay.recording import recording_of
+from roboco.domain.replay.rehearsal import Rehearsal, rehearse
+from roboco.domain.replay.replay import Past
 from roboco.errors import UsageError
 
 

@@ -14,7 +14,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.picture import RateNow, RedisPicture, TaskNow
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, TransientError
 
 _TEAMS = 5

@@ -12,8 +12,8 @@ from roboco.adapters.team_file import load_team
 from roboco.cli import options
 from roboco.cli.asked_servers import Answer, ask_servers, servers_in
 from roboco.cli.printable import escaped
-from roboco.domain.collaboration import Custom
-from roboco.domain.team import Team
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, TeamError
 from roboco.settings import Settings, read_settings
 

@@ -9,7 +9,7 @@ import click
 from roboco.cli import options
 from roboco.cli.overview import Overview, check_complete
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from roboco.errors import CorruptHistory, UsageError
 from roboco.settings import read_settings
 

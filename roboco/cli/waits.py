@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from roboco.domain.answers import is_changed, is_client, needs_approval, waits_for_person
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ToolCall
+from roboco.domain.decision.tool_answers import is_changed, is_client, needs_approval, waits_for_person
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
-from roboco.domain.tool_difference import ToolDifference
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.answer import answer_id, change_id, open_changes, verdict_id
 from roboco.engine.engine import Engine
 from roboco.engine.receive import stored

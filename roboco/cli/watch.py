@@ -14,8 +14,8 @@ from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
-from roboco.domain.event import TaskEnded
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import TaskEnded
 from roboco.settings import read_settings
 
 

@@ -11,8 +11,8 @@ from roboco.cli.printable import one_line
 from roboco.cli.screen import Screen
 from roboco.cli.tasks import colour
 from roboco.cli.tool_change import show_change
+from roboco.domain.replay.explain import Scene, how_it_stands, tell
 from roboco.domain.status import TaskStatus
-from roboco.domain.story import Scene, how_it_stands, tell
 
 _WIDE = 240
 """How many characters of a line are shown."""

@@ -11,9 +11,9 @@ from roboco.adapters.redis.position import Position, Record
 from roboco.adapters.threads import Threads
 from roboco.client.following import TASK_END, Following, is_settled, looks
 from roboco.client.task_result import TaskResult
-from roboco.domain.stream_item import StreamItem
-from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, View
+from roboco.domain.stream.item import StreamItem
+from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.task_summary import TaskSummary
 
 T = TypeVar("T")
 BATCH = 100

@@ -14,12 +14,12 @@ from kombu.utils import json
 
 from roboco.adapters.celery.continuation import Continuation
 from roboco.client.task import Task
-from roboco.domain.canonical import canonical
-from roboco.domain.inbox import Stop
-from roboco.domain.notify import Notice
+from roboco.domain.canonical_json import canonical
+from roboco.domain.history.step import last_said
+from roboco.domain.inbox.item import Stop
+from roboco.domain.notification import Notice
 from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import last_said
 from roboco.engine import notify
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive

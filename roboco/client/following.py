@@ -11,13 +11,13 @@ from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.client.attendance import Attendance
 from roboco.client.task_result import TaskResult, result_of
-from roboco.domain.event import TaskEnded
-from roboco.domain.event_file import as_sent
+from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import events_path
-from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import StreamItem, stream_item
-from roboco.domain.summary import TaskSummary
-from roboco.domain.view import Cursor, View
+from roboco.domain.stream.event import TaskEnded
+from roboco.domain.stream.event_file import as_sent
+from roboco.domain.stream.item import StreamItem, stream_item
+from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist
 from roboco.engine.summaries import stored_summary

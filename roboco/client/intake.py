@@ -8,17 +8,17 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
 from roboco.adapters.team_file import named_team, team_from
-from roboco.domain.brought import Brought
-from roboco.domain.declared import Declared
-from roboco.domain.event import ErrorOccurred
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, of_tenant
-from roboco.domain.inbox import Message, Stop
+from roboco.domain.inbox.attachments import Brought
+from roboco.domain.inbox.item import Message, Stop
+from roboco.domain.inbox.submission import read_arguments, read_message, read_result, read_submission
 from roboco.domain.limits import RaisedLimits
-from roboco.domain.notify import check_callback
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ToolResult
-from roboco.domain.submission import read_arguments, read_message, read_result, read_submission
-from roboco.domain.team import Team
+from roboco.domain.notification import check_callback
+from roboco.domain.schema import Declared
+from roboco.domain.stream.event import ErrorOccurred
+from roboco.domain.team.team import Team
 from roboco.engine import answer, hold, message
 from roboco.engine.engine import Engine
 from roboco.engine.following import begin

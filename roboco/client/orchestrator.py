@@ -16,15 +16,15 @@ from roboco.client.task import Task
 from roboco.client.teams import chosen_team
 from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
 from roboco.client.wishes import Wished
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_tenant, is_task_id, of_tenant, tenant_of
-from roboco.domain.letter import DeadLetter
-from roboco.domain.model_offer import ModelOffer, offers
-from roboco.domain.notify import Notify, check_callback
-from roboco.domain.part import Artifact
+from roboco.domain.inbox.submission import read_submission
+from roboco.domain.notification import Notify, check_callback
 from roboco.domain.paths import summary_path
-from roboco.domain.submission import read_submission
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.model_offer import ModelOffer, offers
+from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.following import begin
 from roboco.engine.registration import check_workspace

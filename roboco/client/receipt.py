@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import open_path
-from roboco.domain.step import TaskStep
 from roboco.engine.engine import Engine
 from roboco.engine.receive import stored
 from roboco.errors import UsageError

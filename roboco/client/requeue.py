@@ -8,7 +8,7 @@ from celery import Celery
 from roboco.adapters.celery.dispatcher import CONFIRMED, sending
 from roboco.adapters.celery.names import TEAM
 from roboco.adapters.celery.signature import MessageKeys
-from roboco.domain.letter import DeadLetter
+from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import open_path
 from roboco.engine import notify
 from roboco.engine.engine import Engine

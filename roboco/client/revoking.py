@@ -13,7 +13,7 @@ from celery.worker import state
 from roboco.adapters.celery.while_working import repeat_while_working
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.team_task import team_task_id
-from roboco.domain.inbox import Stop
+from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import open_path
 from roboco.engine.receive import receive
 from roboco.errors import RobocoError, UsageError

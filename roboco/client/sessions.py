@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roboco.domain.event import StreamChunk
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import ACHIEVED
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.lineage import parent_of
 from roboco.domain.paths import history_path
-from roboco.domain.session import Lineage, Session, SessionDelta, Token, Turn, title_of
-from roboco.domain.session import delta as session_delta
-from roboco.domain.session_goal import goals_of
-from roboco.domain.state import ACHIEVED
+from roboco.domain.session.goal import goals_of
+from roboco.domain.session.session import Lineage, Session, SessionDelta, Token, Turn, title_of
+from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
+from roboco.domain.stream.event import StreamChunk
 from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.engine.summaries import known_summary

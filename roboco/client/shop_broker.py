@@ -8,7 +8,7 @@ from celery import Celery
 from celery.signals import celeryd_after_setup
 
 from roboco.adapters.celery.broker_place import same_broker
-from roboco.domain.address import without_credentials
+from roboco.domain.url import without_credentials
 from roboco.settings import Settings, read_settings
 
 _log = logging.getLogger(__name__)

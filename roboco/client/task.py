@@ -24,7 +24,11 @@ from roboco.client.teams import chosen_team
 from roboco.client.uploads import upload
 from roboco.client.wiring import workspace_address
 from roboco.client.wishes import Forked
-from roboco.domain.agent_session import (
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import check_task_id, of_tenant, tenant_of
+from roboco.domain.paths import artifact_path
+from roboco.domain.session.agent_session import (
     AgentSessionDelta,
     AgentSessionRecord,
     SessionForm,
@@ -32,16 +36,12 @@ from roboco.domain.agent_session import (
     agent_session,
     is_roboto,
 )
-from roboco.domain.ids import check_task_id, of_tenant, tenant_of
-from roboco.domain.part import Artifact
-from roboco.domain.paths import artifact_path
-from roboco.domain.session import Session, SessionDelta
+from roboco.domain.session.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import StreamItem, final_text
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
-from roboco.domain.tool_difference import ToolDifference
+from roboco.domain.stream.item import StreamItem, final_text
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.answer import open_changes
 from roboco.engine.engine import Engine
 from roboco.engine.summaries import known_summary

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from roboco.domain.part import Artifact
-from roboco.domain.session_goal import SessionGoal, goals_of
-from roboco.domain.spent import Spent
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.step import TaskStep, last_said
+from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep, last_said
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.usage import Spent
 from roboco.errors import TeamFailed
 
 _REMEDIES = {

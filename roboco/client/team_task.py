@@ -14,9 +14,9 @@ from roboco.adapters.team_file import named_team, team_from
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.shop_broker import broker_mistake, broker_of
 from roboco.client.task import Task
-from roboco.domain.canonical import canonical, sha256
+from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.ids import is_task_id
-from roboco.domain.notify import Notify
+from roboco.domain.notification import Notify
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from roboco.adapters.team_file import load_team, named_team
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 from roboco.settings import Settings
 

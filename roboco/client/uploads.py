@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from roboco.adapters.artifacts import Written, store_artifact
-from roboco.domain.part import Artifact
+from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.ports import Files
 

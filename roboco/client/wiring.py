@@ -40,8 +40,8 @@ from roboco.adapters.telemetry.traces import open_spans
 from roboco.adapters.tokenizers import KnownTokenizers
 from roboco.adapters.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
-from roboco.domain.address import without_credentials
-from roboco.domain.model_limits import OPENAI, ModelLimits
+from roboco.domain.team.model_limits import OPENAI, ModelLimits
+from roboco.domain.url import without_credentials
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.keeper import Keeper
 from roboco.engine.teams import FrozenTeams

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
-from roboco.domain.priority import Priority
+from roboco.domain.history.priority import Priority
 
 
 class Said(TypedDict, total=False):

@@ -6,7 +6,7 @@ message harmless and a tool's idempotency key stable.
 
 import re
 
-from roboco.domain.canonical import canonical, sha256
+from roboco.domain.canonical_json import canonical, sha256
 from roboco.errors import UsageError
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from roboco.domain.declared import Declared, Name, ToolName
+from roboco.domain.schema import Declared, Name, ToolName
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0)]

@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from roboco.domain.address import without_credentials
+from roboco.domain.url import without_credentials
 
 READ_MOST: Final = 8192
 """Characters of a text that are read; the rest is cut off before any work on it."""

@@ -1,8 +1,13 @@
 """Where things stand in a workspace. A path is relative: in a folder as under an S3 prefix."""
 
-from roboco.domain.ids import check_item_id, check_task_id
-from roboco.domain.part import artifact_name
+import re
 
+from roboco.domain.ids import check_item_id, check_task_id
+
+MAX_NAME = 128
+"""The longest name of an artifact, in characters."""
+NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
+_URI = re.compile(r"file://(?:\./)?artifacts/(.+)")
 OPEN = "_open/"
 NOTIFY = "_notify/"
 RESTART = "restart/"
@@ -179,3 +184,20 @@ def listing_orders_path(task_id: str, server: str) -> str:
 def tool_change_path(task_id: str, call_id: str) -> str:
     """The change of a tool that a person must approve, as it was found when this call was due."""
     return f"{check_task_id(task_id)}/mcp/changes/{check_item_id(call_id)}.json"
+
+
+def artifact_name(uri_or_name: str) -> str:
+    """The name of an artifact from its name or URI; ValueError if it could leave the workspace."""
+    match = _URI.fullmatch(uri_or_name)
+    name = match.group(1) if match else uri_or_name
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"artifact {uri_or_name[:120]!r} is not allowed: a name has 1 to 128 letters, digits, '_', '-' "
+            "and '.', no folders, and does not start with '.'"
+        )
+    return name
+
+
+def artifact_uri(name: str) -> str:
+    """The URI of the artifact with this name, relative to the workspace."""
+    return f"file://artifacts/{artifact_name(name)}"

@@ -12,20 +12,20 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
-from roboco.domain.action import AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.answers import is_changed
-from roboco.domain.beginning import ETA, begins
-from roboco.domain.collaboration import Custom
-from roboco.domain.event import StatusChanged
+from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.tool_answers import is_changed
+from roboco.domain.history.part import brought_by
+from roboco.domain.history.start_time import ETA, begins
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Item, Stop, is_held, is_urgent
+from roboco.domain.inbox.item import Item, Stop, is_held, is_urgent
 from roboco.domain.log_text import log_text
-from roboco.domain.part import brought_by
 from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
-from roboco.domain.tool_difference import CALLS_IN_EVENT, IN_EVENT, ToolDifference
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import CALLS_IN_EVENT, IN_EVENT, ToolDifference
 from roboco.engine import broken, delegate, items, notify, outage, pending, recover, tickets
 from roboco.engine.archive import archive, close_again, finish, fold_due
 from roboco.engine.attempt_end import show_ends

@@ -5,15 +5,15 @@ A call has one answer: its item is named after it, so the first one to be stored
 
 from typing import Any
 
-from roboco.domain.answers import is_changed, is_client, needs_approval
+from roboco.domain.decision.tool_answers import is_changed, is_client, needs_approval
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.ids import check_item_id, check_task_id
-from roboco.domain.inbox import Answer, Resolution, Verdict
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ToolCall
+from roboco.domain.inbox.item import Answer, Resolution, Verdict
 from roboco.domain.paths import item_path
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
-from roboco.domain.tool_difference import WHOLE, ToolDifference
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import WHOLE, ToolDifference
 from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.engine.listings import approve_change, tool_differences

@@ -9,9 +9,9 @@ newer content.
 
 from collections import deque
 
-from roboco.domain.event_file import as_stored, extended
 from roboco.domain.paths import CLOSED, closing, events_path, history_path, open_path, summary_path
-from roboco.domain.summary import TaskSummary, read_summary
+from roboco.domain.stream.event_file import as_stored, extended
+from roboco.domain.task_summary import TaskSummary, read_summary
 from roboco.engine import delegate, notify, recover
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError

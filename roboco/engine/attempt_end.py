@@ -4,8 +4,8 @@ A worker that is killed says nothing of what it was at. Whoever finds that its t
 its step is stored, does.
 """
 
-from roboco.domain.decide import ATTEMPTS
-from roboco.domain.step import TaskStep
+from roboco.domain.decision.decide import ATTEMPTS
+from roboco.domain.history.step import TaskStep
 from roboco.engine.engine import Engine
 from roboco.ports import AttemptEnd, CallOrder, Phase, Snapshot, TurnOrder
 

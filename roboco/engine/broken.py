@@ -3,8 +3,8 @@
 A worker died in the middle of them, or their model did. What they sent and said is an estimate.
 """
 
-from roboco.domain.spent import BROKEN, Spent
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
+from roboco.domain.usage import BROKEN, Spent
 from roboco.ports import Snapshot
 
 

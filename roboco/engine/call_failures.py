@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from roboco.domain.call_failure import CallFailure
+from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.paths import failures_path
 from roboco.ports import Files
 

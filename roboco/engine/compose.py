@@ -4,17 +4,16 @@ import base64
 from dataclasses import dataclass, field, replace
 
 from roboco.domain.artifact_limits import MAX_IMAGE, MAX_IMAGES
-from roboco.domain.budget import reserve, used_up
-from roboco.domain.chat import Message, image_kind
-from roboco.domain.context_policy import BudgetContext
-from roboco.domain.history import RESULTS_ARE_IN
+from roboco.domain.decision.budget import reserve, used_up
+from roboco.domain.history.history import RESULTS_ARE_IN
+from roboco.domain.history.state import WRAPS_UP
 from roboco.domain.limits import Limits
-from roboco.domain.memory import Seen, WorkingMemory, compile_memory
-from roboco.domain.offered import offered
-from roboco.domain.part import artifact_name
-from roboco.domain.paths import artifact_path
-from roboco.domain.state import WRAPS_UP
-from roboco.domain.team import Team
+from roboco.domain.paths import artifact_name, artifact_path
+from roboco.domain.prompt.chat import Message, image_kind
+from roboco.domain.prompt.coordinator_tools import offered
+from roboco.domain.prompt.working_memory import Seen, WorkingMemory, compile_memory
+from roboco.domain.team.context_policy import BudgetContext
+from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATE
 from roboco.engine.broken import spent_on
 from roboco.engine.engine import Engine

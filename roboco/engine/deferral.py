@@ -7,9 +7,9 @@ If the worker dies before the turn is deferred, its lease expires. If the worker
 turn at the latest when the lease would have expired.
 """
 
-from roboco.domain.event import StatusChanged
-from roboco.domain.model_profile import ModelProfile
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.engine import outage
 from roboco.engine.making import Making, TurnEnd
 from roboco.errors import ModelError

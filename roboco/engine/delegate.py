@@ -9,21 +9,21 @@ unless it is not there, or has ended and its result was lost.
 
 import logging
 
-from roboco.domain.answers import cost_of_calls
-from roboco.domain.budget import share
-from roboco.domain.builtin import DELEGATE
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.budget import share
+from roboco.domain.decision.tool_answers import cost_of_calls
+from roboco.domain.history.lineage import Parent, parent_of
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import last_said
+from roboco.domain.history.tool_outcome import Outcome, failure, success
 from roboco.domain.ids import sub_task_id
-from roboco.domain.inbox import Answer, Stop
+from roboco.domain.inbox.item import Answer, Stop
+from roboco.domain.inbox.submission import read_submission
 from roboco.domain.limits import Limits, Spending, ToolSpending
-from roboco.domain.lineage import Parent, parent_of
-from roboco.domain.outcome import Outcome, failure, success
-from roboco.domain.part import ToolCall
-from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import last_said
-from roboco.domain.submission import read_submission
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.domain.usage import Spent
 from roboco.engine.answer import answer_id
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive, stored

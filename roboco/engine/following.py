@@ -12,21 +12,21 @@ first of them writes it down.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roboco.domain.action import Action, CallTools, StartTurn
-from roboco.domain.beginning import ETA
-from roboco.domain.builtin import DELEGATE
-from roboco.domain.collaboration import Custom
-from roboco.domain.decide import decide
-from roboco.domain.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskBegun
-from roboco.domain.history import History
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.action import Action, CallTools, StartTurn
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.priority import priority_of
+from roboco.domain.history.start_time import ETA
 from roboco.domain.ids import step_id_at, sub_task_id
-from roboco.domain.inbox import Item
-from roboco.domain.lineage import parent_of
-from roboco.domain.priority import priority_of
-from roboco.domain.router import route
-from roboco.domain.situation import Situation
+from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
+from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskBegun
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
 from roboco.engine.archive import fold_due
 from roboco.engine.engine import Engine
 from roboco.engine.pending import hand_out_call

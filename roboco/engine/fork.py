@@ -10,11 +10,12 @@ on what is there, and the same fork again goes on with it. The source is only re
 import logging
 from dataclasses import dataclass
 
-from roboco.domain.canonical import canonical, sha256
+from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.history.lineage import Fork, kept
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_task_id, tenant_of
-from roboco.domain.inbox import Message
-from roboco.domain.lineage import Fork, kept
-from roboco.domain.part import Artifact
+from roboco.domain.inbox.item import Message
 from roboco.domain.paths import (
     OPENED,
     artifact_info_path,
@@ -26,9 +27,8 @@ from roboco.domain.paths import (
     summary_path,
 )
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
 from roboco.engine import recover
 from roboco.engine.engine import Engine
 from roboco.engine.receive import check_same, stored

@@ -5,7 +5,7 @@ message which comes again, late, ends nothing that was not there when it was sen
 """
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Hold, Item, Resume, read_item
+from roboco.domain.inbox.item import Hold, Item, Resume, read_item
 from roboco.domain.paths import inbox_path, item_path
 from roboco.engine import recover
 from roboco.engine.engine import Engine

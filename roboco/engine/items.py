@@ -1,8 +1,8 @@
 """Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
 
-from roboco.domain.inbox import Answer, Hold, Item, Resolution, Verdict, over, read_item
+from roboco.domain.history.state import items_of
+from roboco.domain.inbox.item import Answer, Hold, Item, Resolution, Verdict, over, read_item
 from roboco.domain.paths import inbox_path, item_path, taken_path
-from roboco.domain.state import items_of
 from roboco.engine.engine import Engine
 from roboco.engine.receive import has_ended
 from roboco.ports import Snapshot

@@ -16,9 +16,8 @@ offered. A server that lacks a tool which the team names ends the task: only ano
 
 from collections.abc import Iterable
 
-from roboco.domain.listing import Listing, ToolChange, read_listing
-from roboco.domain.outcome import Outcome, changed, failure
-from roboco.domain.part import ToolCall
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import Outcome, changed, failure
 from roboco.domain.paths import (
     approved_tools_path,
     failed_listing_path,
@@ -26,9 +25,10 @@ from roboco.domain.paths import (
     listing_path,
     tool_change_path,
 )
-from roboco.domain.team import Agent, Team
-from roboco.domain.tool_difference import PARTS, ToolDifference, tool_difference
-from roboco.domain.tool_spec import ServerTool
+from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.tool_difference import PARTS, ToolDifference, tool_difference
+from roboco.domain.team.tool_listing import Listing, ToolChange, read_listing
+from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.errors import Conflict, UsageError
 from roboco.ports import Listings, ListOrder, Unlisted

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.engine import tickets
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine

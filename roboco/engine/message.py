@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from roboco.domain.brought import Brought
+from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Message
-from roboco.domain.part import Artifact, artifact_name
-from roboco.domain.paths import artifact_info_path, artifact_path, team_path
+from roboco.domain.inbox.attachments import Brought
+from roboco.domain.inbox.item import Message
+from roboco.domain.paths import artifact_info_path, artifact_name, artifact_path, team_path
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive, stored
 from roboco.errors import UsageError

@@ -10,16 +10,16 @@ says so; the next turn tries again. What a summary has used is charged to the fi
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from roboco.domain.budget import reserve
-from roboco.domain.canonical import canonical, sha256
-from roboco.domain.context_policy import SummaryContext
-from roboco.domain.history_summary import HistorySummary, summarised_until, summary_messages
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.decision.budget import reserve
+from roboco.domain.history.state import WRAPS_UP
 from roboco.domain.paths import history_summaries_path, history_summary_path
-from roboco.domain.spent import Spent
-from roboco.domain.state import WRAPS_UP
-from roboco.domain.team import Team
+from roboco.domain.prompt.summary import HistorySummary, summarised_until, summary_messages
+from roboco.domain.team.context_policy import SummaryContext
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
 from roboco.domain.tokens import estimate_tokens
+from roboco.domain.usage import Spent
 from roboco.engine.broken import spent_on
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine

@@ -8,8 +8,8 @@ If the worker dies in between, the sweeper announces the turn or call again, and
 
 import logging
 
-from roboco.domain.inbox import Hold
-from roboco.domain.part import ToolCall
+from roboco.domain.history.part import ToolCall
+from roboco.domain.inbox.item import Hold
 from roboco.engine.deferral import defer
 from roboco.engine.engine import Engine
 from roboco.engine.making import Making, TurnEnd

@@ -15,8 +15,9 @@ import logging
 from collections.abc import Iterator
 from itertools import groupby
 
-from roboco.domain.letter import letter_id_of, lost_work
-from roboco.domain.notify import (
+from roboco.domain.dead_letter import letter_id_of, lost_work
+from roboco.domain.history.step import last_said
+from roboco.domain.notification import (
     MAX_TEXT,
     Notice,
     NoticeName,
@@ -35,7 +36,6 @@ from roboco.domain.paths import (
     told_folder,
     told_path,
 )
-from roboco.domain.step import last_said
 from roboco.engine.engine import Engine
 from roboco.errors import Later, TransientError, UsageError
 from roboco.ports import Snapshot

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 from roboco.engine.engine import Engine
 from roboco.ports import Doing
 from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS

@@ -10,12 +10,12 @@ deferred, or a hold that the user or the next answer ends.
 import logging
 from collections.abc import Iterable
 
-from roboco.domain.address import without_credentials
-from roboco.domain.canonical import well_formed
-from roboco.domain.inbox import Hold, Item, Resume, read_item
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.inbox.item import Hold, Item, Resume, read_item
 from roboco.domain.paths import RESUME, inbox_path, item_path
-from roboco.domain.team import Team
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
+from roboco.domain.url import without_credentials
 from roboco.engine.engine import Engine
 from roboco.engine.receive import receive, stored
 from roboco.errors import ModelError, UsageError

@@ -8,7 +8,9 @@ bounded number of times.
 import logging
 from dataclasses import dataclass, replace
 
-from roboco.domain.answers import (
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.dead_letter import lost_work
+from roboco.domain.decision.tool_answers import (
     BUILTIN_TIMEOUT,
     answered_here,
     is_client,
@@ -17,17 +19,15 @@ from roboco.domain.answers import (
     verdicts,
     waits_for_person,
 )
-from roboco.domain.builtin import DELEGATE
-from roboco.domain.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.priority import priority_of
+from roboco.domain.history.tool_outcome import Outcome, failure, unknown
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox import Hold, Item
-from roboco.domain.letter import lost_work
-from roboco.domain.outcome import Outcome, failure, unknown
-from roboco.domain.part import ToolCall
+from roboco.domain.inbox.item import Hold, Item
 from roboco.domain.paths import intent_path, outcome_path
-from roboco.domain.priority import priority_of
-from roboco.domain.team import Team
-from roboco.domain.tool_spec import AnyTool
+from roboco.domain.stream.event import AnyEvent, ToolReturned, ToolUnknown, TurnRestarted
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import AnyTool
 from roboco.engine import delegate, outage, recover
 from roboco.engine.engine import Engine, Policy
 from roboco.errors import UsageError

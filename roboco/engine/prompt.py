@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Agent, Team
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.team import Agent, Team
 from roboco.ports import Prompts
 
 

@@ -1,7 +1,7 @@
 """raise_limits: let a task spend more, or less, than its team says."""
 
-from roboco.domain.builtin import DELEGATE
-from roboco.domain.inbox import Raise
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.inbox.item import Raise
 from roboco.domain.limits import RaisedLimits
 from roboco.engine.engine import Engine
 from roboco.engine.receive import check_open, receive, stored

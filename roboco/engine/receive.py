@@ -14,7 +14,18 @@ module notes the item before it reads the marker. One of the two sees the other.
 import logging
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Answer, Hold, Item, Message, Resolution, Resume, Stop, Verdict, is_urgent, read_item
+from roboco.domain.inbox.item import (
+    Answer,
+    Hold,
+    Item,
+    Message,
+    Resolution,
+    Resume,
+    Stop,
+    Verdict,
+    is_urgent,
+    read_item,
+)
 from roboco.domain.paths import CLOSED, OPENED, inbox_path, item_path, open_path, taken_path
 from roboco.engine.engine import Engine
 from roboco.engine.summaries import stored_summary

@@ -2,8 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from roboco.domain.answers import waits_for_person
-from roboco.domain.event import (
+from roboco.domain.decision.tool_answers import waits_for_person
+from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.ids import step_id_at
+from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
     AnyEvent,
     StatusChanged,
     StepEnded,
@@ -15,13 +21,7 @@ from roboco.domain.event import (
     UserInterrupted,
     UserSpoke,
 )
-from roboco.domain.ids import step_id_at
-from roboco.domain.outcome import Outcome
-from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
-from roboco.domain.state import TaskState, fold
-from roboco.domain.status import TaskStatus
-from roboco.domain.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
-from roboco.domain.summary import read_summary
+from roboco.domain.task_summary import read_summary
 from roboco.engine.attempt_end import show_ends
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again

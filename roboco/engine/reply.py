@@ -4,14 +4,14 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from roboco.domain.canonical import checked_json, well_formed
+from roboco.domain.canonical_json import checked_json, well_formed
+from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
+from roboco.domain.history.state import TaskState
 from roboco.domain.ids import call_id_at
-from roboco.domain.known_tools import unlisted
-from roboco.domain.offered import schema_of
-from roboco.domain.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
-from roboco.domain.state import TaskState
-from roboco.domain.team import Team
-from roboco.domain.tool_spec import ServerTool
+from roboco.domain.prompt.coordinator_tools import schema_of
+from roboco.domain.team.known_tools import unlisted
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
 

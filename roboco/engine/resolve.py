@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from roboco.domain.answers import is_changed, waits_for_person
+from roboco.domain.decision.tool_answers import is_changed, waits_for_person
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox import Resolution, read_item
+from roboco.domain.inbox.item import Resolution, read_item
 from roboco.domain.paths import item_path, taken_path
 from roboco.engine import recover
 from roboco.engine.engine import Engine

@@ -9,9 +9,9 @@ Nothing is said out of order or twice. What Redis did not answer for fails the t
 
 import threading
 
-from roboco.domain.canonical import well_formed
-from roboco.domain.event import StreamChunk
+from roboco.domain.canonical_json import well_formed
 from roboco.domain.ids import step_id_at
+from roboco.domain.stream.event import StreamChunk
 from roboco.domain.tokens import tokens_of
 from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine

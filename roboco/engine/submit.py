@@ -10,19 +10,19 @@ them. A death after it, or a Redis that fails then, leaves a marker from which t
 import logging
 from collections.abc import Callable
 
-from roboco.domain.beginning import ETA, begins_at
-from roboco.domain.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
+from roboco.domain.history.lineage import Parent
+from roboco.domain.history.part import Artifact, ArtifactPart, TextPart, brought_by
+from roboco.domain.history.priority import PRIORITY
+from roboco.domain.history.start_time import ETA, begins_at
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import check_task_id, step_id_at
-from roboco.domain.lineage import Parent
-from roboco.domain.part import Artifact, ArtifactPart, TextPart, brought_by
+from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_path, summary_path
-from roboco.domain.priority import PRIORITY
-from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import USER, TaskStep
-from roboco.domain.submission import Submission
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
 from roboco.engine import notify
 from roboco.engine.engine import Engine
 from roboco.engine.items import knock_again

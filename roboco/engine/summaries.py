@@ -5,11 +5,11 @@
 
 from pydantic import ValidationError
 
-from roboco.domain.event import TaskEnded
+from roboco.domain.history.state import fold
 from roboco.domain.paths import CLOSED, events_path, open_path, summary_path
-from roboco.domain.state import fold
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary, read_summary
+from roboco.domain.stream.event import TaskEnded
+from roboco.domain.task_summary import TaskSummary, read_summary
 from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, UsageError
 

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from roboco.domain.dead_letter import lost_work
 from roboco.domain.ids import is_task_id
-from roboco.domain.letter import lost_work
 from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, RESUME, open_path
 from roboco.engine import notify, outage, recover
 from roboco.engine.advance import QUIET, advance

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roboco.domain.lineage import Fork
+from roboco.domain.history.lineage import Fork
+from roboco.domain.history.state import TaskState
 from roboco.domain.paths import lineage_path, team_path
-from roboco.domain.state import TaskState
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory
 from roboco.ports import Files
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from roboco.domain.context_policy import SummaryContext
-from roboco.domain.history_summary import summarised_until
-from roboco.domain.model_profile import ModelProfile
-from roboco.domain.team import Team
+from roboco.domain.prompt.summary import summarised_until
+from roboco.domain.team.context_policy import SummaryContext
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.ports import Phase, Snapshot, Ticket
 

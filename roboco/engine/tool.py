@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from roboco.domain.answers import answered_here, is_client, needs_approval, spec_of
-from roboco.domain.builtin import DELEGATE
-from roboco.domain.canonical import canonical
-from roboco.domain.outcome import Outcome, failure, unknown
-from roboco.domain.part import ToolCall
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.canonical_json import canonical
+from roboco.domain.decision.tool_answers import answered_here, is_client, needs_approval, spec_of
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import Outcome, failure, unknown
 from roboco.domain.paths import intent_path, outcome_path
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
-from roboco.domain.tool_spec import AnyTool, ServerTool
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import AnyTool, ServerTool
 from roboco.engine.answer import approved
 from roboco.engine.engine import Engine
 from roboco.engine.insist import insist

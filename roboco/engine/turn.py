@@ -12,14 +12,14 @@ attempt begins or, if the step was stored, the coordinator applies it.
 
 import logging
 
-from roboco.domain.address import without_credentials
-from roboco.domain.canonical import well_formed
-from roboco.domain.decide import at_limit
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.decision.decide import at_limit
+from roboco.domain.history.part import TextPart
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.model_profile import ModelProfile
-from roboco.domain.part import TextPart
-from roboco.domain.step import TaskStep
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import estimate_tokens
+from roboco.domain.url import without_credentials
 from roboco.engine import broken, outage, recover, tickets
 from roboco.engine.compose import Composed, compose, with_images
 from roboco.engine.deferral import ask_again, defer, wait_alone, wait_for_rate

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from roboco.domain.decide import failure
-from roboco.domain.history import History
-from roboco.domain.lineage import parent_of
-from roboco.domain.state import TaskState
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Team
+from roboco.domain.decision.decide import failure
+from roboco.domain.history.history import History
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.team import Team
 from roboco.engine.making import TurnEnd
 from roboco.ports import Snapshot, TurnOrder
 

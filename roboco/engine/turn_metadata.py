@@ -1,6 +1,6 @@
 """turn_metadata: the metadata of a turn's step: usage and cost, model, timings, prompt, interruption."""
 
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import estimate_tokens
 from roboco.engine.compose import Composed
 from roboco.engine.minutes import Minutes

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from roboco.domain.builtin import DELEGATE
-from roboco.domain.inbox import Hold
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.inbox.item import Hold
 from roboco.engine.engine import Engine
 from roboco.engine.receive import stored
 from roboco.engine.registration import check_workspace

@@ -2,10 +2,10 @@
 
 import logging
 
-from roboco.domain.history import History
-from roboco.domain.letter import lost_work
-from roboco.domain.router import Route, Router
-from roboco.domain.team import Team
+from roboco.domain.dead_letter import lost_work
+from roboco.domain.decision.router import Route, Router
+from roboco.domain.history.history import History
+from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
 

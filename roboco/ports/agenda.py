@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from roboco.domain.event import AnyEvent
-from roboco.domain.letter import DeadLetter
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.stream.event import AnyEvent
 
 
 class Agenda(Protocol):

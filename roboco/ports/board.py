@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from roboco.domain.event import AnyEvent
-from roboco.domain.outcome import Outcome
-from roboco.domain.state import TaskState
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
+from roboco.domain.stream.event import AnyEvent
 
 
 class Phase(StrEnum):

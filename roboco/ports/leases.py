@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from roboco.domain.event import AnyEvent, StatusChanged, StreamChunk
-from roboco.domain.outcome import Outcome
-from roboco.domain.priority import Priority
+from roboco.domain.history.priority import Priority
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.ports.board import Snapshot, Used
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from roboco.domain.chat import Message
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.prompt.chat import Message
+from roboco.domain.team.model_profile import ModelProfile
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from roboco.domain.ids import tenant_of
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import Tokens
 
 AWAITING = 100

@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 
 
 @dataclass(frozen=True)

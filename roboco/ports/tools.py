@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from roboco.domain.listing import Listing
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ToolCall
-from roboco.domain.router import Router
-from roboco.domain.team import Agent, Team
-from roboco.domain.tool_spec import AnyTool
+from roboco.domain.decision.router import Router
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.tool_listing import Listing
+from roboco.domain.team.tool_spec import AnyTool
 
 Listings = Mapping[str, Listing]
 """The listings that a turn needs, by server."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 
 
 class Histories(Protocol):

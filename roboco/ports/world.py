@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol
 
-from roboco.domain.notify import Notice, Notify
-from roboco.domain.priority import Priority
+from roboco.domain.history.priority import Priority
+from roboco.domain.notification import Notice, Notify
 from roboco.ports.board import Phase
 from roboco.ports.leases import CallOrder, TurnOrder
 from roboco.ports.tools import ListOrder

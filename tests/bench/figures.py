@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 
 SPREAD = 0.3
 """How far the rounds' ratios may lie apart, as a part of their median, to be trusted."""

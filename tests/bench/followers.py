@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.domain.event import StreamChunk, body
+from roboco.domain.stream.event import StreamChunk, body
 from tests.bench.figures import Measure, Result, in_turn, ratio
 from tests.bench.stage import Size, Stage, fresh
 from tests.stack import ROOT, until

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
+from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
-from roboco.domain.step import USER, TaskStep
 from roboco.engine.recover import set_up
 from tests.bench.figures import Measure, Result, Series, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, await_steps, team_of

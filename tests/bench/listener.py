@@ -6,7 +6,7 @@ import time
 from roboco import Task
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.stream.item import TextPartDelta
 from tests.bench.stage import Stage, fresh
 from tests.stack import until
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 from tests.bench.figures import Lane, Result, ratio
 from tests.bench.stage import Size, Stage
 

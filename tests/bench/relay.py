@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.stream.item import TextPartDelta
 from tests.bench.bare import lags
 from tests.bench.figures import Figure, Lane, Measure, Result, in_turn, milliseconds, percentile, ratio
 from tests.bench.stage import Size, Stage, fresh, team_of

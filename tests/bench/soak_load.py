@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from roboco import RobocoError, Task, Team, TransientError, team_from
-from roboco.domain.part import ToolResult
-from roboco.domain.step import verify_chain
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.step import verify_chain
 from tests.journeys import GRAPH, PARALLEL, SEQUENTIAL, Journey, answer, shape
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from roboco import Orchestrator, team_from
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.stream.item import TextPartDelta
 from tests.bench.stage import Deployed
 from tests.servers.model_server import Reply
 from tests.stack import Stack, until

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from roboco import Task, Team
-from roboco.domain.memory import Seen, compile_memory
+from roboco.domain.prompt.working_memory import Seen, compile_memory
 from tests.bench import plain
 from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh, team_of

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from roboco.domain.event import AnyEvent
-from roboco.domain.model_limits import ModelLimits
-from roboco.domain.model_profile import ModelProfile
-from roboco.domain.state import fold
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
+from roboco.domain.stream.event import AnyEvent
+from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import (
     Agenda,
     Attempts,

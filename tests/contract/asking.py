@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream
 from roboco.ports import Reply as Ended

@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 
-from roboco.domain.event import StreamChunk
+from roboco.domain.stream.event import StreamChunk
 from roboco.ports import Chunk, Grip, TurnClaim, Turns, Used
 
 SECONDS = 60.0

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from roboco.domain.event import StatusChanged, StreamChunk
+from roboco.domain.history.part import TextPart
+from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.part import TextPart
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import USER, TaskStep
+from roboco.domain.stream.event import StatusChanged, StreamChunk
 from roboco.ports import Used
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

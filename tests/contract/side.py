@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from unittest.mock import ANY
 
-from roboco.domain.event import AnyEvent
-from roboco.domain.letter import DeadLetter
-from roboco.domain.outcome import Outcome
-from roboco.domain.state import fold
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.history.state import fold
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.stream.event import AnyEvent
 from roboco.ports import CallOrder, CallState, Choice, Commit, Snapshot, TurnClaim, TurnOrder, Used
 from tests.contract.a_task import ATask
 from tests.contract.emitted import emitted

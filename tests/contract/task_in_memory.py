@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK

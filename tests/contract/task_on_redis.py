@@ -15,7 +15,7 @@ from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.rates import Buckets, RedisRates
 from roboco.adapters.redis.registry import RedisWorkerRegistry
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roboco.adapters.redis import dead as dead_letters
-from roboco.domain.canonical import canonical
-from roboco.domain.letter import DeadLetter, lost_work
+from roboco.domain.canonical_json import canonical
+from roboco.domain.dead_letter import DeadLetter, lost_work
 from roboco.ports import Attempts, DeadLetters
 from tests.contract.a_task import SHORT, ATask
 from tests.contract.task_on_redis import TaskOnRedis

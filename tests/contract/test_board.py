@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from roboco.adapters.redis import board as redis_board
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ToolResult
-from roboco.domain.state import fold
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.state import fold
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports import CallState, Choice, Commit, Phase

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import board as redis_board
-from roboco.domain.outcome import Outcome, failure
-from roboco.domain.part import ToolResult
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.tool_outcome import Outcome, failure
 from roboco.domain.status import TaskStatus
 from roboco.ports import Choice, Phase, Used
 from tests.contract.machine import MACHINE

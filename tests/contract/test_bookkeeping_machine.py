@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import dead as redis_dead
-from roboco.domain.letter import lost_work
+from roboco.domain.dead_letter import lost_work
 from roboco.domain.paths import TELLING
 from tests.contract.machine import MACHINE
 from tests.contract.side import Side, assert_same

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from roboco.domain.outcome import Outcome, failure
-from roboco.domain.part import Artifact, ToolResult
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.tool_outcome import Outcome, failure
 from roboco.errors import TransientError
 from roboco.ports import CallOrder, CallState, Phase
 from tests.contract.a_task import LONG, SHORT, ATask

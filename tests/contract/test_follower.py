@@ -20,7 +20,7 @@ from roboco.adapters.redis import follower as redis_follower
 from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.position import Position, Record
-from roboco.domain.event import AnyEvent, ErrorOccurred
+from roboco.domain.stream.event import AnyEvent, ErrorOccurred
 from roboco.ports import Phase
 from tests.contract.emitted import emitted
 from tests.contract.giving_up import gives_up

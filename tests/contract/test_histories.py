@@ -14,8 +14,8 @@ import pytest
 from roboco.adapters.workspace import lock
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
+from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.paths import history_path
-from roboco.domain.step import TaskStep, verify_chain
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports import Histories
 from tests.contract.kept import assert_holds, written

@@ -9,8 +9,8 @@ import pytest
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.domain.history.step import TaskStep, read_step
 from roboco.domain.paths import history_path, segments_path
-from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory
 from tests.contract.kept import assert_holds, written
 from tests.contract.s3_faults import AnswerLost, Killed, WatchedObjects

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.redis import agenda as redis_agenda
-from roboco.domain.event import ErrorOccurred
+from roboco.domain.stream.event import ErrorOccurred
 from roboco.errors import TransientError
 from tests.contract.a_task import ATask
 from tests.contract.samples import NOON, TASK, told

@@ -13,8 +13,8 @@ import yaml
 from roboco.adapters.local.process import free_port
 from roboco.adapters.model import openai_model
 from roboco.adapters.model.openai_model import TRIES, OpenAIModel
-from roboco.domain.context_policy import BudgetContext
-from roboco.domain.team import Agent
+from roboco.domain.team.context_policy import BudgetContext
+from roboco.domain.team.team import Agent
 from roboco.errors import ModelError
 from roboco.ports import Reply as Ended
 from tests.contract.asking import KEY, LEFT_BEHIND, NOTHING, TOOL, answer, asked, delta, events, failure, gone

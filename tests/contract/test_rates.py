@@ -8,7 +8,7 @@ import pytest
 
 from roboco.adapters.redis.rates import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from roboco.ports.rates import AWAITING
 from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask

@@ -14,7 +14,7 @@ import redis
 from roboco import Task
 from roboco.adapters.local.process import Server
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
 from tests.servers.gate import Gate, Held
 from tests.servers.model_server import Reply, Request

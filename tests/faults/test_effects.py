@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 
 from roboco import Task, Team, team_from
-from roboco.domain.part import ToolResult
+from roboco.domain.history.part import ToolResult
 from tests.faults.moments import ENDING
 from tests.integration.cli_shell import Shell
 from tests.servers.model_server import Reply, Request

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.answers import waits_for_person
-from roboco.domain.outcome import Outcome, success, without_effect
-from roboco.domain.part import ToolCall, ToolResult
+from roboco.domain.decision.tool_answers import waits_for_person
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.tool_outcome import Outcome, success, without_effect
 from roboco.domain.status import TaskStatus
 from roboco.engine.resolve import resolve
 from roboco.errors import TransientError

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from roboco.domain.action import Action, Wait
-from roboco.domain.decide import decide
-from roboco.domain.history import History
-from roboco.domain.inbox import Stop
-from roboco.domain.router import Router, route
-from roboco.domain.situation import Situation
-from roboco.domain.team import Team
+from roboco.domain.decision.action import Action, Wait
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import Router, route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.inbox.item import Stop
+from roboco.domain.team.team import Team
 from roboco.engine import following, receive, sweep
 from roboco.engine.engine import Engine
 from roboco.ports import Chunk, Grip, Heard, TurnClaim

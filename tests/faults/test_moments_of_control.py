@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roboco import Task, Team, team_from
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from tests.faults.moments import SECONDS, Moment, Victim
 from tests.journeys import GRAPH
 from tests.servers.model_server import Reply, Request

@@ -11,7 +11,7 @@ import pytest
 from celery import Celery
 
 from roboco import UsageError, team_from
-from roboco.domain.letter import DeadLetter
+from roboco.domain.dead_letter import DeadLetter
 from tests.integration.cli_shell import Shell
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until

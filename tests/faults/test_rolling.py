@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from roboco import Task, team_from
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from tests.faults.moments import ENDING
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until

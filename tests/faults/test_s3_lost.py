@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.local.seaweed import start_seaweed
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from tests.journeys import GRAPH, answer, shape
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, s3_environment

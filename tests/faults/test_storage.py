@@ -11,7 +11,7 @@ import pytest
 
 from roboco import Task, TransientError, team_from
 from roboco.adapters.local.seaweed import S3Server
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
 from tests.servers.gate import Gate, Held
 from tests.servers.model_server import Reply, Request

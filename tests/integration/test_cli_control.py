@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from roboco import Task, UsageError
 from roboco.cli.main import commands
 from roboco.domain.ids import step_id_at
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.stream.item import TextPartDelta
 from tests.integration.cli_shell import DESK, LINE, SHOW, Desk, said
 from tests.journeys import answer
 from tests.servers.model_server import Reply

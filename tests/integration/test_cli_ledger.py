@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from roboco.cli.replay import replay_task
 from roboco.cli.to_test import to_test
 from roboco.cli.why import why
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.stream.item import TextPartDelta
 from tests.integration.cli_shell import DESK, Desk, said
 from tests.journeys import answer
 from tests.stack import ROOT, Stack, until

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from roboco import Task, UsageError, team_from
-from roboco.domain.session import SessionMessage
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.session.session import SessionMessage
+from roboco.domain.stream.item import TextPartDelta
 from tests.doubled import doubled
 from tests.journeys import answer
 from tests.servers.model_server import Record, Reply, Request

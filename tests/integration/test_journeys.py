@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from roboco.domain.event import read_message
-from roboco.domain.event_file import as_sent
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
+from roboco.domain.stream.event import read_message
+from roboco.domain.stream.event_file import as_sent
 from tests.journeys import JOURNEYS, Journey, shape
 from tests.stack import Stack, until
 

@@ -10,7 +10,7 @@ import pytest
 from roboco.adapters.json_schema import mistake
 from roboco.adapters.local import llama
 from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Reply, Request
 from tests.contract.asking import LEFT_BEHIND
 from tests.contract.conftest import take_down

@@ -17,8 +17,8 @@ from roboco.adapters.mcp.confined import Confinement, Mode
 from roboco.adapters.mcp.listed import as_listing
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import MAX_DESCRIPTION
-from roboco.domain.mcp_server import McpServer
-from roboco.domain.team_check import read_team
+from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.validation import read_team
 from roboco.errors import UsageError
 from tests.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
 

@@ -17,7 +17,7 @@ import pytest
 
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import Offer
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.mcp_servers import (
     HOSTILE,
@@ -286,7 +286,7 @@ def test_without_the_extra_everything_else_works() -> None:
     script = (
         "import sys; sys.modules['mcp'] = None\n"
         "from roboco.adapters.mcp.servers import McpServers\n"
-        "from roboco.domain.mcp_server import McpServer\n"
+        "from roboco.domain.team.mcp_server import McpServer\n"
         "McpServers(('x',)).tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -17,7 +17,7 @@ from roboco.adapters.redis import client
 from roboco.cli.check_broker import check_broker
 from roboco.cli.check_redis import check_redis
 from roboco.client.wiring import producer
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from tests.conftest import need, running
 

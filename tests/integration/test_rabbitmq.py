@@ -14,7 +14,7 @@ from roboco.adapters.celery.config import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.client.wiring import producer
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
 from roboco.ports import Phase, TurnOrder
 from roboco.settings import Settings

@@ -10,8 +10,8 @@ import yaml
 
 from roboco import CallContext
 from roboco.adapters.team_file import team_from
-from roboco.domain.part import ToolCall
-from roboco.domain.tool_spec import ToolSpec
+from roboco.domain.history.part import ToolCall
+from roboco.domain.team.tool_spec import ToolSpec
 from tests.journeys import answer
 from tests.memory.workspace import MemoryFiles, MemoryHistories
 from tests.servers.model_server import Reply, Request

@@ -16,8 +16,8 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.rates import RedisRates
 from roboco.adapters.redis.scripts import Scripts, script_texts
-from roboco.domain.model_limits import ModelLimits
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import TransientError
 from roboco.ports.rates import Ticket
 from tests.flower import flower

@@ -24,7 +24,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.position import Position
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import producer as producer_of
-from roboco.domain.letter import lost_work
+from roboco.domain.dead_letter import lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.flower import flower

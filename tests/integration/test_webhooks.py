@@ -19,7 +19,7 @@ from roboco.adapters.notify.allowed import check_webhook, reachable
 from roboco.adapters.notify.rests import FIRST, Rests
 from roboco.adapters.notify.signed import signed
 from roboco.adapters.notify.webhook import Webhooks
-from roboco.domain.notify import Notice, Notify
+from roboco.domain.notification import Notice, Notify
 from roboco.domain.status import TaskStatus
 from roboco.errors import Later, TransientError, UsageError
 from tests.servers.certificates import Certificates

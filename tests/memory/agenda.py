@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from roboco.domain.canonical import canonical
-from roboco.domain.event import AnyEvent
-from roboco.domain.letter import DeadLetter
+from roboco.domain.canonical_json import canonical
+from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import ENTER, RESTART
+from roboco.domain.stream.event import AnyEvent
 from roboco.ports import Clock, Phase
 from tests.memory.server import MemoryServer
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 
-from roboco.domain.canonical import canonical
-from roboco.domain.event import AnyEvent
-from roboco.domain.outcome import Outcome
-from roboco.domain.state import TaskState
+from roboco.domain.canonical_json import canonical
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep, read_step
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep, read_step
+from roboco.domain.stream.event import AnyEvent
 from roboco.ports import CallState, Choice, Clock, Commit, Phase, Snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 

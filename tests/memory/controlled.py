@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable
 
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import success
 from roboco.domain.ids import sub_task_id
-from roboco.domain.outcome import success
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
 from roboco.errors import TransientError
 from roboco.ports import Request
 from tests.memory.journeys import Act, Journey, assert_whole, member, own_turns, speaker

@@ -1,6 +1,6 @@
 """A deliverer that notes what it delivers."""
 
-from roboco.domain.notify import Notice, Notify
+from roboco.domain.notification import Notice, Notify
 
 
 class MemoryDeliverer:

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from roboco.domain.priority import Priority
+from roboco.domain.history.priority import Priority
 from roboco.ports import AttemptEnd, CallOrder, Clock, ListOrder, Phase, TurnOrder
 
 

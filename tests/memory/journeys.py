@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roboco.domain.collaboration import END
-from roboco.domain.history import History
-from roboco.domain.router import Route, Router
-from roboco.domain.step import TaskStep, verify_chain
-from roboco.domain.team import Team
+from roboco.domain.decision.router import Route, Router
+from roboco.domain.history.history import History
+from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.team.collaboration import END
+from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports import Request
 from tests.memory.model import Said, Script, said

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from roboco.domain.event import AnyEvent, StatusChanged
-from roboco.domain.outcome import Outcome
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.stream.event import AnyEvent, StatusChanged
 from roboco.ports import CallOrder, Chunk, Clock, Cut, Grip, Heard, Phase, TurnClaim, TurnOrder
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask

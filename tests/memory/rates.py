@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roboco.domain.model_limits import ModelLimit, ModelLimits
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_limits import ModelLimit, ModelLimits
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import ESTIMATE, Tokens
 from roboco.ports import Clock, Ticket
 from roboco.ports.rates import AWAITING

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from roboco.domain.event import StreamReset, TaskEnded, TurnRestarted
-from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta
-from roboco.domain.view import Cursor, ReadSteps, View
+from roboco.domain.history.step import TaskStep
+from roboco.domain.stream.event import StreamReset, TaskEnded, TurnRestarted
+from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta
+from roboco.domain.stream.merged import Cursor, ReadSteps, View
 
 
 class Reader:

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from roboco.domain.event import AnyEvent, StreamChunk, body
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import AnyEvent, StreamChunk, body
 from roboco.ports import Phase, Used
 from roboco.ports.registry import POOLS, WorkspaceName
 

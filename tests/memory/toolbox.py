@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from roboco.adapters.json_schema import mistake, schema_mistake
-from roboco.domain.known_tools import known_tools
-from roboco.domain.listing import Listing
-from roboco.domain.outcome import Outcome, failure, success
-from roboco.domain.part import ToolCall
-from roboco.domain.router import Router
-from roboco.domain.team import Agent, Team
-from roboco.domain.tool_spec import AnyTool, ServerTool, ToolSpec
+from roboco.domain.decision.router import Router
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import Outcome, failure, success
+from roboco.domain.team.known_tools import known_tools
+from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.tool_listing import Listing
+from roboco.domain.team.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import NotRunnable, UsageError
 from roboco.ports import CallContext, Listings
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import BinaryIO
 
-from roboco.domain.step import TaskStep, read_step
+from roboco.domain.history.step import TaskStep, read_step
 from roboco.errors import CorruptHistory
 from roboco.ports import Versioned
 

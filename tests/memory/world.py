@@ -7,22 +7,22 @@ from types import MappingProxyType
 from typing import Any
 
 from roboco.adapters.prompts import JinjaPrompts
-from roboco.domain.action import Wait
-from roboco.domain.decide import decide
-from roboco.domain.history import History
-from roboco.domain.inbox import Message as UserMessage
-from roboco.domain.inbox import Stop, over, read_item
-from roboco.domain.lineage import parent_of
-from roboco.domain.outcome import Outcome
+from roboco.domain.decision.action import Wait
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import Router
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.inbox.item import Message as UserMessage
+from roboco.domain.inbox.item import Stop, over, read_item
+from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_path, summary_path
-from roboco.domain.router import Router
-from roboco.domain.situation import Situation
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.submission import Submission
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import read_team
 from roboco.engine import answer, hold, message
 from roboco.engine.advance import advance
 from roboco.engine.engine import Engine, Policy

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from roboco.domain.action import Action, CallTools, StartTurn, Wait
-from roboco.domain.collaboration import Custom
-from roboco.domain.decide import decide
-from roboco.domain.recording import Recording, recording_of
-from roboco.domain.rehearsal import rehearse
-from roboco.domain.replayed import Past, replay
-from roboco.domain.retold import prefixes
-from roboco.domain.router import Router, route
-from roboco.domain.situation import Situation
-from roboco.domain.step import TOOL_EXECUTOR, USER, TaskStep, read_step, verify_chain
-from roboco.domain.summary import TaskSummary
-from roboco.domain.team import Team
+from roboco.domain.decision.action import Action, CallTools, StartTurn, Wait
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import Router, route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep, read_step, verify_chain
+from roboco.domain.replay.evidence import prefixes
+from roboco.domain.replay.recording import Recording, recording_of
+from roboco.domain.replay.rehearsal import rehearse
+from roboco.domain.replay.replay import Past, replay
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
 from tests.memory.controlled import CONTROLLED
 from tests.memory.journeys import JOURNEYS
 

@@ -9,7 +9,7 @@ import pytest
 
 from roboco.adapters.celery.flaws import BODY_MOST, size_flaw
 from roboco.adapters.team_file import team_from
-from roboco.domain.submission import read_submission
+from roboco.domain.inbox.submission import read_submission
 from roboco.errors import UsageError
 
 TEAM: dict[str, Any] = {"name": "e", "agents": [{"name": "e", "prompt": "p"}]}

@@ -10,7 +10,7 @@ import pytest
 
 import roboco
 from roboco import errors
-from roboco.domain.stream_item import Shown
+from roboco.domain.stream.item import Shown
 
 
 def test_all_is_sorted_and_complete() -> None:

@@ -17,7 +17,7 @@ from roboco.adapters.celery import shown
 from roboco.adapters.celery.lanes import Lanes
 from roboco.adapters.celery.names import ADVANCE, LIST_TOOLS, NOTIFY, TOOL, TURN
 from roboco.adapters.redis.refusal import BROKER_SETTING, refusal
-from roboco.domain.priority import Priority
+from roboco.domain.history.priority import Priority
 from roboco.errors import TransientError
 from roboco.ports import AttemptEnd, CallOrder, ListOrder, Phase, TurnOrder
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kombu.message import Message
 
 from roboco.adapters.celery.signature import MessageKeys, as_bytes
-from roboco.domain.canonical import MAX_DEPTH
+from roboco.domain.canonical_json import MAX_DEPTH
 
 BODY_MOST: Final = 64 * 1024 * 1024
 """Bytes of a body that are read."""

@@ -10,8 +10,8 @@ from amqp.exceptions import NotFound
 from celery import Celery
 
 from roboco.adapters.celery.names import QUEUE_OF, lanes_of
+from roboco.domain.history.priority import Priority
 from roboco.domain.ids import tenant_of
-from roboco.domain.priority import Priority
 
 # Kombu's Redis transport keeps a list for each of `priority_steps`, and takes from the lowest number first. What other
 # services send has no priority, and so the lowest number.

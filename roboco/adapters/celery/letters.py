@@ -7,8 +7,8 @@ from typing import Any
 from kombu.utils import json
 
 from roboco.adapters.celery.refused import BODY_LIMIT
-from roboco.domain.canonical import well_formed
-from roboco.domain.letter import DeadLetter, letter_id_of
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.dead_letter import DeadLetter, letter_id_of
 
 REASON_MOST = 2000
 """Characters of a reason."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 from kombu.message import Message
 
 from roboco.adapters.celery.flaws import later_release
-from roboco.domain.canonical import canonical, well_formed, well_formed_json
-from roboco.domain.letter import letter_id_of
+from roboco.domain.canonical_json import canonical, well_formed, well_formed_json
+from roboco.domain.dead_letter import letter_id_of
 
 BODY_KEPT: Final = 16 * 1024
 """Bytes that a record keeps of a body that no worker can read."""

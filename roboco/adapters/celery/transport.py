@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held, written
 from roboco.adapters.celery.flaws import content_flaw
 from roboco.adapters.celery.refused import record_of_raw
-from roboco.domain.letter import letter_id_of
+from roboco.domain.dead_letter import letter_id_of
 
 Refuse = Callable[[dict[str, Any]], None]
 """Stores the record of a message that is refused; raises if it cannot."""

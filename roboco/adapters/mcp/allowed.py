@@ -2,8 +2,8 @@
 
 import shlex
 
-from roboco.domain.address import leads
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.url import leads
 from roboco.errors import UsageError
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.tool import Offer
 from roboco.adapters.model.loop import LoopThread
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from roboco.adapters.mcp.reason import without
-from roboco.domain.address import without_credentials
+from roboco.domain.url import without_credentials
 
 MOST_LINES, LONGEST_LINE = 20, 300
 """How many of the last lines are logged, and how many characters of each."""

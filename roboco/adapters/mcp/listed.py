@@ -4,10 +4,10 @@ import logging
 from functools import lru_cache
 
 from roboco.adapters.mcp.tool import McpTool, Offer, as_team_says, unreachable
-from roboco.domain.known_tools import LIST_TOOLS, missing
-from roboco.domain.listing import MAX_LISTING, ListedTool, Listing
-from roboco.domain.mcp_server import MOST_TOOLS, McpServer
-from roboco.domain.team import Team, prefix_of
+from roboco.domain.team.known_tools import LIST_TOOLS, missing
+from roboco.domain.team.mcp_server import MOST_TOOLS, McpServer
+from roboco.domain.team.team import Team, prefix_of
+from roboco.domain.team.tool_listing import MAX_LISTING, ListedTool, Listing
 from roboco.errors import UsageError
 
 _log = logging.getLogger(__name__)

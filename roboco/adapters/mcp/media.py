@@ -7,7 +7,7 @@ import base64
 import binascii
 from typing import Any
 
-from roboco.domain.media import MOST_MEDIA, Media
+from roboco.domain.history.media import MOST_MEDIA, Media
 
 
 def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:

@@ -9,7 +9,7 @@ from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.http import url_streams
 from roboco.adapters.mcp.stdio import command_streams
 from roboco.adapters.mcp.streams import Streams
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 _INHERITED = ("HOME", "PATH")

@@ -10,7 +10,7 @@ from typing import Any
 
 from roboco.adapters.json_schema import schema_mistake
 from roboco.adapters.schema_rules import LISTED, MOST_WEIGHT, NAMED, SINGLE, is_accepted, referenced, too_much
-from roboco.domain.canonical import checked_json
+from roboco.domain.canonical_json import checked_json
 from roboco.domain.pattern import check_pattern, weight
 
 Reduced = tuple[dict[str, Any], tuple[str, ...]]

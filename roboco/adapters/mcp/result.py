@@ -13,7 +13,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roboco.domain.canonical import checked_json
+from roboco.domain.canonical_json import checked_json
 
 MAX_ERROR = 4000
 """How many characters of an error are passed on."""

@@ -13,7 +13,7 @@ from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.conversation import Conversation, Stale, check_installed, converse
 from roboco.adapters.mcp.tool import McpTool, Offer, as_team_says, unreachable
 from roboco.adapters.model.loop import LoopThread
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 PAUSE = 5.0

@@ -26,7 +26,7 @@ from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
 from roboco.adapters.mcp.tool import Hints, McpTool, Offer, described
 from roboco.adapters.mcp.work import Work, awaited, never
 from roboco.adapters.model.loop import LoopThread
-from roboco.domain.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 IDEMPOTENCY_KEY = "roboco/idempotency-key"

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roboco.adapters.mcp.reduced_schema import reduced_schema
-from roboco.domain.canonical import well_formed
-from roboco.domain.mcp_server import Effect, McpServer, McpToolSettings
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.team.mcp_server import Effect, McpServer, McpToolSettings
 
 MAX_DESCRIPTION = 4000
 """How many characters of a description are kept."""

@@ -4,8 +4,8 @@ no variable.
 
 import os
 
-from roboco.domain.address import leads
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.url import leads
 from roboco.errors import ModelError
 
 OWN_KEY = "OPENAI_API_KEY"

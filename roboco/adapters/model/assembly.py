@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
-from roboco.domain.canonical import well_formed
+from roboco.domain.canonical_json import well_formed
 from roboco.domain.tokens import tokens_of
 from roboco.errors import ModelError
 from roboco.ports import Reply, RequestedCall

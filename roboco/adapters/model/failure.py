@@ -8,7 +8,7 @@ import openai
 from roboco.adapters.model.allowed import key_name
 from roboco.adapters.retry_after import retry_after as told_after
 from roboco.adapters.retry_after import seconds_of
-from roboco.domain.canonical import well_formed
+from roboco.domain.canonical_json import well_formed
 from roboco.errors import ModelError
 from roboco.ports import Request
 

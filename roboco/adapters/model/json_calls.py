@@ -15,7 +15,7 @@ from roboco.adapters.json_schema import mistake
 from roboco.adapters.model.plain_turns import plain_turns
 from roboco.adapters.model.strict_schema import Schema, is_strict, strict_schema
 from roboco.adapters.model.tool_sheet import tool_sheet
-from roboco.domain.canonical import checked_json
+from roboco.domain.canonical_json import checked_json
 from roboco.ports import Request, RequestedCall
 
 MOST_CALLS = 8

@@ -21,7 +21,7 @@ from roboco.adapters.model.failure import RATE_LIMIT, masked, refuses_format, re
 from roboco.adapters.model.json_calls import asked_again, asked_in_json, asked_plainly, read_answer, response_format
 from roboco.adapters.model.loop import LoopThread, Running
 from roboco.adapters.model.paced import Paced
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request, Say
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from roboco.domain.chat import Message
+from roboco.domain.prompt.chat import Message
 
 SHOWN = 300
 """How many characters of a call's arguments stand with its result."""

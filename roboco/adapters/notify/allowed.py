@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from roboco.domain.address import leads
-from roboco.domain.notify import Notify
+from roboco.domain.notification import Notify
+from roboco.domain.url import leads
 from roboco.errors import TransientError, UsageError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -11,8 +11,8 @@ from roboco.adapters.celery.broker_place import same_broker
 from roboco.adapters.celery.config import callback_configuration
 from roboco.adapters.celery.dispatcher import sending
 from roboco.adapters.celery.names import BROKER, ENDED
-from roboco.domain.address import without_credentials
-from roboco.domain.notify import Notice, Notify, check_callback, check_plain
+from roboco.domain.notification import Notice, Notify, check_callback, check_plain
+from roboco.domain.url import without_credentials
 from roboco.errors import UsageError
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from roboco.adapters.notify.callback import Callbacks
 from roboco.adapters.notify.webhook import Webhooks
-from roboco.domain.notify import Notice, Notify
+from roboco.domain.notification import Notice, Notify
 
 
 class OutsideDeliverer:

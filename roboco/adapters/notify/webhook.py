@@ -11,8 +11,8 @@ from roboco.adapters.notify.post import PORTS, Answer, post
 from roboco.adapters.notify.rests import Rests
 from roboco.adapters.notify.signed import signed
 from roboco.adapters.retry_after import retry_after
-from roboco.domain.canonical import canonical
-from roboco.domain.notify import Notice, Notify
+from roboco.domain.canonical_json import canonical
+from roboco.domain.notification import Notice, Notify
 from roboco.errors import Later, TransientError, UsageError
 
 GONE = 410

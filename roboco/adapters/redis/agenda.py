@@ -9,9 +9,9 @@ import redis
 from roboco.adapters.redis.client import run_of, same_run
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.canonical import canonical
-from roboco.domain.event import AnyEvent
+from roboco.domain.canonical_json import canonical
 from roboco.domain.paths import ENTER, RESTART
+from roboco.domain.stream.event import AnyEvent
 
 PAGE = 500
 MARK = "|"

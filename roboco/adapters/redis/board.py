@@ -9,12 +9,12 @@ from typing import Any
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.canonical import canonical
-from roboco.domain.event import AnyEvent, body
-from roboco.domain.outcome import Outcome
-from roboco.domain.state import TaskState
+from roboco.domain.canonical_json import canonical
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep, read_step
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep, read_step
+from roboco.domain.stream.event import AnyEvent, body
 from roboco.ports import CallState, Choice, Commit, Phase, Snapshot, Used
 
 KEPT_CHUNKS = 10_000

@@ -8,8 +8,8 @@ import redis
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import answering, call, script_of
-from roboco.domain.canonical import canonical, well_formed
-from roboco.domain.letter import DeadLetter
+from roboco.domain.canonical_json import canonical, well_formed
+from roboco.domain.dead_letter import DeadLetter
 
 MOST: Final = 1000
 """How many letters are kept: a producer that goes wrong in a loop must not fill Redis."""

@@ -6,8 +6,8 @@ from roboco.adapters.redis.board import pairs, snapshot
 from roboco.adapters.redis.emitter import Emitter
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.event import AnyEvent, StatusChanged, body
-from roboco.domain.outcome import Outcome
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.stream.event import AnyEvent, StatusChanged, body
 from roboco.ports import CallOrder, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder
 
 

@@ -9,10 +9,10 @@ import redis
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.rates import SLOTS, WINDOW, Bucket, Buckets
 from roboco.adapters.redis.scripts import answering
+from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
-from roboco.domain.model_limits import ModelLimits
-from roboco.domain.state import TaskState
-from roboco.domain.team import Team
+from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.team import Team
 
 _FIELDS = ("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted", "sent", "said", "reason", "fold")
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.canonical import canonical, sha256
-from roboco.domain.model_limits import ModelLimits
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rates import AWAITING, Ticket
 
 WINDOW = 61.0

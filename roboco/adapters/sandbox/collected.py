@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.ran import WrittenFile
-from roboco.domain.part import artifact_name
+from roboco.domain.paths import artifact_name
 
 _TOLD = 20
 """Files of which it is said one by one that they are not kept."""

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from roboco.adapters.sandbox.limits import PAGE, SandboxLimits
-from roboco.domain.part import artifact_name
+from roboco.domain.paths import artifact_name
 from roboco.errors import UsageError
 
 

@@ -14,7 +14,7 @@ from roboco.adapters.search.hit import Filters, Kind
 from roboco.adapters.search.passage import Passage
 from roboco.adapters.search.vector import Vector
 from roboco.adapters.search.words import SPELLING, spelled
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
 LAYOUT = f"1 {SPELLING}"

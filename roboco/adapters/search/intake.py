@@ -5,8 +5,8 @@ from itertools import chain
 
 from roboco.adapters.search.index_file import IndexFile
 from roboco.adapters.search.passage import MAX_BYTES, Passage, is_text, passages
-from roboco.domain.part import Artifact
-from roboco.domain.step import TaskStep
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.step import TaskStep
 from roboco.ports import Histories
 
 ReadArtifact = Callable[[str, str, int], bytes | None]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from roboco.adapters.search.hit import Kind
-from roboco.domain.canonical import well_formed
-from roboco.domain.part import Artifact, ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
-from roboco.domain.step import TaskStep
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.step import TaskStep
 
 LENGTH = 2000
 """Characters of a passage at most."""

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Protocol
 
 from roboco.adapters.telemetry.named import NAMED, Named, named
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from roboco.ports import Doing, Figure, Work
 
 

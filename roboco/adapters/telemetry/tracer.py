@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from roboco.ports import Work
 
 DELAY = 1000

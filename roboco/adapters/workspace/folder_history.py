@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 from roboco.adapters.workspace.folder import FolderFiles, told
 from roboco.adapters.workspace.lock import locked
+from roboco.domain.history.step import TaskStep, read_step
 from roboco.domain.paths import history_path
-from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _BLOCK = 64 * 1024

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
 from roboco.adapters.workspace.tries import TRIES, tries
-from roboco.domain.address import without_credentials
+from roboco.domain.url import without_credentials
 from roboco.errors import TransientError
 from roboco.ports import Versioned
 

@@ -14,8 +14,8 @@ from itertools import takewhile
 
 from roboco.adapters.workspace.s3 import S3Objects, Stored
 from roboco.adapters.workspace.tries import tries
+from roboco.domain.history.step import TaskStep, read_step
 from roboco.domain.paths import history_path, segments_path
-from roboco.domain.step import TaskStep, read_step
 from roboco.errors import CorruptHistory, TransientError
 
 _STEPS = "steps"

@@ -5,8 +5,8 @@ from functools import cache
 
 from roboco import Orchestrator, Settings, Team, team_from
 from roboco.adapters.local.valkey import start_valkey
-from roboco.domain.event import TurnRestarted
-from roboco.domain.stream_item import TextPartDelta
+from roboco.domain.stream.event import TurnRestarted
+from roboco.domain.stream.item import TextPartDelta
 from tests.bench.peers.errand import AGENTS, ASKED
 from tests.bench.peers.peer import PATIENCE, VOID, Peer
 

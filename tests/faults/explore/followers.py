@@ -9,8 +9,8 @@ from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.position import Position, Record
 from roboco.client.attendance import Attendance
 from roboco.client.following import Following
-from roboco.domain.stream_item import Shown, StepFinal, TextPartDelta
-from roboco.domain.view import Cursor, View
+from roboco.domain.stream.item import Shown, StepFinal, TextPartDelta
+from roboco.domain.stream.merged import Cursor, View
 from tests.faults.explore.violation import Violation
 from tests.memory.reader import Reader
 from tests.memory.world import World

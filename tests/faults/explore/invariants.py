@@ -7,12 +7,12 @@ from functools import cached_property, partial
 from typing import Any
 
 from roboco.client.receipt import find_receipt
-from roboco.domain.event_file import as_stored
-from roboco.domain.inbox import Item, read_item
+from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.inbox.item import Item, read_item
 from roboco.domain.paths import events_path, inbox_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep, verify_chain
-from roboco.domain.summary import TaskSummary
+from roboco.domain.stream.event_file import as_stored
+from roboco.domain.task_summary import TaskSummary
 from roboco.engine.receive import stored
 from roboco.ports import Phase
 from tests.faults.explore.followers import Follower

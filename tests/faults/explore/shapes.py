@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
 from roboco.ports import Request
 from tests.memory.journeys import member, own_turns, speaker

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roboco.domain.answers import is_client, needs_approval
-from roboco.domain.inbox import Message, Stop
+from roboco.domain.decision.tool_answers import is_client, needs_approval
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import success
+from roboco.domain.inbox.item import Message, Stop
+from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import RaisedLimits
-from roboco.domain.outcome import success
-from roboco.domain.part import ToolCall
-from roboco.domain.submission import Submission
 from roboco.engine import answer, hold, message
 from roboco.engine.engine import Engine
 from roboco.engine.following import begin

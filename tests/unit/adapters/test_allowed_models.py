@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.model.allowed import check_allowed
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 
 GROQ = "https://api.groq.com/openai/v1"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.adapters.artifacts import Written, read_artifact, write_artifact
-from roboco.domain.part import Artifact, artifact_name
+from roboco.domain.history.part import Artifact
+from roboco.domain.paths import artifact_name
 from roboco.errors import UsageError
 from tests.memory.workspace import MemoryFiles
 

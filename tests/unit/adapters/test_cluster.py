@@ -5,7 +5,7 @@ import pytest
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import any_node, first_node, is_cluster, nodes_of
 from roboco.adapters.redis.scripts import answering
-from roboco.domain.address import without_credentials
+from roboco.domain.url import without_credentials
 from roboco.errors import TransientError, UsageError
 from roboco.settings import Settings
 

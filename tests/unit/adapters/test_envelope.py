@@ -18,8 +18,8 @@ from roboco.adapters.celery.flaws import flaw
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
 from roboco.adapters.celery.refused import BODY_KEPT, record_of, record_of_raw
 from roboco.adapters.celery.signature import MessageKeys
-from roboco.domain.canonical import canonical
-from roboco.domain.letter import DeadLetter
+from roboco.domain.canonical_json import canonical
+from roboco.domain.dead_letter import DeadLetter
 from tests.faults.hostile.producer import (
     BROADCASTS,
     MALFORMED,

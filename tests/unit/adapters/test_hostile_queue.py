@@ -13,7 +13,7 @@ from roboco.adapters.celery.names import TURN
 from roboco.adapters.celery.refused import record_of
 from roboco.adapters.celery.signature import MessageKeys
 from roboco.adapters.celery.transport import AmqpMessage
-from roboco.domain.canonical import canonical
+from roboco.domain.canonical_json import canonical
 from tests.faults.hostile.producer import BODY, MALFORMED, headers
 
 

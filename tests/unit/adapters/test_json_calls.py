@@ -14,7 +14,7 @@ from roboco.adapters.model.json_calls import MOST_CALLS, asked_in_json, read_ans
 from roboco.adapters.model.plain_turns import plain_turns
 from roboco.adapters.model.strict_schema import ANYTHING, is_strict, strict_schema
 from roboco.adapters.model.tool_sheet import tool_sheet
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Request
 
 TEXT = {"type": "string"}

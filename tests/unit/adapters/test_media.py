@@ -9,10 +9,10 @@ import pytest
 from roboco.adapters.artifacts import list_artifacts, read_artifact
 from roboco.adapters.mcp.media import taken_out
 from roboco.adapters.media_artifacts import drop_media, keep_media
-from roboco.domain.chat import messages_of
-from roboco.domain.media import MOST_MEDIA
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
+from roboco.domain.history.media import MOST_MEDIA
+from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.prompt.chat import messages_of
 from tests.mcp_server_stdio import PIXEL
 from tests.memory.workspace import MemoryFiles
 from tests.unit.domain.steps import TASK, steps_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.telemetry.observed_model import ObservedModel
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, Work
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS

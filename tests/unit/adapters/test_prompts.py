@@ -11,7 +11,7 @@ from roboco.adapters import template_rules
 from roboco.adapters.prompts import JinjaPrompts, check_template
 from roboco.adapters.template_rules import LONGEST_KEPT, parsed
 from roboco.adapters.template_values import LONGEST
-from roboco.domain.team import MAX_PROMPT
+from roboco.domain.team.team import MAX_PROMPT
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant
 

@@ -15,7 +15,7 @@ from roboco.adapters.search import intake
 from roboco.adapters.search.hit import Filters, Hit
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.search.passage import LENGTH, MAX_BYTES, is_text
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
 from tests.memory.workspace import MemoryHistories
 from tests.unit.domain.steps import START, Line, artifact, call, failed, histories, result, steps_of, text
 

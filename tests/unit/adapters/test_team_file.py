@@ -9,8 +9,8 @@ import pytest
 
 from roboco.adapters import template_rules
 from roboco.adapters.team_file import load_team, named_team, team_from
-from roboco.domain.team import MAX_PROMPT, Team
-from roboco.domain.team_check import MAX_TEAM
+from roboco.domain.team.team import MAX_PROMPT, Team
+from roboco.domain.team.validation import MAX_TEAM
 from roboco.engine.teams import frozen
 from roboco.errors import TeamError, UsageError
 

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from roboco.adapters import tool_result
 from roboco.adapters.tool_result import as_json
-from roboco.domain.canonical import canonical
+from roboco.domain.canonical_json import canonical
 
 
 class Place(BaseModel):

@@ -14,12 +14,12 @@ from roboco.adapters.functions import Functions
 from roboco.adapters.large_result import KEPT, LARGEST
 from roboco.adapters.tool import tool
 from roboco.adapters.toolbox import FunctionToolbox
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import ToolCall
-from roboco.domain.router import Route
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
-from roboco.domain.tool_spec import ToolSpec
+from roboco.domain.decision.router import Route
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import ToolSpec
+from roboco.domain.team.validation import read_team
 from roboco.engine.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext

@@ -13,7 +13,7 @@ from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.telemetry.tracer import Tracer, ids_of
 from roboco.adapters.telemetry.traces import open_spans, traces_wanted
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from roboco.errors import UsageError
 from roboco.ports import Work
 

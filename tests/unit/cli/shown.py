@@ -7,10 +7,10 @@ from typing import Any
 
 from roboco.cli.live import LiveView
 from roboco.cli.screen import Screen
-from roboco.domain.event import StepEnded, StreamChunk, ToolCalled, ToolReturned, read_message
-from roboco.domain.part import Part, ToolCall, ToolCallPart, ToolResult, ToolResultPart
-from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import (
+from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResult, ToolResultPart
+from roboco.domain.history.step import TaskStep
+from roboco.domain.stream.event import StepEnded, StreamChunk, ToolCalled, ToolReturned, read_message
+from roboco.domain.stream.item import (
     Shown,
     StepFinal,
     TextPartDelta,

@@ -13,8 +13,8 @@ from roboco.cli.check_machine import check_model
 from roboco.cli.demo import shipped_team
 from roboco.cli.main import commands
 from roboco.cli.schema import team_file_schema
-from roboco.domain.part import TextPart
-from roboco.domain.step import TaskStep
+from roboco.domain.history.part import TextPart
+from roboco.domain.history.step import TaskStep
 from tests.unit.cli.shown import BEGAN
 
 BAD = """

@@ -10,7 +10,7 @@ import pytest
 from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.conversation import Conversation
 from roboco.cli.signals import Interrupted, interruptible
-from roboco.domain.stream_item import Shown, stream_item
+from roboco.domain.stream.item import Shown, stream_item
 from tests.unit.cli.shown import BEGAN, event
 
 RUNNING = event("status", status="running", reason="")

@@ -14,7 +14,7 @@ from roboco.cli.check_machine import check_limits, check_sandbox
 from roboco.cli.check_models import check_models
 from roboco.cli.check_teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.check_workspace import deletes, forgets_after
-from roboco.domain.builtin import PYTHON
+from roboco.domain.builtin_tools import PYTHON
 
 GOOD = "agents: [{name: a, prompt: x}]"
 

@@ -18,9 +18,9 @@ from roboco.cli.replay import replay_task
 from roboco.cli.to_test import to_test
 from roboco.cli.why import why
 from roboco.domain.paths import history_path, lineage_path, summary_path, team_path
-from roboco.domain.recording import recording_of
-from roboco.domain.rehearsal import rehearse
-from roboco.domain.retold import RecordedCall
+from roboco.domain.replay.evidence import RecordedCall
+from roboco.domain.replay.recording import recording_of
+from roboco.domain.replay.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
 from tests.memory.controlled import CONTROLLED, CUT_OFF
 from tests.memory.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member

@@ -8,8 +8,8 @@ import pytest
 from roboco.cli.json_lines import JsonLines
 from roboco.cli.live import LiveView
 from roboco.cli.screen import Screen
-from roboco.domain.part import Artifact, ArtifactPart, ErrorPart, TextPart
-from roboco.domain.stream_item import stream_item
+from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart
+from roboco.domain.stream.item import stream_item
 from tests.unit.cli.shown import called, delta, event, final, returned, shown
 
 SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="is the first")

@@ -11,9 +11,9 @@ from roboco.cli.live import LiveView
 from roboco.cli.person import Person, Verdict, read_verdict
 from roboco.cli.screen import Screen
 from roboco.cli.signals import Interrupted
-from roboco.domain.part import ToolCall
-from roboco.domain.stream_item import stream_item
-from roboco.domain.tool_difference import PartDifference, ToolDifference
+from roboco.domain.history.part import ToolCall
+from roboco.domain.stream.item import stream_item
+from roboco.domain.team.tool_difference import PartDifference, ToolDifference
 from tests.unit.cli.shown import event
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from roboco.cli.show import show
-from roboco.domain.call_failure import CallFailure
+from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.paths import failure_path, history_path, summary_path, team_path
 from tests.memory.journeys import member
 from tests.memory.model import said

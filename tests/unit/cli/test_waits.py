@@ -3,8 +3,8 @@
 import pytest
 
 from roboco.cli.waits import Waits
-from roboco.domain.outcome import success
-from roboco.domain.part import ToolCall
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import success
 from roboco.domain.status import TaskStatus
 from roboco.engine.answer import answer, judge
 from tests.memory.world import TASK, World

@@ -16,7 +16,7 @@ from roboco.celery import install
 from roboco.client.continuing import go_on
 from roboco.client.team_task import team_task_id
 from roboco.domain.ids import is_task_id
-from roboco.domain.notify import Notice, Notify
+from roboco.domain.notification import Notice, Notify
 from roboco.domain.paths import NOTIFY, continued_path, told_folder
 from roboco.engine import notify
 from roboco.errors import TeamFailed, TransientError, UsageError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.client.sessions import delta, session
-from roboco.domain.session import MessageStatus, SessionDelta, SessionMessage
+from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports import Request

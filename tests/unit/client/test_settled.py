@@ -11,7 +11,7 @@ from roboco.adapters.redis.position import Record
 from roboco.client.attendance import Attendance
 from roboco.client.following import Following
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from tests.contract.samples import NOON
 from tests.memory.model import said
 from tests.memory.world import TASK, World, given

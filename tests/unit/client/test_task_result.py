@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from roboco.client.task_result import TaskResult, result_of
-from roboco.domain.spent import Spent
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.usage import Spent
 from roboco.errors import TeamFailed
 from tests.unit.domain.steps import START, artifact, call, result, steps_of, text
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from roboco.domain.collaboration import Custom
+from roboco.domain.decision.router import route
+from roboco.domain.history.lineage import parent_of
 from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox import Message
+from roboco.domain.inbox.item import Message
 from roboco.domain.limits import RaisedLimits
-from roboco.domain.lineage import parent_of
-from roboco.domain.replayed import Past
-from roboco.domain.router import route
+from roboco.domain.replay.replay import Past
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.collaboration import Custom
 from roboco.engine.fork import ForkOrder, fork
 from roboco.engine.raise_limits import raise_limits
 from roboco.engine.resolve import resolve

@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from roboco.domain.history import History
+from roboco.domain.history.history import History
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import call_id_at, step_id_at
-from roboco.domain.state import fold
-from roboco.domain.step import TaskStep
 
 TASK = "t1"
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.domain.address import leads, url_mistake
+from roboco.domain.url import leads, url_mistake
 
 ENTRY = "https://h.example/team"
 

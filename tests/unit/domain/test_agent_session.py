@@ -5,7 +5,8 @@ from typing import Any, get_args
 
 import pytest
 
-from roboco.domain.agent_session import (
+from roboco.domain.history.step import TaskStep
+from roboco.domain.session.agent_session import (
     AgentMessage,
     AgentRole,
     AgentSessionRecord,
@@ -16,10 +17,9 @@ from roboco.domain.agent_session import (
     agent_session,
     is_roboto,
 )
-from roboco.domain.session import Lineage, MessageStatus, Session, SessionDelta, messages_of
-from roboco.domain.session_goal import goals_of
+from roboco.domain.session.goal import goals_of
+from roboco.domain.session.session import Lineage, MessageStatus, Session, SessionDelta, messages_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
 from roboco.errors import UsageError
 from tests.unit.domain.steps import START, Line, artifact, call, failed, result, steps_of, text
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roboco.domain.approval import ArgumentTest
 from roboco.domain.pattern import MOST_WEIGHT, reach
+from roboco.domain.team.approval import ArgumentTest
 
 
 def holds(test: dict[str, Any], **args: Any) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.canonical import canonical, sha256, well_formed, well_formed_json
+from roboco.domain.canonical_json import canonical, sha256, well_formed, well_formed_json
 from tests.unit.domain.steps import JSON
 
 PIECES = st.sampled_from(["a", "ü", "\U0001f600", "\ud83d", "\ude00", "\udfff", "\0", "\ufffd"])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.condition import Condition
-from roboco.domain.step import TaskStep
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.condition import Condition
 from tests.unit.domain.steps import Line, artifact, call, result, steps_of, text
 
 PLAIN = (("one", "It is APPROVED (42 words)."),)

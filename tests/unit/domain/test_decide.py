@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.action import Action, AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.answers import answered_here
-from roboco.domain.decide import decide
-from roboco.domain.inbox import Message, Stop
-from roboco.domain.outcome import Outcome, failure
-from roboco.domain.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
-from roboco.domain.router import Route
-from roboco.domain.situation import Situation
-from roboco.domain.state import TaskState
+from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import Route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.tool_answers import answered_here
+from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.tool_outcome import Outcome, failure
+from roboco.domain.inbox.item import Message, Stop
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import read_team
 from tests.unit.domain.steps import START, Line, call, failed, history_of, result, routed, steps_of, text
 
 TEAM = read_team(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.event import TaskStarted, read_message
-from roboco.domain.part import (
+from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
     TextPart,
@@ -17,8 +16,9 @@ from roboco.domain.part import (
     ToolResult,
     ToolResultPart,
 )
-from roboco.domain.session import SessionToolUse
-from roboco.domain.step import TaskStep, read_step, verify_chain
+from roboco.domain.history.step import TaskStep, read_step, verify_chain
+from roboco.domain.session.session import SessionToolUse
+from roboco.domain.stream.event import TaskStarted, read_message
 from roboco.errors import CorruptHistory
 
 NOW = "2026-01-02T03:04:05Z"

@@ -6,7 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
-from roboco.domain.event import (
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
     AgentHandedOff,
     AgentSelected,
     AnyEvent,
@@ -28,8 +30,6 @@ from roboco.domain.event import (
     body,
     read_message,
 )
-from roboco.domain.part import ToolCall, ToolResult
-from roboco.domain.status import TaskStatus
 from tests.unit.domain.steps import START, steps_of
 
 AT: dict[str, Any] = {"task_id": "t1", "timestamp": START}

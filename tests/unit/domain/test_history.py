@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.domain.history import RESULTS_ARE_IN
+from roboco.domain.history.history import RESULTS_ARE_IN
 from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
 
 CALLS: Line = ("one", [call("tc_1")], routed("one"))

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from roboco.domain.inbox import Message, Stop, read_item
+from roboco.domain.inbox.item import Message, Stop, read_item
 from tests.unit.domain.steps import START
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from roboco.domain.known_tools import known_tools, missing
-from roboco.domain.listing import ListedTool, Listing
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
+from roboco.domain.team.known_tools import known_tools, missing
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_listing import ListedTool, Listing
+from roboco.domain.team.validation import read_team
 
 FIND = ListedTool(description="Find.", input_schema={}, effect="pure")
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from roboco.domain.address import url_mistake
-from roboco.domain.mcp_server import MOST_TOOLS, McpServer
+from roboco.domain.team.mcp_server import MOST_TOOLS, McpServer
+from roboco.domain.url import url_mistake
 
 COMMAND: dict[str, Any] = {"command": ["python", "-m", "shop.files_server"], "tools": ["search", "read"]}
 WEB: dict[str, Any] = {"url": "https://mcp.example.com/mcp", "tools": {"search": {"effect": "pure"}, "buy": {}}}

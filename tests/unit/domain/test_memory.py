@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.chat import says_nothing
-from roboco.domain.memory import Seen, WorkingMemory, compile_memory
-from roboco.domain.step import TaskStep
-from roboco.domain.team import Agent
+from roboco.domain.history.step import TaskStep
+from roboco.domain.prompt.chat import says_nothing
+from roboco.domain.prompt.working_memory import Seen, WorkingMemory, compile_memory
+from roboco.domain.team.team import Agent
 from roboco.domain.tokens import estimate_tokens
 from tests.unit.domain.steps import Line, artifact, call, failed, histories, result, steps_of, text
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from roboco.domain.model_limits import ModelLimit, ModelLimits, read_limit
-from roboco.domain.model_profile import ModelProfile
+from roboco.domain.team.model_limits import ModelLimit, ModelLimits, read_limit
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import UsageError
 
 ENTRIES = ("m=500/200000", "org/m:free@http://127.0.0.1:8080/v1=3", "at@20240229@http://127.0.0.1:8080/v1=/7")

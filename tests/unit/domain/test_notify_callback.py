@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.notify.callback import Callbacks
-from roboco.domain.notify import Notify, check_callback
+from roboco.domain.notification import Notify, check_callback
 from roboco.errors import UsageError
 from tests.integration.test_webhooks import notice
 

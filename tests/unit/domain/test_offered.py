@@ -1,9 +1,9 @@
 """Tools that no process of ours runs, as they are offered to an agent."""
 
-from roboco.domain.goal import GoalState
-from roboco.domain.offered import offered, schema_of
-from roboco.domain.state import TaskState
-from roboco.domain.team_check import read_team
+from roboco.domain.history.goal import GoalState
+from roboco.domain.history.state import TaskState
+from roboco.domain.prompt.coordinator_tools import offered, schema_of
+from roboco.domain.team.validation import read_team
 
 INNER = {"name": "helpers", "description": "look things up", "agents": [{"name": "h", "prompt": "h"}]}
 TEAM = read_team(

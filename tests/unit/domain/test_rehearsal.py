@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.recording import Recording, recording_of
-from roboco.domain.rehearsal import Rehearsal, rehearse
-from roboco.domain.replayed import Past
-from roboco.domain.team import Team
+from roboco.domain.replay.recording import Recording, recording_of
+from roboco.domain.replay.rehearsal import Rehearsal, rehearse
+from roboco.domain.replay.replay import Past
+from roboco.domain.team.team import Team
 from tests.memory.journeys import GRAPH, MANUAL, TOOLS, member
 from tests.memory.world import team_of
 from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travelled

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.action import AppendStep
-from roboco.domain.decide import decide
-from roboco.domain.history import History
-from roboco.domain.part import ErrorPart, TextPart
-from roboco.domain.replayed import Past, Position, replay
-from roboco.domain.retold import prefixes, results_of
-from roboco.domain.router import Route
-from roboco.domain.situation import Situation
-from roboco.domain.state import fold
+from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import Route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.history.part import ErrorPart, TextPart
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import ORCHESTRATOR, TaskStep
+from roboco.domain.replay.evidence import prefixes, results_of
+from roboco.domain.replay.replay import Past, Position, replay
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import ORCHESTRATOR, TaskStep
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import read_team
 from tests.memory.controlled import CONTROLLED
 from tests.memory.journeys import CUSTOM, GRAPH, MANUAL, TOOLS, member
 from tests.memory.world import team_of

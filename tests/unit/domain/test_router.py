@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.router import Route, route
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
+from roboco.domain.decision.router import Route, route
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import read_team
 from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
 
 GO: Line = ("user", "go")

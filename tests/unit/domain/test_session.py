@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.session import (
+from roboco.domain.session.goal import SessionGoal, goals_of
+from roboco.domain.session.session import (
     Lineage,
     MessageStatus,
     Session,
@@ -25,10 +27,8 @@ from roboco.domain.session import (
     title_of,
     turn_message,
 )
-from roboco.domain.session_goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.view import Cursor
+from roboco.domain.stream.merged import Cursor
 from roboco.errors import UsageError
 from tests.unit.domain.steps import START, TASK, Line, artifact, call, failed, histories, result, steps_of, text
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.state import KEPT_ITEMS, TaskState, fold
-from roboco.domain.step import TaskStep
+from roboco.domain.history.state import KEPT_ITEMS, TaskState, fold
+from roboco.domain.history.step import TaskStep
 from tests.unit.domain.steps import START, call, failed, histories, result, routed, steps_of
 
 

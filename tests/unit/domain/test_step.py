@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from roboco.domain.step import TaskStep, digest_of, read_step, verify_chain
+from roboco.domain.history.step import TaskStep, digest_of, read_step, verify_chain
 from roboco.errors import CorruptHistory
 from tests.unit.domain.steps import START, artifact, call, failed, histories, result, steps_of, text
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from roboco.domain.part import TextPart
-from roboco.domain.replayed import Past
+from roboco.domain.history.part import TextPart
+from roboco.domain.replay.explain import Candidate, Scene, how_it_stands, tell
+from roboco.domain.replay.replay import Past
 from roboco.domain.status import TaskStatus
-from roboco.domain.story import Candidate, Scene, how_it_stands, tell
 from roboco.errors import UsageError
 from tests.memory.journeys import GRAPH
 from tests.unit.domain.pasts import FORK, PASTS, forked, graph_past, past_of, travelled

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.submission import MAX_CONTEXT, read_message, read_submission
-from roboco.domain.team import MAX_PROMPT
+from roboco.domain.inbox.submission import MAX_CONTEXT, read_message, read_submission
+from roboco.domain.team.team import MAX_PROMPT
 from roboco.errors import UsageError
 
 GOOD: dict[str, Any] = {"task_id": "t1", "team": "desk", "prompt": "go"}

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.collaboration import Graph
-from roboco.domain.context_policy import BudgetContext, RecentContext
-from roboco.domain.model_profile import ModelProfile
-from roboco.domain.team import Agent, Team
-from roboco.domain.team_check import read_team
+from roboco.domain.team.collaboration import Graph
+from roboco.domain.team.context_policy import BudgetContext, RecentContext
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.validation import read_team
 
 DESIGN: dict[str, Any] = {
     "name": "writer-critic",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.team import Team
-from roboco.domain.team_check import read_team
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import read_team
 from roboco.engine.teams import frozen
 from roboco.errors import TeamError
 from tests.unit.domain.test_team import DESIGN

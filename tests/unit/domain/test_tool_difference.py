@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from roboco.domain.listing import ListedTool, ToolChange
-from roboco.domain.tool_difference import ToolDifference, tool_difference
+from roboco.domain.team.tool_difference import ToolDifference, tool_difference
+from roboco.domain.team.tool_listing import ListedTool, ToolChange
 
 
 def tool(**changes: Any) -> ListedTool:

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.event import (
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import step_id_at
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
     AgentSelected,
     AnyEvent,
     StepEnded,
@@ -22,12 +26,8 @@ from roboco.domain.event import (
     UnknownEvent,
     body,
 )
-from roboco.domain.ids import step_id_at
-from roboco.domain.part import ToolCall, ToolResult
-from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
-from roboco.domain.stream_item import Shown, StepFinal, StreamItem, TextPartDelta, final_text
-from roboco.domain.view import Cursor, View
+from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta, final_text
+from roboco.domain.stream.merged import Cursor, View
 from roboco.errors import UsageError
 from tests.memory.reader import Reader, items_of, read
 from tests.unit.domain.steps import START, TASK, call, result, text

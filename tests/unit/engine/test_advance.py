@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.event_file import as_sent
-from roboco.domain.history import History
+from roboco.domain.decision.router import Route, Router
+from roboco.domain.history.history import History
 from roboco.domain.paths import events_path, open_path
-from roboco.domain.router import Route, Router
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
+from roboco.domain.stream.event_file import as_sent
+from roboco.domain.team.team import Team
 from roboco.engine.advance import advance
 from tests.memory.dispatcher import Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.event_file import as_sent
 from roboco.domain.paths import events_path
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event_file import as_sent
 from roboco.engine.archive import fold_due
 from roboco.ports import Request
 from tests.memory.journeys import MANUAL, SEQUENTIAL, member

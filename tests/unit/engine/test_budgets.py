@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.limits import RaisedLimits
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
 from roboco.engine.raise_limits import raise_limits
 from roboco.errors import ModelError, UsageError

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roboco.domain.history.step import verify_chain
 from roboco.domain.paths import open_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import verify_chain
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext, Request

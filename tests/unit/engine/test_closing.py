@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox import Message, Stop
+from roboco.domain.inbox.item import Message, Stop
 from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import message

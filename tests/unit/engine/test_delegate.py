@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import verify_chain
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.engine import delegate
 from roboco.engine import receive as receiving
 from roboco.errors import UsageError

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.step import verify_chain
+from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox import Message
-from roboco.domain.outcome import Outcome
-from roboco.domain.part import Artifact, ToolResult
+from roboco.domain.inbox.item import Message
 from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import verify_chain
 from roboco.engine.fork import ForkOrder, fork
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox import Message
+from roboco.domain.inbox.item import Message
 from roboco.domain.status import TaskStatus
 from roboco.engine.fork import ForkOrder, fork
 from roboco.errors import UsageError

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.session_goal import goals_of
+from roboco.domain.inbox.submission import read_submission
+from roboco.domain.session.goal import goals_of
 from roboco.domain.status import TaskStatus
-from roboco.domain.submission import read_submission
 from roboco.engine import reply
 from roboco.engine.submit import submit
 from roboco.errors import UsageError

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Request
 from tests.memory.dispatcher import Turn

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.view import Cursor, View
+from roboco.domain.stream.merged import Cursor, View
 from tests.memory.dispatcher import Message
 from tests.memory.journeys import JOURNEYS, Journey, assert_same, retold
 from tests.memory.reader import Reader, items_of, read

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from roboco.client.receipt import find_receipt
-from roboco.domain.canonical import canonical
-from roboco.domain.collaboration import END
-from roboco.domain.event import ErrorOccurred
-from roboco.domain.history import History
-from roboco.domain.outcome import success
-from roboco.domain.router import Route
+from roboco.domain.canonical_json import canonical
+from roboco.domain.decision.router import Route
+from roboco.domain.history.history import History
+from roboco.domain.history.tool_outcome import success
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
-from roboco.domain.view import Cursor, View
+from roboco.domain.stream.event import ErrorOccurred
+from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.team.collaboration import END
+from roboco.domain.team.team import Team
 from roboco.engine import hold
 from roboco.engine.advance import advance
 from roboco.errors import ModelError, TransientError, UsageError

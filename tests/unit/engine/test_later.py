@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox import Stop
+from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError

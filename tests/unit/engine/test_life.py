@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from roboco.domain.outcome import Outcome, success, unknown
+from roboco.domain.history.tool_outcome import Outcome, success, unknown
 from roboco.domain.status import TaskStatus
 from roboco.ports import CallContext, Request
 from tests.faults.enumerated import ALL

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.answers import spec_of
-from roboco.domain.listing import ListedTool, Listing
+from roboco.domain.decision.tool_answers import spec_of
 from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.tool_spec import ServerTool
+from roboco.domain.team.tool_listing import ListedTool, Listing
+from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.answer import open_changes
 from roboco.engine.listings import refusal, stored_listing
 from roboco.engine.resolve import resolve

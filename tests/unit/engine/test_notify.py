@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.notify import FIRST_PAUSE, LONGEST_PAUSE, Notice, NoticeName, pause_after
+from roboco.domain.notification import FIRST_PAUSE, LONGEST_PAUSE, Notice, NoticeName, pause_after
 from roboco.domain.paths import NOTIFY, notices_path, told_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notify

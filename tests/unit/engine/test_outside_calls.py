@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.outcome import Outcome, failure, success
-from roboco.domain.part import ToolCall, ToolResult
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.tool_outcome import Outcome, failure, success
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports import CallContext, CallOrder, Phase, Request

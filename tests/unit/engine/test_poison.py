@@ -6,11 +6,11 @@ import pytest
 from celery import Celery
 
 from roboco.client.requeue import dismiss, requeue
-from roboco.domain.collaboration import END
-from roboco.domain.history import History
-from roboco.domain.router import Route
+from roboco.domain.decision.router import Route
+from roboco.domain.history.history import History
 from roboco.domain.status import TaskStatus
-from roboco.domain.team import Team
+from roboco.domain.team.collaboration import END
+from roboco.domain.team.team import Team
 from roboco.errors import TransientError, UsageError
 from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.memory.watch import Call, Crash, make

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox import Message
+from roboco.domain.history.step import TaskStep
+from roboco.domain.inbox.item import Message
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
 from roboco.engine.receive import receive
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Request

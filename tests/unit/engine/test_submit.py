@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import open_path, team_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.submission import Submission
-from roboco.domain.team import Team
+from roboco.domain.team.team import Team
 from roboco.engine.following import begin
 from roboco.engine.submit import Begin, ring, submit
 from roboco.errors import CorruptHistory, UsageError

@@ -4,7 +4,7 @@ import pytest
 
 from roboco.domain.paths import CLOSED, events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary
 from roboco.engine import archive, recover
 from roboco.engine.receive import has_ended
 from roboco.engine.summaries import known_summary, stored_summary

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import Outcome, unknown
 from roboco.domain.ids import step_id_at
-from roboco.domain.outcome import Outcome, unknown
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.step import TaskStep
 from roboco.engine.tool import LOST, overdue
 from roboco.errors import TransientError
 from roboco.ports import CallContext

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.workspace.s3_history import S3Histories
-from roboco.domain.step import verify_chain
+from roboco.domain.history.step import verify_chain
 from tests.memory.journeys import member, own_turns
 from tests.memory.model import said
 from tests.memory.objects import MemoryObjects, ObjectFiles

@@ -1,0 +1,156 @@
+"""Budget: what may still be spent, and what is reserved of it before a call is made.
+
+A turn may say as many tokens as are left after its input, so that it cannot go beyond them. Tool calls of one step
+are counted one after the other before the first of them runs, and sub-tasks share what is left in equal parts, so
+that what runs at the same time cannot go beyond it together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.state import TaskState
+from roboco.domain.limits import Limits, Spending, ToolSpending
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.usage import Spent
+
+_FIELDS = (
+    ("max_steps", "steps", "has {:g} steps"),
+    ("max_tokens", "tokens", "has used {:g} tokens"),
+    ("max_tokens_in", "tokens_in", "has used {:g} tokens in"),
+    ("max_tokens_out", "tokens_out", "has used {:g} tokens out"),
+    ("max_seconds", "seconds", "has run for {:.0f} s"),
+    ("max_calls", "calls", "has called tools {:g} times"),
+    ("max_cost", "cost", "has cost {:g}"),
+)
+
+
+def used_up(limits: Limits, state: TaskState, agent: str, seconds: float) -> str | None:
+    """Which limit keeps the agent from acting, if one does; `seconds` are those of the task so far."""
+    task = _over("the task", limits, state.spent.model_copy(update={"seconds": seconds}))
+    return task or _over(f"agent {agent}", limits.of_agent(agent), state.of_agent(agent))
+
+
+def _over(who: str, limits: Spending, spent: Spent) -> str | None:
+    for name, field, told in _FIELDS:
+        limit, used = getattr(limits, name), getattr(spent, field)
+        if limit is not None and used >= limit and name != "max_calls":  # of calls the next one is refused
+            return f"{who} {told.format(used)}, {name} is {limit:g}"
+    return None
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What a turn may use: at most `max_tokens` tokens out; `refused` says why it may not be made, if so."""
+
+    max_tokens: int | None = None
+    refused: str = ""
+
+
+def reserve(limits: Limits, state: TaskState, agent: str, profile: ModelProfile, tokens_in: int) -> Reserved:
+    """What a turn of the agent may use that sends so many tokens: what is left for the task and for the agent."""
+    most = profile.max_tokens
+    for who, own, spent in (
+        ("the task", limits, state.spent),
+        (f"agent {agent}", limits.of_agent(agent), state.of_agent(agent)),
+    ):
+        left, why = _left_out(own, spent, profile, tokens_in)
+        if left is not None and left < 1:
+            return Reserved(refused=f"{who} {why}")
+        most = min(filter(None, (most, left)), default=None)
+    return Reserved(most)
+
+
+def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: int) -> tuple[int | None, str]:
+    """How many tokens out are left after the input; None if there is no limit; and which limit is the nearest."""
+    found: list[tuple[int, str]] = []
+    needs = f"and the next turn sends about {tokens_in}"
+    if limits.max_tokens is not None:
+        left = limits.max_tokens - spent.tokens - tokens_in
+        found.append((left, f"has used {spent.tokens} tokens, max_tokens is {limits.max_tokens}, {needs}"))
+    if limits.max_tokens_in is not None and spent.tokens_in + tokens_in > limits.max_tokens_in:
+        found.append((0, f"has used {spent.tokens_in} tokens in, max_tokens_in is {limits.max_tokens_in}, {needs}"))
+    if limits.max_tokens_out is not None:
+        left = limits.max_tokens_out - spent.tokens_out
+        found.append((left, f"has used {spent.tokens_out} tokens out, max_tokens_out is {limits.max_tokens_out}"))
+    if limits.max_cost is not None and (profile.price_in or profile.price_out):
+        money = limits.max_cost - spent.cost - profile.cost(tokens_in, 0)
+        told = f"has cost {spent.cost:g}, max_cost is {limits.max_cost:g}, {needs}"
+        if profile.price_out:
+            found.append((int(money * 1_000_000 / profile.price_out), told))
+        elif money < 0:
+            found.append((0, told))
+    return min(found, default=(None, ""))
+
+
+def refused_calls(
+    limits: Limits, state: TaskState, name: str, calls: Sequence[ToolCall], needed: Mapping[str, Spent]
+) -> dict[str, str]:
+    """Which of the agent's calls are not run, by id, and why; `needed` says what each of them may use.
+
+    Each call that is run reserves what it needs before the next one is looked at.
+    """
+    refused: dict[str, str] = {}
+    counted = {call.tool_name: state.of_tool(call.tool_name) for call in calls}
+    reserved = Spent()
+    for call in calls:
+        more, used = needed[call.id], counted[call.tool_name]
+        mistake = (
+            _full("the task", limits, state.spent.plus(reserved), more)
+            or _full(f"agent {name}", limits.of_agent(name), state.of_agent(name).plus(reserved), more)
+            or _full_tool(call.tool_name, limits.tools.get(call.tool_name, ToolSpending()), used, more)
+        )
+        if mistake:
+            refused[call.id] = mistake
+            continue
+        reserved = reserved.plus(more)
+        counted[call.tool_name] = used.plus(more)
+    return refused
+
+
+def _full(who: str, limits: Spending, used: Spent, more: Spent) -> str:
+    if limits.max_calls is not None and used.calls >= limits.max_calls:
+        return f"not run: {who} has used {used.calls} tool calls, max_calls is {limits.max_calls}"
+    return _too_dear(who, limits.max_cost, used, more) if more.cost else ""
+
+
+def _too_dear(who: str, limit: float | None, used: Spent, more: Spent) -> str:
+    if limit is None or (used.cost < limit and used.plus(more).cost <= limit):
+        return ""
+    needs = f", and the call costs {more.cost:g}" if more.cost else ""
+    return f"not run: {who} has cost, or may yet cost, {used.cost:g}, max_cost is {limit:g}{needs}"
+
+
+def _full_tool(name: str, limits: ToolSpending, used: Spent, more: Spent) -> str:
+    if limits.max_calls is not None and used.calls >= limits.max_calls:
+        return f"not run: {name} was called {used.calls} times in this task, max_calls is {limits.max_calls}"
+    if limits.max_seconds is not None and used.seconds >= limits.max_seconds:
+        return (
+            f"not run: the calls of {name} have used, or may yet use, {used.seconds:g} seconds, max_seconds is "
+            f"{limits.max_seconds:g}"
+        )
+    return _too_dear(name, limits.max_cost, used, more)
+
+
+def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limits:
+    """The limits of a sub-task that is one of so many: an equal part of what its parent has left, if that is less.
+
+    The tokens and the cost that one of them does not use are its parent's again when it has ended. Its steps and calls
+    are its own: they count for none but itself.
+    """
+    given: dict[str, float | int] = {}
+    for name, field, _ in _FIELDS:
+        limit, own = getattr(of_parent, name), getattr(limits, name)
+        if limit is not None:
+            part = _part(name, limit - getattr(spent, field), parts)
+            given[name] = part if own is None else min(own, part)
+    return limits.model_copy(update=given)
+
+
+def _part(name: str, left: float, parts: int) -> float:
+    """What one of so many sub-tasks gets of what is left."""
+    if name == "max_seconds":
+        return max(0.001, left)
+    if name == "max_cost":
+        return max(1e-9, left / parts)
+    return max(1, int(left) // (parts if "tokens" in name else 1))

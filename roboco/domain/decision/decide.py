@@ -1,0 +1,202 @@
+"""decide: what happens next, as a pure function of what has happened.
+
+Everything that branches on the past stands here or in the router that it calls.
+"""
+
+from roboco.domain.builtin_tools import HANDOFF
+from roboco.domain.canonical_json import canonical
+from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
+from roboco.domain.decision.budget import used_up
+from roboco.domain.decision.router import Route, Router, route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.tool_calls import answer_calls, paused, wait
+from roboco.domain.history.goal import correction
+from roboco.domain.history.history import RESULTS_ARE_IN, History
+from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
+from roboco.domain.history.state import CORRECTS, LIMIT, RAISED, WRAPS_UP, is_notice
+from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.inbox.item import Message, held_because
+from roboco.domain.limits import Limits
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.collaboration import END, TO_USER
+from roboco.domain.team.team import Team
+
+STOPPED = "stopped"
+ATTEMPTS = "attempts"
+"""The code of the error that says that no further attempt is made."""
+GOALS = "goals"
+LOOP = "loop"
+RAISE_TO_GO_ON = "raise the limit to go on"
+
+
+def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
+    """The one thing to do now."""
+    limits = _limits(team, history, situation)
+    if (ended := _ended(limits, history.last)) is not None:
+        return ended
+    if open_calls(history):
+        return answer_calls(team, history, situation)
+    if (unasked := _without_asking(history, situation)) is not None:
+        return unasked
+    paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
+    why = held_because(situation.inbox, history.state.steps)
+    held = why != "" or paused_at_limit
+    queued = None if held else next((item for item in situation.inbox if isinstance(item, Message)), None)
+    if (message := situation.interruption or queued) is not None:
+        return _take(team, history, message, router)
+    if held:
+        return paused(team, why) if history.state.limit is None else _paused_at_limit(team, history.state.limit)
+    return _go_on(team, limits, history, situation, router)
+
+
+def failure(team: Team, history: History, sub_task: bool) -> str | None:
+    """Return why the task fails with the last step of its history, or None if the task does not."""
+    ended = _ended(_limits(team, history, Situation(sub_task=sub_task)), history.last)
+    return None if ended is None or ended.status is not TaskStatus.FAILED else ended.reason
+
+
+def _limits(team: Team, history: History, situation: Situation) -> Limits:
+    """The limits that hold now; nobody raises those of a sub-task, so it ends where it would pause."""
+    limits = team.limits.raised(history.state.raised)
+    ends = situation.sub_task and limits.at_limit == "pause"
+    return limits.model_copy(update={"at_limit": "end"}) if ends else limits
+
+
+def _without_asking(history: History, situation: Situation) -> AppendStep | None:
+    """What is done now whatever the team would do next: an end, or limits that are raised."""
+    if situation.stop is not None:
+        return _error(STOPPED, situation.stop.reason, item_id=situation.stop.item_id)
+    if situation.exhausted is not None:
+        return _error(ATTEMPTS, situation.exhausted)
+    if (raised := situation.raised) is not None:
+        told = TextPart(text=f"limits: {canonical(raised.limits)}")
+        return AppendStep(ORCHESTRATOR, (told,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))
+    return None
+
+
+def open_calls(history: History) -> tuple[ToolCall, ...]:
+    """The calls of the last step, which have no result yet."""
+    return history.last.calls
+
+
+_STATUS = {STOPPED: TaskStatus.CANCELLED, GOALS: TaskStatus.GOALS_FAILED}
+
+
+def _ended(limits: Limits, last: TaskStep) -> End | None:
+    if last.error is None or last.agent_name in (USER, TOOL_EXECUTOR):
+        return None
+    if last.error.code == LIMIT and limits.at_limit != "end":
+        return None
+    return End(_STATUS.get(last.error.code, TaskStatus.FAILED), last.error.message)
+
+
+def _error(code: str, message: str, item_id: str | None = None) -> AppendStep:
+    metadata = {} if item_id is None else {"item_id": item_id}
+    item_ids = () if item_id is None else (item_id,)
+    return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)
+
+
+def _take(team: Team, history: History, message: Message, router: Router) -> AppendStep:
+    metadata: dict[str, object] = {"item_id": message.item_id} | message.brought
+    if message.agent is not None:
+        metadata["agent"] = message.agent
+    if message.interrupts:
+        metadata["interrupts"] = True
+    past = without_notices(history)
+    if past.last.by_agent and not past.last.interrupted and (chosen := router(team, past)).to == TO_USER:
+        metadata["routing"] = chosen.record()
+    files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
+    return AppendStep(USER, (TextPart(text=message.text), *files), metadata, (message.item_id,))
+
+
+def _paused_at_limit(team: Team, limit: str) -> Wait:
+    return wait(team, TaskStatus.PAUSED, LIMIT, f"{limit}; {RAISE_TO_GO_ON}")
+
+
+def _go_on(team: Team, limits: Limits, history: History, situation: Situation, router: Router) -> Action:
+    if history.state.limit is not None:
+        return _wrap_up(team, history)
+    chosen, handed_off_by = _next(team, without_notices(history), router)
+    if chosen.to in (END, TO_USER):
+        return _rest(team, limits, history, situation, chosen)
+    if chosen.to not in {agent.name for agent in team.agents}:
+        possible = ", ".join(agent.name for agent in team.agents)
+        told = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
+        return _error("router", f"{told} ({chosen.reason})")
+    if (loop := history.state.loop.caught(limits)) is not None:
+        return _error(LOOP, loop)
+    if (limit := used_up(limits, history.state, chosen.to, situation.seconds)) is not None:
+        return at_limit(limit, chosen.to)
+    return StartTurn(chosen.to, chosen, handed_off_by)
+
+
+def at_limit(limit: str, agent: str) -> AppendStep:
+    """The step that says which limit is reached at the agent's turn; the task ends with it, pauses or is wrapped up."""
+    return AppendStep(ORCHESTRATOR, (ErrorPart(code=LIMIT, message=limit),), {LIMIT: agent})
+
+
+def without_notices(history: History) -> History:
+    """The history as routers see it: without steps that say that a limit was reached or raised."""
+    tail = tuple(step for step in history.tail if not is_notice(step))
+    return History(history.state, tail or history.tail)
+
+
+def _wrap_up(team: Team, history: History) -> Action:
+    """At a limit of a team that wraps up: one last turn, and then the end."""
+    state, kind = history.state, team.collaboration_model.type
+    if state.wrapped_up and state.open_goals:
+        return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
+    if state.wrapped_up:
+        return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
+    agent = state.limited_agent if team.has(state.limited_agent) else team.initial_agent
+    return StartTurn(agent, Route(agent, kind, WRAPS_UP, str(state.limit)))
+
+
+def _rest(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:
+    """The work is done, or it is the user's turn; unless goals are still open."""
+    if goals := [goal.name for goal in history.state.open_goals]:
+        if history.state.corrections >= limits.goal_prompts:
+            return _error(GOALS, f"not achieved: {', '.join(goals)}")
+        about = {CORRECTS: goals, "routing": chosen.record()}
+        return AppendStep(ORCHESTRATOR, (TextPart(text=correction(goals)),), about)
+    if chosen.to == TO_USER and not situation.sub_task:
+        return Wait(TaskStatus.USER_TURN, chosen)
+    return End(TaskStatus.COMPLETED, chosen.reason)
+
+
+def _next(team: Team, history: History, router: Router) -> tuple[Route, str | None]:
+    kind = team.collaboration_model.type
+    if history.last.agent_name == ORCHESTRATOR:
+        last_agent = history.state.last_agent
+        agent = last_agent if last_agent is not None and team.has(last_agent) else team.initial_agent
+        return Route(agent, kind, "goals", "goals are still open"), None
+    last = _before_messages(history)
+    if last and last[-1].interrupted and team.has(last[-1].agent_name):
+        agent = last[-1].agent_name
+        return Route(agent, kind, "interrupted", f"{agent} was interrupted, and goes on with what the user said"), None
+    if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has(last[-2].agent_name):
+        return router(team, history), None
+    return _after_results(team, last[-2], last[-1])
+
+
+def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Route, str | None]:
+    calls = {call.id: call for call in step.calls}
+    kind = team.collaboration_model.type
+    for result in answered.results:
+        call = calls[result.tool_call_id]
+        if call.tool_name == HANDOFF and not result.is_error and team.has(str(call.args["destination_agent"])):
+            to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
+            candidates = team.agent(step.agent_name).handoffs
+            return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name
+    return Route(step.agent_name, kind, RESULTS_ARE_IN, "the results of its tool calls are in"), None
+
+
+def _before_messages(history: History) -> tuple[TaskStep, ...]:
+    """The newest steps up to the last one that is no message of the user.
+
+    A message that came meanwhile changes nothing of who goes on, unless it names who answers.
+    """
+    steps = history.tail
+    while steps and steps[-1].agent_name == USER and "agent" not in steps[-1].metadata:
+        steps = steps[:-1]
+    return steps

@@ -1,0 +1,120 @@
+"""Routers: pure functions of team and history that name who acts next, and why."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, assert_never
+
+from roboco.domain.history.history import History
+from roboco.domain.history.step import USER
+from roboco.domain.team.collaboration import END, TO_USER, Custom, Edge, Graph, Manual, Sequential
+from roboco.domain.team.condition import Condition
+from roboco.domain.team.team import Team
+
+
+@dataclass(frozen=True)
+class Route:
+    """Who acts next (an agent, "USER" or "END"), and by which rule among which candidates."""
+
+    to: str
+    router: str
+    rule: str
+    reason: str
+    candidates: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The route as it stands in a step's `metadata.routing`."""
+        return asdict(self) | {"candidates": list(self.candidates)}
+
+
+Router = Callable[[Team, History], Route]
+
+
+def route(team: Team, history: History) -> Route:
+    """Who acts next by the team's own router; a custom one is called by whoever could import it."""
+    if not history.last.by_agent and (named := _named_by_user(team, history)):
+        return named
+    match team.collaboration_model:
+        case Sequential() as model:
+            return _sequential(team, model, history)
+        case Manual():
+            return _manual(team, history)
+        case Graph() as model:
+            return _graph(team, model, history)
+        case Custom() as model:
+            raise TypeError(f"router {model.router!r} must be imported before it can decide")
+        case unknown:
+            assert_never(unknown)
+
+
+def _named_by_user(team: Team, history: History) -> Route | None:
+    name = _named(history)
+    if name is None or not team.has(name):
+        return None
+    kind = team.collaboration_model.type
+    return Route(name, kind, "named", f"the user named {name}", tuple(a.name for a in team.agents))
+
+
+def _named(history: History) -> str | None:
+    """Whom the user named last, in the messages since somebody else spoke."""
+    for step in reversed(history.tail):
+        if step.agent_name != USER:
+            return None
+        if isinstance(name := step.metadata.get("agent"), str):
+            return name
+    return None
+
+
+def _sequential(team: Team, model: Sequential, history: History) -> Route:
+    order = tuple(agent.name for agent in team.agents)
+    last = history.state.last_agent
+    place = order.index(last) + 1 if last in order else 0
+    done = history.state.turns.get(order[-1], 0)
+    if place < len(order):
+        return Route(order[place], "sequential", "next", f"{order[place]} is number {place + 1} in the order", order)
+    if not history.last.by_agent and last in order:
+        return Route(last, "sequential", "answers", f"{last} spoke last and answers the user", order)
+    if done < model.rounds:
+        return Route(order[0], "sequential", "next round", f"round {done + 1} of {model.rounds} begins", order)
+    return Route(END, "sequential", "rounds done", f"{model.rounds} round(s) are done", order)
+
+
+def _manual(team: Team, history: History) -> Route:
+    names = tuple(agent.name for agent in team.agents)
+    if history.last.by_agent:
+        return Route(TO_USER, "manual", "user", "after every turn the user decides", names)
+    return _first_or_last(team, history, "manual", names)
+
+
+def _first_or_last(team: Team, history: History, router: str, candidates: tuple[str, ...]) -> Route:
+    last = history.state.last_agent
+    if last is not None and team.has(last):
+        return Route(last, router, "answers", f"{last} spoke last and answers the user", candidates)
+    first = team.initial_agent
+    return Route(first, router, "initial", f"{first} is the first to act", candidates)
+
+
+def _graph(team: Team, model: Graph, history: History) -> Route:
+    if not history.last.by_agent:
+        return _first_or_last(team, history, "graph", tuple(model.routing_graph))
+    node = history.last.agent_name
+    edges = model.routing_graph.get(node, ())
+    candidates = tuple(_rule(node, index, edge) for index, edge in enumerate(edges))
+    for edge, rule in zip(edges, candidates, strict=True):
+        used_up = edge.max_times is not None and history.state.rules.get(rule, 0) >= edge.max_times
+        if not used_up and (edge.when is None or edge.when.holds(history.visit)):
+            return Route(edge.to, "graph", rule, _reason(node, edge), candidates)
+    return Route(TO_USER, "graph", f"{node}: no edge", f"no edge of {node} holds", candidates)
+
+
+def _rule(node: str, index: int, edge: Edge) -> str:
+    return f"{node}[{index}] -> {edge.to}"
+
+
+def _reason(node: str, edge: Edge) -> str:
+    return f"after {node} always" if edge.when is None else f"{node}: {_told(edge.when)}"
+
+
+def _told(condition: Condition) -> str:
+    tests = condition.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return " and ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in tests.items())

@@ -1,0 +1,162 @@
+"""Results: what becomes of the calls of a step: who runs them, who is waited for, and the step that answers them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roboco.domain.builtin_tools import ACHIEVE, DELEGATE
+from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
+from roboco.domain.decision.router import Route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.tool_answers import (
+    answered_here,
+    is_changed,
+    is_client,
+    is_told,
+    needs_approval,
+    spec_of,
+    told_outside,
+    verdicts,
+    waits_for_person,
+)
+from roboco.domain.history.history import History
+from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
+from roboco.domain.history.state import ACHIEVED
+from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.tool_outcome import Outcome, failure, unknown
+from roboco.domain.inbox.item import held_because
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.collaboration import TO_USER
+from roboco.domain.team.team import Team
+
+
+def answer_calls(team: Team, history: History, situation: Situation) -> Action:
+    """What is to be done about the calls of the last step: have them run, wait for who answers them, or close them."""
+    step = history.last
+    told = told_outside(step, situation.inbox, situation.outcomes)
+    answers = {**answered_here(team, history.state, step), **situation.outcomes}
+    answers |= {call_id: one.outcome for call_id, one in told.items()}
+    missing = tuple(call for call in step.calls if call.id not in answers)
+    given_up: tuple[ToolCall, ...] = ()
+    if situation.ended is None:
+        if missing:
+            return _have_answered(team, history, situation, missing)
+        if asked := [call for call in step.calls if waits_for_person(answers[call.id])]:
+            return _ask(team, asked, answers)
+    else:
+        closed = {call.id: _closed(team, step, call, situation, situation.ended) for call in step.calls}
+        answers = closed | answers
+        given_up = tuple(call for call in missing if call.tool_name == DELEGATE)
+    outcomes = [answers[call.id] for call in step.calls]
+    untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
+    metadata = _about_results(team, history, situation, outcomes)
+    approvals = (metadata.get("approvals") or {}).values()
+    items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
+    return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, untold, given_up)
+
+
+def _have_answered(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
+    """Have the calls run that may be, or wait for who answers the others."""
+    judged = verdicts(history.last, situation.inbox)
+    asked = [call for call in missing if needs_approval(team, call) and call.id not in judged]
+    run = tuple(call for call in missing if call not in asked and not is_client(call))
+    if run:
+        return paused(team, why) if (why := held_because(situation.inbox, history.state.steps)) else CallTools(run)
+    if asked:
+        return wait(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
+    return wait(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
+
+
+def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for outcome in outcomes:
+        parts.append(ToolResultPart(tool_result=outcome.result))
+        parts.extend(ArtifactPart(artifact=artifact) for artifact in outcome.artifacts)
+    return tuple(parts)
+
+
+def _about_results(team: Team, history: History, situation: Situation, outcomes: list[Outcome]) -> dict[str, Any]:
+    """What the metadata of a step of results says of where they came from."""
+    step = history.last
+    told = {call_id: one.item_id for call_id, one in told_outside(step, situation.inbox, situation.outcomes).items()}
+    judged = {
+        call_id: {"approved": one.approved, "reason": one.reason, "args": one.args, "item_id": one.item_id}
+        for call_id, one in verdicts(step, situation.inbox).items()
+    }
+    well = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
+    achieved = {
+        call.tool_name.removeprefix(ACHIEVE): call.id
+        for call in step.calls
+        if call.id in well and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
+    }
+    told = {call_id: str(one["item_id"]) for call_id, one in judged.items()} | told
+    denied = {call_id for call_id, one in judged.items() if not one["approved"]}
+    prices = _prices(
+        team, step, ({*situation.outcomes} | {*told_outside(step, situation.inbox, situation.outcomes)}) - denied
+    )
+    about = {
+        "resolved": told,
+        "approvals": judged,
+        ACHIEVED: achieved,
+        "usage": _usage(outcomes, prices),
+        "tools": _tools(step, outcomes, prices),
+    }
+    return {name: value for name, value in about.items() if value}
+
+
+def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
+    """What each call that was run costs by the price of its tool, by id."""
+    specs = {call.id: spec_of(team, step, call) for call in step.calls if call.id in run}
+    return {call_id: 0.0 if spec is None else spec.price for call_id, spec in specs.items()}
+
+
+def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int | float]:
+    """What the calls have used: what their sub-tasks have, and what their tools cost."""
+    used = [outcome.usage for outcome in outcomes if outcome.usage]
+    if paid := sum(prices.values()):
+        used.append({"cost": paid})
+    names = dict.fromkeys(name for one in used for name in one)
+    return {name: round(sum(one.get(name, 0) for one in used), 9) for name in names}
+
+
+def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, Any]:
+    """How many calls of each tool were run, how many seconds they took, and what they cost; `prices` by call."""
+    used: dict[str, Any] = {}
+    for call, outcome in zip(step.calls, outcomes, strict=True):
+        if call.id in prices:
+            cost = outcome.usage.get("cost", 0.0) + prices[call.id]
+            one = used.setdefault(call.tool_name, {"calls": 0, "seconds": 0.0})
+            one["calls"] += 1
+            one["seconds"] = round(one["seconds"] + outcome.result.runtime_ms / 1000, 3)
+            if cost:
+                one["cost"] = round(one.get("cost", 0.0) + cost, 9)
+    return used
+
+
+def _closed(team: Team, step: TaskStep, call: ToolCall, situation: Situation, ended: str) -> Outcome:
+    """What is said of a call whose result nobody waits for any more."""
+    spec = spec_of(team, step, call)
+    if needs_approval(team, call) and call.id not in verdicts(step, situation.inbox):
+        return failure(call.id, f"not run, since it was not approved before: {ended}")
+    if spec is None or spec.effect != "irreversible":
+        return failure(call.id, f"not finished: {ended}")
+    return unknown(call.id, f"the call was ended before its result was in ({ended})", "tell")
+
+
+def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> Wait:
+    if changed := [call for call in calls if is_changed(answers[call.id])]:
+        reason = "the tool has changed since the task began, and a person must approve the change"
+        return wait(team, TaskStatus.APPROVAL, "changed tool", reason, changed)
+    reason = "nobody knows whether this had its effect, and a person must say so"
+    return wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
+
+
+def paused(team: Team, reason: str) -> Wait:
+    """Wait until the task is resumed."""
+    return wait(team, TaskStatus.PAUSED, "paused", reason)
+
+
+def wait(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:
+    """Wait in this status, for somebody's word on the calls if there are some."""
+    named = f"{reason}: {', '.join(f'{call.tool_name} ({call.id})' for call in calls)}" if calls else reason
+    route = Route(TO_USER, team.collaboration_model.type, rule, named)
+    return Wait(status, route, tuple(call.id for call in calls))

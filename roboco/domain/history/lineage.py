@@ -1,0 +1,75 @@
+"""Lineage: where a task comes from, if it is a fork of another one or works for one."""
+
+from datetime import datetime
+from typing import Any
+
+from roboco.domain.history.step import ORCHESTRATOR, TaskStep
+from roboco.domain.schema import Recorded
+from roboco.errors import UsageError
+
+
+class Parent(Recorded):
+    """The call of another task for which the task `child` works."""
+
+    task_id: str
+    call_id: str
+    at_seq: int
+    step_id: str
+    child: str
+
+
+class Fork(Recorded):
+    """The task from which another one was forked at this time, with its steps up to and including position `seq`.
+
+    `message` is a digest of what it was to go on with, or empty.
+    """
+
+    task_id: str
+    seq: int
+    created_at: datetime
+    message: str = ""
+
+
+def parent_of(task_id: str, first: TaskStep) -> Parent | None:
+    """For which call the task works; None for one that stands alone, also if it is a fork of one that does not."""
+    record: Any = first.metadata.get("parent")
+    if record is None or record.get("child") != task_id:
+        return None
+    return Parent.model_validate(record)
+
+
+def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
+    """The first steps of a task that a fork of it begins with: up to and including position `seq`.
+
+    Without `seq` all of them, except the error that ended the task, and the last try at goals that failed. Calls are
+    kept with their results, so that none is made twice. UsageError if there is no such place, or if the task ended
+    there.
+    """
+    if seq is None:
+        steps = _good(steps)
+        seq = steps[-1].seq
+    if not 0 <= seq < len(steps):
+        raise UsageError(f"seq: no step {seq}, the task has the steps 0 to {len(steps) - 1}")
+    end = seq + 2 if steps[seq].calls else seq + 1
+    if end > len(steps):
+        raise UsageError(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
+    if _ends(steps[end - 1]):
+        raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one")
+    return steps[:end]
+
+
+def _good(steps: list[TaskStep]) -> list[TaskStep]:
+    """The steps without the error that ended the task; of goals that failed, without the last reminder and try."""
+    error = steps[-1].error if _ends(steps[-1]) else None
+    while len(steps) > 1 and _ends(steps[-1]):
+        steps = steps[:-1]
+    if error is None or error.code != "goals":
+        return steps
+    reminder = next((step.seq for step in reversed(steps) if step.agent_name == ORCHESTRATOR), None)
+    if reminder is not None:
+        return steps[:reminder]
+    return steps[:-1] if len(steps) > 1 and steps[-1].by_agent else steps
+
+
+def _ends(step: TaskStep) -> bool:
+    return step.error is not None and (step.by_agent or step.agent_name == ORCHESTRATOR)

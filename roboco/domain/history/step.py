@@ -1,0 +1,167 @@
+"""TaskStep: one committed entry of a task's history, chained to the one before by its digest."""
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
+
+from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.history.part import (
+    Artifact,
+    ArtifactPart,
+    ErrorPart,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolCallPart,
+    ToolResult,
+    ToolResultPart,
+)
+from roboco.domain.schema import RECORDED, Recorded, is_record
+from roboco.errors import CorruptHistory
+
+USER = "user"
+TOOL_EXECUTOR = "tool_executor"
+ORCHESTRATOR = "orchestrator"
+
+
+class TaskStep(Recorded):
+    """One step: `seq` is its position from 0, `created_at` is UTC.
+
+    A constructor makes up a missing `step_id` (or `id`) and `created_at` (or `timestamp`). A step that is read from a
+    record must have them.
+
+    `digest` is the SHA-256 over `prev_digest`, a newline and the step's canonical JSON without
+    `digest`; it is empty until the step is sealed.
+    """
+
+    step_id: str = Field(
+        default_factory=lambda: f"step_{uuid.uuid4().hex}", validation_alias=AliasChoices("step_id", "id")
+    )
+    seq: int = 0
+    parent_id: str | None = None
+    agent_name: str
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    created_at: datetime = Field(
+        default_factory=lambda: datetime.now(UTC), validation_alias=AliasChoices("created_at", "timestamp")
+    )
+    metadata: dict[str, Any] = {}
+    prev_digest: str = ""
+    digest: str = ""
+
+    @field_validator("created_at")
+    @classmethod
+    def _in_utc(cls, value: datetime, info: ValidationInfo) -> datetime:
+        """Take a time without a zone for UTC. The time of a record stays as it is, because its digest covers it."""
+        return value if value.tzinfo or is_record(info) else value.replace(tzinfo=UTC)
+
+    @model_validator(mode="after")
+    def _whole(self, info: ValidationInfo) -> Self:
+        return self.check_recorded(info, "step_id", "created_at")
+
+    @property
+    def id(self) -> str:
+        """The step's id, by its other name."""
+        return self.step_id
+
+    @property
+    def timestamp(self) -> datetime:
+        """The time at which the step was created, by its other name."""
+        return self.created_at
+
+    @property
+    def text(self) -> str:
+        """All text of the step, in order."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the step, in order."""
+        return tuple(part.tool_call for part in self.parts if isinstance(part, ToolCallPart))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results of the step, in the order of their calls."""
+        return tuple(part.tool_result for part in self.parts if isinstance(part, ToolResultPart))
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The artifacts that the step refers to."""
+        return tuple(part.artifact for part in self.parts if isinstance(part, ArtifactPart))
+
+    @property
+    def error(self) -> ErrorPart | None:
+        """The first error of the step, if it has one."""
+        return next((part for part in self.parts if isinstance(part, ErrorPart)), None)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether an agent was interrupted while it said this."""
+        return self.metadata.get("interrupted") is True
+
+    @property
+    def by_agent(self) -> bool:
+        """Whether a member of the team wrote the step."""
+        return self.agent_name not in (USER, TOOL_EXECUTOR, ORCHESTRATOR)
+
+    def sealed(self, prev_digest: str) -> "TaskStep":
+        """The step chained to the one before (empty digest for the first), ready to be stored."""
+        record = self.model_dump(mode="json") | {"prev_digest": prev_digest}
+        return TaskStep.model_validate(record | {"digest": digest_of(record)}, context=RECORDED)
+
+    def line(self) -> str:
+        """The step as it stands in `history.jsonl`, without the newline."""
+        return canonical(self.model_dump(mode="json"))
+
+
+def last_said(steps: Sequence[TaskStep]) -> str:
+    """What an agent said last."""
+    return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")
+
+
+def digest_of(record: dict[str, Any]) -> str:
+    """The digest that a step's JSON object must carry; a `digest` in it is left out."""
+    body = {key: value for key, value in record.items() if key != "digest"}
+    return sha256(f"{body['prev_digest']}\n{canonical(body)}")
+
+
+def read_step(line: str | bytes) -> TaskStep:
+    """The step of one stored line; CorruptHistory if it is none."""
+    try:
+        return TaskStep.model_validate_json(line)
+    except ValidationError as error:
+        raise CorruptHistory(f"a line of the history is not a step: {error.errors()[0]['msg']}") from error
+
+
+def verify_chain(lines: Iterable[str | bytes]) -> int:
+    """How many steps the lines hold, all in place and unchanged; else CorruptHistory names the step."""
+    prev_digest = ""
+    seq = -1
+    for seq, line in enumerate(lines):
+        record = _record(seq, line)
+        where = f"step {seq} ({record.get('step_id', 'without id')})"
+        if record.get("seq") != seq:
+            raise CorruptHistory(f"{where} says that its position is {record.get('seq')!r}")
+        if record.get("prev_digest") != prev_digest:
+            raise CorruptHistory(f"{where} does not follow the step before: its prev_digest differs")
+        if digest_of(record) != record.get("digest") or canonical(record).encode() != _bytes(line):
+            raise CorruptHistory(f"{where} was changed: its digest does not match its content")
+        prev_digest = record["digest"]
+    return seq + 1
+
+
+def _record(seq: int, line: str | bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise CorruptHistory(f"step {seq} is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise CorruptHistory(f"step {seq} is not a JSON object")
+    return record
+
+
+def _bytes(line: str | bytes) -> bytes:
+    return line.encode() if isinstance(line, str) else line

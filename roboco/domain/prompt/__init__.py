@@ -1,0 +1,4 @@
+"""What a model is sent: the working memory of an agent, as chat messages within a budget.
+
+Imports `team`, `history` and the modules of `roboco.domain`. Read `working_memory.py` first.
+"""

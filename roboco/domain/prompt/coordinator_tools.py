@@ -1,0 +1,60 @@
+"""Tools that are offered to an agent and that no process of ours runs: goals, client tools, hand-offs, sub-tasks."""
+
+from typing import Any
+
+from roboco.domain.builtin_tools import DELEGATE, HANDOFF
+from roboco.domain.history.state import TaskState
+from roboco.domain.team.team import Agent, Team
+
+Schema = dict[str, Any]
+
+
+def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
+    """Those tools as the chat completions protocol has them."""
+    tools = [
+        function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
+    ]
+    tools += [
+        function_schema(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome) for goal in state.goals
+    ]
+    if agent.handoffs:
+        tools.append(_handoff(team, agent))
+    if agent.delegates:
+        tools.append(_delegate(team, agent))
+    return tuple(tools)
+
+
+def schema_of(state: TaskState, name: str) -> Schema | None:
+    """The JSON Schema of the arguments of a goal's or client's tool; None of any other."""
+    goals = {goal.tool_name: goal.outcome for goal in state.goals}
+    tool = state.client_tools.get(name)
+    return goals.get(name) if tool is None else tool["input_schema"]
+
+
+def _handoff(team: Team, agent: Agent) -> Schema:
+    told = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
+    arguments: dict[str, Schema] = {
+        "destination_agent": {"type": "string", "enum": list(agent.handoffs)},
+        "reason": {"type": "string"},
+    }
+    return function_schema(HANDOFF, f"Hand the work over to another agent. {told}", _all_of(arguments))
+
+
+def _delegate(team: Team, agent: Agent) -> Schema:
+    told = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
+    arguments: dict[str, Schema] = {
+        "team": {"type": "string", "enum": list(agent.delegates)},
+        "prompt": {"type": "string", "description": "all that the team has to know; it sees nothing else"},
+    }
+    return function_schema(
+        DELEGATE, f"Give work to another team and wait for what it comes to. {told}", _all_of(arguments)
+    )
+
+
+def _all_of(arguments: dict[str, Schema]) -> Schema:
+    return {"type": "object", "properties": arguments, "required": list(arguments), "additionalProperties": False}
+
+
+def function_schema(name: str, description: str, parameters: Schema) -> Schema:
+    """A tool as the chat completions protocol has it; `parameters` is the JSON Schema of its arguments."""
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

@@ -1,0 +1,197 @@
+"""Working memory: the part of the history that one turn sends to the model, chosen purely.
+
+The first user message and the steps that a tool-calling agent still needs are always in; a step with
+calls and the step with their results stay together, so that every call that is sent has its result.
+"""
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from roboco.domain.canonical_json import canonical
+from roboco.domain.history.state import is_notice
+from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.prompt.chat import Group, Message, grouped, messages_of, says_nothing
+from roboco.domain.prompt.summary import HistorySummary
+from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
+from roboco.domain.team.team import Agent
+from roboco.domain.tokens import ESTIMATE, IMAGE_TOKENS, Tokens
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there is to choose from: `tail` holds the newest steps in order, `first` is step 0, which may be in it too.
+
+    `summary` stands for all steps before its `until`; `limit` says why this turn is the last one, if it is.
+    """
+
+    first: TaskStep
+    tail: tuple[TaskStep, ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    summary: HistorySummary | None = None
+    no_summary: str = ""
+    limit: str | None = None
+    images: bool = False
+    tokens: Tokens = ESTIMATE
+
+
+@dataclass(frozen=True)
+class WorkingMemory:
+    """What one turn sends: messages in order, and the receipt of what went in and what was left out."""
+
+    messages: tuple[Message, ...]
+    receipt: dict[str, Any]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has, with the tools, as the receipt counts them."""
+        return int(self.receipt["tokens"]["total"])
+
+
+def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
+    """The working memory of the agent's next turn: the rendered prompt, then the chosen steps in order."""
+    groups = grouped(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
+    head, rest = groups[0], [group for group in groups[1:] if not _left_aside(group)]
+    after = _beside(seen)
+    system: Message = {"role": "system", "content": prompt}
+    fixed = {
+        "prompt": _tokens(seen, [system]),
+        "tools": seen.tokens.count(canonical(list(seen.tools))) if seen.tools else 0,
+    }
+    opening = messages_of(agent.name, head, seen.images)
+    told = _summary(seen)
+    closing: list[Message] = [{"role": USER, "content": text} for text in after]
+    spent = sum(fixed.values()) + _tokens(seen, [*opening, *told, *closing])
+    chosen = _newest(agent, seen, rest, spent)
+    messages = [system, *opening, *told, *chosen.messages, *closing]
+    if messages[-1]["role"] == "assistant":
+        messages.append({"role": USER, "content": "Go on."})
+    included = [step.seq for group in (head, *chosen.groups) for step in group]
+    counted = fixed | {"summary": _tokens(seen, told), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
+    return WorkingMemory(tuple(messages), _receipt(agent, seen, included, chosen.why, counted))
+
+
+def _left_aside(group: Group) -> bool:
+    return is_notice(group[0]) or says_nothing(group[0])
+
+
+def _receipt(agent: Agent, seen: Seen, included: list[int], why: str, tokens: dict[str, int]) -> dict[str, Any]:
+    receipt: dict[str, Any] = {
+        "strategy": agent.context.strategy,
+        "included": ranges(included),
+        "left_out": _left_out(seen, included, why),
+        "tokens": tokens | {"total": sum(tokens.values())},
+        "tokenizer": seen.tokens.name,
+    }
+    if seen.summary is not None:
+        receipt["summary"] = {"steps": [0, seen.summary.until - 1], "by": seen.summary.profile}
+    if seen.no_summary:
+        receipt["no_summary"] = seen.no_summary
+    return receipt
+
+
+def _left_out(seen: Seen, included: list[int], why: str) -> list[dict[str, Any]]:
+    """What did not go in: ranges of steps, each with the reason."""
+    aside = [step.seq for step in seen.tail if _left_aside((step,)) and step.seq not in included]
+    told = 0 if seen.summary is None else seen.summary.until
+    found: list[dict[str, Any]] = [{"steps": span, "why": "says nothing to the model"} for span in ranges(aside)]
+    before = -1
+    for first, last in [*ranges(sorted({*included, *aside})), [seen.tail[-1].seq + 1, 0]]:
+        if first - before > 1:
+            found += _gap(before + 1, first - 1, told, why)
+        before = last
+    return sorted(found, key=lambda one: one["steps"])
+
+
+def _gap(first: int, last: int, told: int, why: str) -> list[dict[str, Any]]:
+    """Why the steps of a gap did not go in, of which those before position `told` stand in a summary."""
+    parts = ((first, min(last, told - 1), "in the summary"), (max(first, told), last, why))
+    return [{"steps": [start, end], "why": reason} for start, end, reason in parts if start <= end]
+
+
+def _beside(seen: Seen) -> list[str]:
+    """What is said beside the steps: what the user was looking at, and that this is the last turn."""
+    newest = next((step for step in reversed(seen.tail) if step.agent_name == USER), seen.first)
+    looking = newest.metadata.get("client_context")
+    told = [f"(The user is looking at: {canonical(looking)})"] if looking else []
+    if seen.limit is not None:
+        told.append(
+            f"The work has to end now: {seen.limit}. This is the last turn, without tools: say what has come of it, "
+            "and what is still open."
+        )
+    return told
+
+
+def _summary(seen: Seen) -> list[Message]:
+    if seen.summary is None:
+        return []
+    text = f"(What happened in steps 1 to {seen.summary.until - 1}, in short)\n{seen.summary.text}"
+    return [{"role": USER, "content": text}]
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The groups that go in, in order, their messages and tokens, and why the group before them does not."""
+
+    groups: list[Group]
+    messages: list[Message]
+    tokens: int
+    why: str
+
+
+def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chosen:
+    """The newest groups that may go in beside so many tokens; at least one goes in."""
+    chosen: list[Group] = []
+    messages: list[Message] = []
+    steps = tokens = 0
+    why = ""
+    for group in reversed(groups):
+        more = messages_of(agent.name, group, seen.images)
+        size = _tokens(seen, more)
+        steps += len(group)
+        why = _too_much(agent, seen, group, steps, spent + tokens + size)
+        if why and chosen:
+            break
+        chosen.insert(0, group)
+        messages = more + messages
+        tokens += size
+    else:
+        why = "older than what a turn is given"
+    return _Chosen(chosen, messages, tokens, why)
+
+
+def _too_much(agent: Agent, seen: Seen, group: Group, steps: int, tokens: int) -> str:
+    """Why the group does not go in; "" if it does."""
+    match agent.context:
+        case RecentContext() as policy:
+            return f"older than the newest {policy.steps} steps" if steps > policy.steps else ""
+        case BudgetContext() as policy:
+            return f"does not fit into {policy.tokens} tokens" if tokens > policy.tokens else ""
+        case SummaryContext() as policy:
+            if seen.summary is None:
+                return f"older than the newest {2 * policy.steps} steps" if steps > 2 * policy.steps else ""
+            return "in the summary" if group[-1].seq < seen.summary.until else ""
+        case unknown:
+            assert_never(unknown)
+
+
+def _tokens(seen: Seen, messages: list[Message]) -> int:
+    return sum(_message_tokens(seen.tokens, message) for message in messages)
+
+
+def _message_tokens(tokens: Tokens, message: Message) -> int:
+    content = message["content"]
+    if isinstance(content, str):
+        return tokens.count(canonical(message))
+    images = sum(1 for part in content if part["type"] == "image_url")
+    return tokens.count(canonical(message)) + images * IMAGE_TOKENS
+
+
+def ranges(numbers: list[int]) -> list[list[int]]:
+    """The numbers, which are in order, as ranges of first and last."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found

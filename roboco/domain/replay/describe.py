@@ -1,0 +1,64 @@
+"""Actions in words: what was recorded at a position, and what `decide` chooses."""
+
+from typing import assert_never
+
+from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.router import Route
+from roboco.domain.history.part import ErrorPart, TextPart, ToolResultPart
+from roboco.domain.history.state import CORRECTS, RAISED
+from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+
+
+def choice_of(step: TaskStep) -> Action:
+    """The action by which the step came to be, as the step itself says."""
+    if not step.by_agent:
+        return AppendStep(step.agent_name, step.parts, step.metadata)
+    routing = step.metadata.get("routing") or {}
+    candidates = tuple(routing.get("candidates") or ())
+    named = {name: str(routing.get(name, "")) for name in ("to", "router", "rule", "reason")}
+    return StartTurn(step.agent_name, Route(**named, candidates=candidates))
+
+
+def rule_of(action: Action) -> str:
+    """The rule by which somebody was chosen; "" if nobody was."""
+    if isinstance(action, AppendStep):
+        return str((action.metadata.get("routing") or {}).get("rule", ""))
+    return action.route.rule if isinstance(action, StartTurn | Wait) else ""
+
+
+def about(action: Action, before: tuple[Action, ...] = ()) -> str:
+    """The action in words, after what it had others do."""
+    return ", then ".join(_one(one) for one in (*before, action))
+
+
+def _one(action: Action) -> str:
+    match action:
+        case StartTurn():
+            return f"{action.agent} acts ({action.route.router}: {action.route.rule})"
+        case CallTools():
+            return f"tools run: {', '.join(call.tool_name for call in action.calls)}"
+        case AppendStep():
+            return _appended(action)
+        case Wait():
+            return f"waits ({action.status}): {action.route.reason}"
+        case End():
+            return f"ends ({action.status}): {action.reason}"
+        case unknown:
+            assert_never(unknown)
+
+
+def _appended(step: AppendStep) -> str:
+    if step.agent_name == USER:
+        rule = rule_of(step)
+        return f"the user's message is taken ({rule})" if rule else "the user's message is taken"
+    if step.agent_name == TOOL_EXECUTOR:
+        results = [part.tool_result for part in step.parts if isinstance(part, ToolResultPart)]
+        failed = sum(result.is_error for result in results)
+        told = f", {failed} of them errors" if failed else ""
+        return f"{len(results)} result{'s' if len(results) != 1 else ''}{told}"
+    if goals := step.metadata.get(CORRECTS):
+        return f"the agent is reminded of open goals: {', '.join(map(str, goals))}"
+    if RAISED in step.metadata:
+        return "the limits are raised"
+    errors = [f"{part.code}: {part.message}" for part in step.parts if isinstance(part, ErrorPart)]
+    return errors[0] if errors else "".join(part.text for part in step.parts if isinstance(part, TextPart))

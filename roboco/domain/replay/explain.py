@@ -1,0 +1,284 @@
+"""Story: who acted in a task, and why, told so that nobody has to know how teams are routed."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import RESULTS_ARE_IN, History
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.state import ACHIEVED, CORRECTS, RAISED, WRAPS_UP
+from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.replay.describe import about
+from roboco.domain.replay.evidence import ask, prefixes
+from roboco.domain.replay.replay import Past
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.collaboration import Custom, Edge, Graph
+from roboco.domain.team.team import Team
+from roboco.errors import UsageError
+
+_LONG = 200
+"""How many characters of a text are told."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Somebody or a way on that was possible, and what became of it."""
+
+    name: str
+    taken: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One step: what happened before, who acted and why, and what came of it."""
+
+    seq: int
+    step_id: str
+    who: str
+    before: tuple[str, ...]
+    why: str
+    router: str
+    rule: str
+    reason: str
+    candidates: tuple[Candidate, ...]
+    did: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """The scene as JSON."""
+        return asdict(self)
+
+
+def tell(past: Past, chosen: str | None = None) -> tuple[Scene, ...]:
+    """The scenes of every agent's step, or of the one step that is chosen by its position or id; UsageError if none."""
+    wanted = None if chosen is None else _position(past.steps, chosen)
+    scenes: list[Scene] = []
+    for history, step in zip((None, *prefixes(past.steps)), past.steps, strict=False):
+        if step.seq == wanted or (wanted is None and step.by_agent):
+            scenes.append(_scene(past, history, step))
+    return tuple(scenes)
+
+
+def how_it_stands(past: Past) -> str:
+    """Why the task ended, or for what it waits, or what comes next."""
+    status, reason = past.status, past.reason
+    if status.ended:
+        return f"the task ended ({status}): {_ended(past)}"
+    waits = {
+        TaskStatus.USER_TURN: "it is the user's turn",
+        TaskStatus.APPROVAL: "it waits for a person's word",
+        TaskStatus.CLIENT_TOOL_TURN: "it waits for the client to run a tool",
+        TaskStatus.PAUSED: "it is paused",
+    }
+    if status in waits:
+        return f"{waits[status]}: {reason}" if reason else waits[status]
+    if reason:  # its turn is deferred
+        return f"it waits ({status}): {reason}"
+    *_, history = prefixes(past.steps)
+    custom = isinstance(past.team.collaboration_model, Custom)
+    if custom or (history.last.calls and not past.team.has(history.last.agent_name)):
+        return f"it is being worked on ({status})"
+    asked = ask(past.team, history, Situation(sub_task=past.sub_task), past.router, {})
+    return f"it is being worked on ({status}); next: {about(asked.action)}"
+
+
+def _ended(past: Past) -> str:
+    last, reason = past.steps[-1], past.reason
+    code = last.error.code if last.error is not None else ""
+    told = {
+        "stopped": "somebody stopped it",
+        "goals": "goals were still open, although its agents had been reminded of them",
+        "limit": "a limit was reached",
+        "loop": "its agents went round in circles",
+        "attempts": "it was tried too often",
+        "router": "the team's router named nobody who could act",
+    }
+    if code in told:
+        return f"{told[code]}: {reason}"
+    if code:
+        return f"{last.agent_name} could not go on: {reason}"
+    return f"nobody was to act any more: {reason}"
+
+
+def _position(steps: Sequence[TaskStep], chosen: str) -> int:
+    for step in steps:
+        if chosen in (str(step.seq), step.step_id):
+            return step.seq
+    agents = [str(step.seq) for step in steps if step.by_agent]
+    shown = ", ".join(agents if len(agents) <= 40 else [*agents[:20], "...", *agents[-20:]])
+    last = f"the task has the steps 0 to {len(steps) - 1}"
+    raise UsageError(f"step: no step {chosen[:80]!r}; {last}, those of agents are {shown or 'none yet'}")
+
+
+def _scene(past: Past, history: History | None, step: TaskStep) -> Scene:
+    routing = step.metadata.get("routing") or {}
+    before = _before(past.steps, step.seq)
+    names = tuple(map(str, routing.get("candidates") or ()))
+    own = past.team if step.seq >= past.first else None
+    return Scene(
+        seq=step.seq,
+        step_id=step.step_id,
+        who=step.agent_name,
+        before=tuple(before),
+        why=_why(past, history, step),
+        router=str(routing.get("router", "")),
+        rule=str(routing.get("rule", "")),
+        reason=str(routing.get("reason", "")),
+        candidates=tuple(_candidates(own, history, names, routing)),
+        did=tuple(_did(past.steps, step)),
+    )
+
+
+def _before(steps: Sequence[TaskStep], seq: int) -> Iterator[str]:
+    """What happened since an agent acted before, from what that agent did on."""
+    start = next((place for place in range(seq - 1, 0, -1) if steps[place].by_agent), 0)
+    for step in steps[start:seq]:
+        yield from _did(steps, step)
+
+
+def _why(past: Past, history: History | None, step: TaskStep) -> str:
+    """In plain words why the step came to be."""
+    if not step.by_agent:
+        return _why_nobody(step)
+    routing = step.metadata.get("routing") or {}
+    rule, reason = str(routing.get("rule", "")), str(routing.get("reason", ""))
+    last = None if history is None else history.state.last_agent
+    goals = [] if history is None else [goal.name for goal in history.state.open_goals]
+    told = {
+        RESULTS_ARE_IN: "the tools that it had called were done, and it went on with their results",
+        "handoff": f"{last} handed the work over to it: {reason}",
+        "goals": f"the work was taken for done, but goals were still open: {', '.join(goals)}",
+        WRAPS_UP: f"a limit was reached, and it was to wrap up in one last turn: {reason}",
+    }
+    if rule in told:
+        why = told[rule]
+    elif " -> " in rule and rule in (routing.get("candidates") or ()):
+        node, _, way = rule.partition("[")
+        number = int(way.partition("]")[0]) + 1 if way.partition("]")[0].isdigit() else 1
+        why = f"way on number {number} from {node} was the first that was open: {reason}"
+    else:
+        why = reason or "the step does not say why"
+    taken_over = step.seq < past.first and past.first > 1
+    return f"{why} (in the task from which this one was forked)" if taken_over else why
+
+
+def _why_nobody(step: TaskStep) -> str:
+    routing = step.metadata.get("routing") or {}
+    match step.agent_name:
+        case _ if step.agent_name == USER and routing:
+            return f"it was the user's turn: {routing.get('reason', '')}"
+        case _ if step.agent_name == USER:
+            return "the user spoke"
+        case _ if step.agent_name == TOOL_EXECUTOR:
+            return "all calls of the step before were answered"
+        case _:
+            return f"the work was taken for done: {routing.get('reason', '')}" if routing else "Roboco noted it"
+
+
+def _candidates(
+    team: Team | None, history: History | None, names: tuple[str, ...], routing: dict[str, Any]
+) -> Iterator[Candidate]:
+    edges = _edges(team, history, names)
+    passed = False
+    for index, name in enumerate(names):
+        taken = name in (routing.get("rule"), routing.get("to"))
+        why = "taken" if taken else "not looked at, since one before it was open" if passed and edges else ""
+        if not taken and not passed and edges and history is not None:
+            why = _closed(edges[index], history.state.rules.get(name, 0))
+        passed = passed or taken
+        yield Candidate(name, taken, why)
+
+
+def _edges(team: Team | None, history: History | None, names: tuple[str, ...]) -> tuple[Edge, ...]:
+    """The edges which the candidates are, if they are edges of the team's graph."""
+    if team is None or history is None or not isinstance(team.collaboration_model, Graph):
+        return ()
+    node = history.last.agent_name
+    edges = team.collaboration_model.routing_graph.get(node, ())
+    same = names == tuple(f"{node}[{index}] -> {edge.to}" for index, edge in enumerate(edges))
+    return edges if same and history.last.by_agent else ()
+
+
+def _closed(edge: Edge, taken: int) -> str:
+    if edge.max_times is not None and taken >= edge.max_times:
+        return f"closed: it was taken {taken} times already, max_times is {edge.max_times}"
+    if edge.when is None:
+        return ""
+    test = edge.when.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return f"closed: its condition did not hold: {_short(json.dumps(test, ensure_ascii=False))}"
+
+
+def _did(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
+    """What happened in the step, a line each."""
+    if step.agent_name == USER:
+        yield from _said_by_user(step)
+    elif step.agent_name == TOOL_EXECUTOR:
+        yield from _answered(steps, step)
+    elif step.agent_name == ORCHESTRATOR:
+        yield _noted(step)
+    else:
+        yield from _acted(step)
+
+
+def _said_by_user(step: TaskStep) -> Iterator[str]:
+    how = "interrupted the work and said" if step.metadata.get("interrupts") else "said"
+    whom = f" to {step.metadata['agent']}" if step.metadata.get("agent") else ""
+    yield f"the user {how}{whom}: {_quoted(step.text)}"
+    if goals := step.metadata.get("goals"):
+        yield f"the user asked for these goals: {', '.join(str(goal.get('name')) for goal in goals)}"
+    if tools := step.metadata.get("client_tools"):
+        yield f"the client brought these tools: {', '.join(str(tool.get('name')) for tool in tools)}"
+
+
+def _acted(step: TaskStep) -> Iterator[str]:
+    if step.text or not (step.calls or step.error):
+        yield f"{step.agent_name} said: {_quoted(step.text)}"
+    if step.interrupted:
+        yield f"{step.agent_name} was interrupted there"
+    for call in step.calls:
+        yield f"{step.agent_name} called {call.tool_name}({_args(call)})"
+    if step.error is not None:
+        yield f"{step.agent_name}'s turn failed ({step.error.code}): {_short(step.error.message)}"
+
+
+def _answered(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
+    calls = {call.id: call for call in steps[step.seq - 1].calls} if step.seq else {}
+    verdicts, resolved = step.metadata.get("approvals") or {}, step.metadata.get("resolved") or {}
+    for result in step.results:
+        name = calls[result.tool_call_id].tool_name if result.tool_call_id in calls else "a tool"
+        verdict = verdicts.get(result.tool_call_id)
+        if verdict is not None:
+            yield f"a person {'approved' if verdict.get('approved') else 'did not approve'} {name}"
+        elif result.tool_call_id in resolved:
+            yield f"the answer to {name} came from outside"
+        if result.is_error:
+            yield f"{name} failed: {_short(result.error or 'error')}"
+        else:
+            yield f"{name} returned {_short(json.dumps(result.result, ensure_ascii=False))}"
+    for goal in step.metadata.get(ACHIEVED) or {}:
+        yield f"goal {goal} was achieved"
+
+
+def _noted(step: TaskStep) -> str:
+    if step.error is not None:
+        return f"{step.error.code}: {_short(step.error.message)}"
+    if goals := step.metadata.get(CORRECTS):
+        return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
+    if RAISED in step.metadata:
+        return f"the limits were raised: {_short(json.dumps(step.metadata[RAISED], ensure_ascii=False))}"
+    return _short(step.text)
+
+
+def _args(call: ToolCall) -> str:
+    return _short(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.args.items()))
+
+
+def _quoted(text: str) -> str:
+    return f"“{_short(text)}”" if text.strip() else "nothing"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONG else f"{line[: _LONG - 1]}…"

@@ -1,0 +1,111 @@
+"""Recording: what a task's agents, tools and user said, taken apart so that a team can be rehearsed with it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from roboco.domain.decision.action import Wait
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.history.part import Part
+from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.inbox.item import Item
+from roboco.domain.replay.describe import choice_of
+from roboco.domain.replay.evidence import RecordedCall, arrival, ask, given_up, prefixes, results_of
+from roboco.domain.replay.replay import Judge, Past, judged
+from roboco.domain.schema import Recorded
+
+
+class RecordedTurn(Recorded):
+    """What an agent said and called in one turn."""
+
+    agent: str
+    parts: tuple[Part, ...]
+    metadata: dict[str, Any] = {}
+
+
+class Arrival(Recorded):
+    """What came from outside once the history had `at` steps; where it `waited`, once the task waited for the user.
+
+    It is an item, or the reason why no further attempt was made, or the seconds that the task had taken, or a step that
+    follows from nothing in the history.
+    """
+
+    at: int
+    waited: bool = False
+    item: Item | None = None
+    exhausted: str | None = None
+    seconds: float | None = None
+    step: TaskStep | None = None
+
+
+class Recording(Recorded):
+    """A task taken apart: the steps that it began with, and what was said and came later, each in its order."""
+
+    opening: tuple[TaskStep, ...]
+    turns: tuple[RecordedTurn, ...] = ()
+    calls: tuple[RecordedCall, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    sub_task: bool = False
+
+
+def recording_of(past: Past) -> Recording:
+    """The recording of a past: its own steps, each in its place."""
+    first = max(1, past.first)
+    opening = tuple(step.model_copy(update={"digest": "", "prev_digest": ""}) for step in past.steps[:first])
+    turns: list[RecordedTurn] = []
+    calls: list[RecordedCall] = []
+    arrivals: list[Arrival] = []
+    early: set[str] = set()
+    for history, step in zip(prefixes(past.steps), past.steps[1:], strict=False):
+        if step.seq < first:
+            continue
+        if step.by_agent:
+            metadata = {name: value for name, value in step.metadata.items() if name != "routing"}
+            turns.append(RecordedTurn(agent=step.agent_name, parts=step.parts, metadata=metadata))
+        elif step.agent_name == TOOL_EXECUTOR:
+            after = past.steps[step.seq + 1] if step.seq + 1 < len(past.steps) else None
+            situation, told = results_of(past.team, history, step, after)
+            calls += told.values()
+            arrivals += _early(situation, step.seq)
+            early = {item.item_id for item in situation.inbox}
+        else:
+            arrivals += _arrived(past, history, step, early)
+    return Recording(
+        opening=opening, turns=tuple(turns), calls=tuple(calls), arrivals=tuple(arrivals), sub_task=past.sub_task
+    )
+
+
+def _early(situation: Situation, at: int) -> Iterator[Arrival]:
+    """What had come before all results of a step were in."""
+    yield from (Arrival(at=at, item=item) for item in situation.inbox)
+    if situation.exhausted is not None:
+        yield Arrival(at=at, exhausted=situation.exhausted)
+
+
+def _arrived(past: Past, history: History, step: TaskStep, known: set[str]) -> Iterator[Arrival]:
+    """What the step of the user or the orchestrator took over, unless it had come before."""
+    item = arrival(step)
+    if item is not None:
+        if item.item_id not in known:
+            alone = ask(past.team, history, Situation(sub_task=past.sub_task), past.router, {}).action
+            yield Arrival(at=step.seq, waited=isinstance(alone, Wait), item=item)
+    elif (why := given_up(step)) is not None:
+        yield Arrival(at=step.seq, exhausted=why)
+    elif step.agent_name == USER:
+        yield Arrival(at=step.seq, step=step)
+    else:
+        yield from _moment(past, history, step)
+
+
+def _moment(past: Past, history: History, step: TaskStep) -> Iterator[Arrival]:
+    """What has to be told of a step that does not follow from the history: the time, or the step itself."""
+    recorded = choice_of(step)
+    asked = Judge(past, past.team, past.router).asked(history, step)
+    if judged(recorded, asked.action, other=False) == "same":
+        return
+    seconds = (step.created_at - past.began).total_seconds()
+    timed = ask(past.team, history, Situation(seconds=seconds, sub_task=past.sub_task), past.router, {})
+    if judged(recorded, timed.action, other=False) == "same":
+        yield Arrival(at=step.seq, seconds=seconds)
+    else:
+        yield Arrival(at=step.seq, step=step)

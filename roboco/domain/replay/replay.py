@@ -1,0 +1,243 @@
+"""Replayed: what `decide` chooses at each position of a recorded history, beside what was recorded there."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.decide import GOALS, LOOP, STOPPED
+from roboco.domain.decision.router import Route, Router, route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.history.state import CORRECTS, LIMIT, RAISED
+from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.replay.describe import about, choice_of, rule_of
+from roboco.domain.replay.evidence import Asked, Told, arrival, ask, given_up, prefixes, results_of
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.collaboration import Graph
+from roboco.domain.team.team import Team
+from roboco.domain.usage import BROKEN
+
+Verdict = Literal["same", "other rule", "differs", "depends on the moment"]
+
+_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, "router"})
+"""Codes of errors that follow from nothing but the history."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A recorded task: its team, its steps, and how it stands. Steps before position `first` are another task's.
+
+    `began` is when it was submitted or forked; a `sub_task` has no user.
+    """
+
+    team: Team
+    steps: tuple[TaskStep, ...]
+    status: TaskStatus
+    reason: str
+    began: datetime
+    first: int = 1
+    sub_task: bool = False
+    router: Router = route
+
+
+@dataclass(frozen=True)
+class Position:
+    """What was recorded at a position and what is chosen there now; `seq` is None for how the task stands."""
+
+    seq: int | None
+    recorded: str
+    chosen: str
+    verdict: Verdict
+    note: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """The position as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Replays a past by a team: its own one, or `other` than that, of which only who acts has to be the same."""
+
+    past: Past
+    team: Team
+    router: Router
+    other: bool = False
+
+    def positions(self) -> Iterator[Position]:
+        """Every position that the task itself came to, in order, and at last how it stands."""
+        steps = self.past.steps
+        for recorded in prefixes(steps):
+            history = renamed(self.team, recorded) if self.other else recorded
+            seq = history.state.steps
+            if seq == len(steps):
+                if (stands := self._stands(history)) is not None:
+                    yield stands
+            elif seq >= max(1, self.past.first):
+                yield self._position(history, steps[seq])
+
+    def asked(self, history: History, step: TaskStep) -> Asked:
+        """What `decide` chooses where this step was recorded."""
+        situation, told = self._beside(history, step)
+        return ask(self.team, history, situation, self.router, told)
+
+    def _beside(self, history: History, step: TaskStep) -> tuple[Situation, Told]:
+        after = self.past.steps[step.seq + 1] if step.seq + 1 < len(self.past.steps) else None
+        told: Told = {}
+        if step.agent_name == TOOL_EXECUTOR:
+            situation, told = results_of(self.past.team, history, step, after)
+        else:
+            item = arrival(step)
+            situation = Situation(() if item is None else (item,), exhausted=given_up(step))
+        return replace(situation, sub_task=self.past.sub_task), told
+
+    def _position(self, history: History, step: TaskStep) -> Position:
+        recorded = choice_of(step)
+        if (missing := self._missing(history)) is not None:
+            return Position(step.seq, about(recorded), "nothing", "differs", missing)
+        asked = self.asked(history, step)
+        verdict = judged(recorded, asked.action, self.other)
+        if given_up(step) is not None:
+            verdict, note = "depends on the moment", "workers were lost, or models failed, which no history tells"
+        elif verdict == "differs" and (reason := self._moment(history, step, recorded)) is not None:
+            verdict, note = "depends on the moment", reason
+        else:
+            note = self._note(history, step, asked, verdict)
+        return Position(step.seq, about(recorded), about(asked.action, asked.before), verdict, note)
+
+    def _missing(self, history: History) -> str | None:
+        """Why the team cannot answer the calls of the last step, if it cannot."""
+        name = history.last.agent_name
+        if not history.last.calls or self.team.has(name):
+            return None
+        return f"team {self.team.name!r} has no agent {name!r}, who made these calls"
+
+    def _moment(self, history: History, step: TaskStep, recorded: Action) -> str | None:
+        """On what the step depends that no history holds, if it does."""
+        error = step.error
+        if step.agent_name != ORCHESTRATOR:
+            return None
+        if error is None:
+            known = CORRECTS in step.metadata or RAISED in step.metadata
+            return None if known else "nothing in the history tells what led to this"
+        if error.code == LIMIT:
+            seconds = (step.created_at - self.past.began).total_seconds()
+            timed = ask(self.team, history, Situation(seconds=seconds, sub_task=self.past.sub_task), self.router, {})
+            if judged(recorded, timed.action, self.other) == "same":
+                return f"it is the clock's: {seconds:.0f} s after the task began the same is chosen"
+            return "it was found by the worker that was to make the turn, or by the clock"
+        if error.code in _FROM_HISTORY and "the worker was lost" not in error.message:
+            return None
+        return f"nothing in the history tells what led to this ({error.code})"
+
+    def _note(self, history: History, step: TaskStep, asked: Asked, verdict: Verdict) -> str:
+        if verdict == "same":
+            return ""
+        if step.by_agent and not self.team.has(step.agent_name):
+            return f"team {self.team.name!r} has no agent {step.agent_name!r}"
+        if step.agent_name == USER and verdict == "differs":
+            alone = ask(self.team, history, Situation(sub_task=self.past.sub_task), self.router, {}).action
+            return f"without the message: {about(alone)}"
+        if verdict == "other rule":
+            return f"rule {rule_of(asked.action)!r}, recorded is {rule_of(choice_of(step))!r}"
+        return ""
+
+    def _stands(self, history: History) -> Position | None:
+        """How the task stands, beside what is chosen after its last step; None while somebody works on it."""
+        status = self.past.status
+        if not (status.ended or status.waiting):
+            return None
+        recorded: Action = End(status, self.past.reason)
+        if status.waiting:
+            recorded = Wait(status, Route("", "", "", self.past.reason))
+        if (missing := self._missing(history)) is not None:
+            return Position(None, about(recorded), "nothing", "differs", missing)
+        asked = ask(self.team, history, Situation(sub_task=self.past.sub_task), self.router, {})
+        chosen = about(asked.action, asked.before)
+        if _status(asked.action) == status:
+            same = self.other or _reason(asked.action) == self.past.reason
+            return Position(None, about(recorded), chosen, "same" if same else "differs")
+        if status is TaskStatus.PAUSED:
+            return Position(None, about(recorded), chosen, "depends on the moment", "a pause stands in no history")
+        if status.waiting and isinstance(asked.action, CallTools):
+            note = "results that are in already stand in the history once all are"
+            return Position(None, about(recorded), chosen, "depends on the moment", note)
+        return Position(None, about(recorded), chosen, "differs")
+
+
+def replay(past: Past, team: Team | None = None, router: Router = route) -> tuple[Position, ...]:
+    """Each position of the past beside what is chosen there now: by its own team, or by another one with its router."""
+    judge = Judge(past, past.team, past.router) if team is None else Judge(past, team, router, other=True)
+    return tuple(judge.positions())
+
+
+def renamed(team: Team, history: History) -> History:
+    """The history with the edges that were taken counted as those of this team that lead from and to the same."""
+    model = team.collaboration_model
+    if not isinstance(model, Graph):
+        return history
+    ways: dict[tuple[str, str], str] = {}
+    names: set[str] = set()
+    for node, edges in model.routing_graph.items():
+        for index, edge in enumerate(edges):
+            names.add(name := f"{node}[{index}] -> {edge.to}")
+            ways.setdefault((node, edge.to), name)
+    rules: dict[str, int] = {}
+    for rule, count in history.state.rules.items():
+        node, _, way = rule.partition("[")
+        name = rule if rule in names else ways.get((node, way.partition("] -> ")[2]), rule)
+        rules[name] = rules.get(name, 0) + count
+    return History(history.state.model_copy(update={"rules": rules}), history.tail)
+
+
+def judged(recorded: Action, chosen: Action, other: bool) -> Verdict:
+    """Whether what is chosen is what was recorded; of an `other` team only who acts has to be the same."""
+    if isinstance(recorded, StartTurn) and isinstance(chosen, StartTurn):
+        if recorded.agent != chosen.agent:
+            return "differs"
+        exact = recorded.route.record() == chosen.route.record()
+        return _by_rule(recorded, chosen) if other else ("same" if exact else "differs")
+    if isinstance(recorded, AppendStep) and isinstance(chosen, AppendStep):
+        if recorded.agent_name != chosen.agent_name or not _same_parts(recorded, chosen, other):
+            return "differs"
+        if other:
+            return _by_rule(recorded, chosen)
+        return "same" if _same_metadata(recorded, chosen) else "differs"
+    return "differs"
+
+
+def _by_rule(recorded: Action, chosen: Action) -> Verdict:
+    before, now = rule_of(recorded), rule_of(chosen)
+    if isinstance(chosen, AppendStep) and before != now and not now:
+        return "differs"  # it was the user's turn, and would not be
+    return "same" if before == now else "other rule"
+
+
+def _same_parts(recorded: AppendStep, chosen: AppendStep, other: bool) -> bool:
+    if not other or recorded.agent_name == TOOL_EXECUTOR or recorded.agent_name == USER:
+        return recorded.parts == chosen.parts
+    return [getattr(part, "code", "") for part in recorded.parts] == [
+        getattr(part, "code", "") for part in chosen.parts
+    ]
+
+
+def _same_metadata(recorded: AppendStep, chosen: AppendStep) -> bool:
+    """Whether all is said again that was said; a newer release may note more, and broken answers are not decided on."""
+    names = {*recorded.metadata, "routing"} - {BROKEN}
+    return all(recorded.metadata.get(name) == chosen.metadata.get(name) for name in names)
+
+
+def _status(action: Action) -> TaskStatus | None:
+    return action.status if isinstance(action, End | Wait) else None
+
+
+def _reason(action: Action) -> str:
+    match action:
+        case End():
+            return action.reason
+        case Wait():
+            return action.route.reason
+        case _:
+            return ""

@@ -1,0 +1,44 @@
+"""Bases of models: Declared, which users write in team files and requests, and Recorded, which Roboco writes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""The name of an environment variable."""
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+Price = Annotated[float, Field(ge=0)]
+FUNCTION = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+
+
+class Declared(BaseModel):
+    """A model that a user writes: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
+
+
+RECORDED: Final[Mapping[str, bool]] = {"recorded": True}
+"""The validation context for the Python objects of a record, such as an event that was read from its log."""
+
+
+class Recorded(BaseModel):
+    """A model that Roboco itself wrote: unknown fields of newer releases are kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
+
+    def check_recorded(self, info: ValidationInfo, *names: str) -> Self:
+        """Return the value, or raise ValueError if it was read from a record that lacks one of these fields.
+
+        A constructor makes up ids and times. Readers of a record must not: each would make up others.
+        """
+        missing = [name for name in names if name not in self.model_fields_set]
+        if missing and is_record(info):
+            raise ValueError(f"a recorded {type(self).__name__} must have the field {missing[0]!r}")
+        return self
+
+
+def is_record(info: ValidationInfo) -> bool:
+    """Return True if JSON, or an object with the context RECORDED, is validated, and not what a caller constructs."""
+    return info.mode == "json" or bool(info.context and info.context.get("recorded"))

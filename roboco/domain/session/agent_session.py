@@ -1,0 +1,246 @@
+"""AgentSessionRecord: a session in the form of roboto.ai, for readers that know its objects.
+
+Names, roles and statuses are those of that form. It has fewer statuses than a task, no files and no end, so fields of
+Roboco stand beside its own: `task_status`, `reason`, `agent_name`, `step_id` and `rewind_to`.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal, assert_never, get_args
+
+from pydantic import Field
+
+from roboco.domain.history.step import USER
+from roboco.domain.ids import tenant_of
+from roboco.domain.schema import Recorded
+from roboco.domain.session.goal import SessionGoal
+from roboco.domain.session.session import (
+    MessageStatus,
+    Session,
+    SessionArtifact,
+    SessionContent,
+    SessionDelta,
+    SessionError,
+    SessionMessage,
+    SessionRole,
+    SessionText,
+    SessionToolResult,
+    SessionToolUse,
+)
+from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
+
+SessionForm = Literal["roboco", "roboto"]
+"""The form of a session: Roboco's own, with each status of a task, or that of roboto.ai."""
+
+
+class AgentRole(StrEnum):
+    """The sender of a message; `roboto` sends results of tools and information of the system."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    ROBOTO = "roboto"
+
+
+class AgentSessionStatus(StrEnum):
+    """The party that acts next. A session without a message is `not_started`; a task always has one."""
+
+    NOT_STARTED = "not_started"
+    USER_TURN = "user_turn"
+    ROBOTO_TURN = "roboto_turn"
+    CLIENT_TOOL_TURN = "client_tool_turn"
+    GOALS_FAILED = "goals_failed"
+
+
+class AgentToolUseContent(Recorded):
+    """A request of an agent to run a tool."""
+
+    content_type: Literal["tool_use"] = "tool_use"
+    tool_name: str
+    tool_use_id: str
+    input: dict[str, Any] | None = None
+    raw_request: dict[str, Any] | None = None
+
+
+class AgentToolResultContent(Recorded):
+    """The result of a tool; `raw_response` holds one that is no object as `result`, and an error's text as `error`."""
+
+    content_type: Literal["tool_result"] = "tool_result"
+    tool_name: str
+    tool_use_id: str
+    runtime_ms: int
+    status: str
+    raw_response: dict[str, Any] | None = None
+
+
+_Content = SessionText | AgentToolUseContent | AgentToolResultContent | SessionError
+AgentContent = Annotated[_Content, Field(discriminator="content_type")]
+
+
+class AgentMessage(Recorded):
+    """A message of a session: a step of the task, or the turn in flight."""
+
+    role: AgentRole
+    status: MessageStatus
+    content: list[AgentContent]
+    created: datetime
+    agent_name: str = ""
+    step_id: str = ""
+
+    def is_complete(self) -> bool:
+        """Return True if the message has been generated completely and without an error."""
+        return self.status is MessageStatus.COMPLETED
+
+    def is_unsuccessful(self) -> bool:
+        """Return True if the generation failed or was cancelled."""
+        return self.status in (MessageStatus.FAILED, MessageStatus.CANCELLED)
+
+
+class AgentSessionRecord(Recorded):
+    """A whole session. `org_id` is the task's tenant, or empty.
+
+    `created_by` is the author of the first message as the history names it: "user". `chat_id` is the earlier name of
+    `session_id`.
+    """
+
+    session_id: str
+    chat_id: str = Field(default_factory=lambda given: given["session_id"])
+    org_id: str
+    created_by: str
+    created: datetime
+    status: AgentSessionStatus
+    title: str | None = None
+    model_profile: str | None = None
+    messages: list[AgentMessage] = []
+    goals: list[SessionGoal] | None = None
+    forked_from_session_id: str | None = None
+    forked_from_message_sequence_num: int | None = None
+    continuation_token: str
+    task_status: TaskStatus
+    reason: str = ""
+
+
+class AgentSessionDelta(Recorded):
+    """What came since a token: drop the messages from `rewind_to` on, then put in `messages_by_idx`.
+
+    None is no change; `goals` are all goals, not only the new ones.
+    """
+
+    continuation_token: str
+    messages_by_idx: dict[int, AgentMessage] = {}
+    status: AgentSessionStatus | None = None
+    title: str | None = None
+    goals: list[SessionGoal] | None = None
+    task_status: TaskStatus | None = None
+    reason: str | None = None
+    rewind_to: int | None = None
+
+
+def agent_session(session: Session) -> AgentSessionRecord:
+    """Return the session in roboto.ai's form."""
+    return AgentSessionRecord(
+        session_id=session.task_id,
+        org_id=tenant_of(session.task_id),
+        created_by=USER,
+        created=session.created,
+        status=_status(session.status) if session.messages else AgentSessionStatus.NOT_STARTED,
+        title=session.title or None,
+        model_profile=session.model_profile,
+        messages=[_message(message) for message in session.messages],
+        goals=session.goals,
+        forked_from_session_id=session.lineage.forked_from_task_id,
+        forked_from_message_sequence_num=session.lineage.forked_from_seq,
+        continuation_token=session.continuation_token,
+        task_status=session.status,
+        reason=session.reason,
+    )
+
+
+def agent_delta(delta: SessionDelta) -> AgentSessionDelta:
+    """Return the delta in roboto.ai's form."""
+    return AgentSessionDelta(
+        continuation_token=delta.continuation_token,
+        messages_by_idx={index: _message(message) for index, message in delta.messages_by_idx.items()},
+        status=None if delta.status is None else _status(delta.status),
+        title=delta.title,
+        goals=delta.goals,
+        task_status=delta.status,
+        reason=delta.reason,
+        rewind_to=delta.rewind_to,
+    )
+
+
+def is_roboto(form: SessionForm) -> bool:
+    """Return True for the form of roboto.ai, False for Roboco's own; UsageError for any other."""
+    if form not in get_args(SessionForm):
+        raise UsageError(f"form: must be one of 'roboco', 'roboto' (found {str(form)[:60]!r})")
+    return form == "roboto"
+
+
+_ROLES = {
+    SessionRole.USER: AgentRole.USER,
+    SessionRole.ASSISTANT: AgentRole.ASSISTANT,
+    SessionRole.SYSTEM: AgentRole.ROBOTO,
+}
+
+
+def _status(status: TaskStatus) -> AgentSessionStatus:
+    """Return the party that acts next. After an end that is the user: the form has no other end."""
+    match status:
+        case TaskStatus.QUEUED | TaskStatus.RUNNING | TaskStatus.APPROVAL | TaskStatus.PAUSED:
+            return AgentSessionStatus.ROBOTO_TURN
+        case TaskStatus.USER_TURN | TaskStatus.COMPLETED | TaskStatus.FAILED | TaskStatus.CANCELLED:
+            return AgentSessionStatus.USER_TURN
+        case TaskStatus.CLIENT_TOOL_TURN:
+            return AgentSessionStatus.CLIENT_TOOL_TURN
+        case TaskStatus.GOALS_FAILED:
+            return AgentSessionStatus.GOALS_FAILED
+        case unknown:
+            assert_never(unknown)
+
+
+_INTERRUPTED = SessionError(error_message="The user interrupted the agent.", error_code="interrupted")
+"""The form says of a cancelled message why it ends, as of a failed one."""
+
+
+def _message(message: SessionMessage) -> AgentMessage:
+    content = [_content(part) for part in message.content]
+    if message.status is MessageStatus.CANCELLED and not any(isinstance(part, SessionError) for part in content):
+        content.append(_INTERRUPTED)
+    return AgentMessage(
+        role=_ROLES[message.role],
+        status=message.status,
+        content=content,
+        created=message.created,
+        agent_name=message.agent_name,
+        step_id=message.step_id,
+    )
+
+
+def _content(content: SessionContent) -> AgentContent:
+    match content:
+        case SessionText() | SessionError():
+            return content
+        case SessionToolUse():
+            return AgentToolUseContent(
+                tool_name=content.tool_name, tool_use_id=content.tool_use_id, input=content.input
+            )
+        case SessionToolResult():
+            return AgentToolResultContent(
+                tool_name=content.tool_name,
+                tool_use_id=content.tool_use_id,
+                runtime_ms=content.runtime_ms,
+                status=content.status,
+                raw_response=_response(content),
+            )
+        case SessionArtifact():
+            return SessionText(text=f"[file {content.uri}, {content.mime_type}, {content.size} bytes]\n")
+        case unknown:
+            assert_never(unknown)
+
+
+def _response(content: SessionToolResult) -> dict[str, Any] | None:
+    raw = content.raw_response
+    if raw is None or isinstance(raw, dict):
+        return raw
+    return {"error" if content.status == "error" else "result": raw}

@@ -1,0 +1,76 @@
+"""SessionGoal: what a user's message asked for, and what became of it, as clients show it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Literal
+
+from roboco.domain.builtin_tools import ACHIEVE
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.schema import Recorded
+
+_GOALS = "goals"
+
+
+class SessionGoal(Recorded):
+    """A goal of a user's message; `tool_use_id` is the call that achieved it, `outcome` that call's arguments.
+
+    It has `failed` if reminders were used up or a newer message declared others; in a task that ended otherwise it
+    stays `open`. `outcome_schema` is the JSON Schema that the outcome must fit.
+    """
+
+    name: str
+    description: str
+    status: Literal["open", "achieved", "failed"] = "open"
+    goal_index: int
+    declared_at: datetime
+    achieved_at: datetime | None = None
+    tool_use_id: str | None = None
+    outcome: Any = None
+    outcome_schema: dict[str, Any] = {}
+
+
+def goals_of(steps: Iterable[TaskStep]) -> list[SessionGoal]:
+    """The goals of a whole history, in the order in which they were declared."""
+    goals: list[SessionGoal] = []
+    calls: dict[str, ToolCall] = {}
+    for step in steps:
+        declared = _declared(step, len(goals)) if step.agent_name == USER else []
+        gave_up = step.agent_name == ORCHESTRATOR and step.error is not None and step.error.code == _GOALS
+        if declared or gave_up:
+            goals = [_failed(goal) for goal in goals] + declared
+        for result in step.results if step.agent_name == TOOL_EXECUTOR else ():
+            if not result.is_error and (call := calls.get(result.tool_call_id)) is not None:
+                goals = _achieved(goals, call, step.created_at)
+        calls = {call.id: call for call in step.calls}
+    return goals
+
+
+def _declared(step: TaskStep, first_index: int) -> list[SessionGoal]:
+    listed = step.metadata.get("goals")
+    goals = [goal for goal in listed if isinstance(goal, dict)] if isinstance(listed, list) else []
+    named = [goal for goal in goals if isinstance(goal.get("name"), str)]
+    return [
+        SessionGoal(
+            name=goal["name"],
+            description=str(goal.get("description") or ""),
+            goal_index=index,
+            declared_at=step.created_at,
+            outcome_schema=goal["schema"] if isinstance(goal.get("schema"), dict) else {},
+        )
+        for index, goal in enumerate(named, first_index)
+    ]
+
+
+def _failed(goal: SessionGoal) -> SessionGoal:
+    return goal.model_copy(update={"status": "failed"}) if goal.status == "open" else goal
+
+
+def _achieved(goals: list[SessionGoal], call: ToolCall, when: datetime) -> list[SessionGoal]:
+    """The goals with the newest open one that the call achieves, if there is one."""
+    for index in reversed(range(len(goals))):
+        goal = goals[index]
+        if goal.status == "open" and call.tool_name == f"{ACHIEVE}{goal.name}":
+            update = {"status": "achieved", "achieved_at": when, "tool_use_id": call.id, "outcome": call.args}
+            return [*goals[:index], goal.model_copy(update=update), *goals[index + 1 :]]
+    return goals

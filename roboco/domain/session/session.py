@@ -1,0 +1,289 @@
+"""Session: a task as its clients show it, from the history and what is known of the turn in flight.
+
+The message of a step has the step's position as its index, for good; the turn in flight has the next one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal, assert_never
+
+from pydantic import Field
+
+from roboco.domain.history.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.schema import Recorded
+from roboco.domain.session.goal import SessionGoal
+from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
+
+MAX_TITLE = 80
+"""The longest title that is taken from a text, in characters."""
+_STOPPED = "stopped"
+_TOKEN = re.compile(r"([0-9a-f]*)" + r"\.([0-9]{1,15})" * 4)
+
+
+class SessionRole(StrEnum):
+    """Who speaks; `system` is Roboco, for instance with the results of tools."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+
+
+_ROLES = {USER: SessionRole.USER, TOOL_EXECUTOR: SessionRole.SYSTEM, ORCHESTRATOR: SessionRole.SYSTEM}
+
+
+class MessageStatus(StrEnum):
+    """Where a message stands."""
+
+    NOT_STARTED = "not_started"
+    GENERATING = "generating"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the message is as it stays."""
+        return self not in (MessageStatus.NOT_STARTED, MessageStatus.GENERATING)
+
+
+class SessionText(Recorded):
+    """Text of an agent or a user."""
+
+    content_type: Literal["text"] = "text"
+    text: str
+
+
+class SessionToolUse(Recorded):
+    """A request of an agent to run a tool."""
+
+    content_type: Literal["tool_use"] = "tool_use"
+    tool_name: str
+    tool_use_id: str
+    input: dict[str, Any] | None = None
+
+
+class SessionToolResult(Recorded):
+    """What a tool came to: `raw_response` is its result, or the text of its error; `runtime_ms` wall-clock."""
+
+    content_type: Literal["tool_result"] = "tool_result"
+    tool_name: str
+    tool_use_id: str
+    runtime_ms: int
+    status: Literal["success", "error"]
+    raw_response: Any = None
+
+
+class SessionArtifact(Recorded):
+    """A file of the workspace; `size` in bytes."""
+
+    content_type: Literal["artifact"] = "artifact"
+    uri: str
+    mime_type: str
+    size: int
+
+
+class SessionError(Recorded):
+    """Why something failed: `error_code` for programs, `error_message` for people."""
+
+    content_type: Literal["error"] = "error"
+    error_message: str
+    error_code: str | None = None
+
+
+_Content = SessionText | SessionToolUse | SessionToolResult | SessionArtifact | SessionError
+SessionContent = Annotated[_Content, Field(discriminator="content_type")]
+
+
+class SessionMessage(Recorded):
+    """A step, or the turn that is to become one; `created` is UTC, for a turn that of the step before it."""
+
+    role: SessionRole
+    status: MessageStatus
+    content: list[SessionContent]
+    created: datetime
+    agent_name: str
+    step_id: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is all there and nothing went wrong."""
+        return self.status is MessageStatus.COMPLETED
+
+    @property
+    def unsuccessful(self) -> bool:
+        """Whether it failed or was cancelled."""
+        return self.status in (MessageStatus.FAILED, MessageStatus.CANCELLED)
+
+    @property
+    def text(self) -> str:
+        """All text of the message, in order."""
+        return "".join(part.text for part in self.content if isinstance(part, SessionText))
+
+
+class Lineage(Recorded):
+    """Where a session comes from: the task and position that it was forked at, or the step that called it."""
+
+    forked_from_task_id: str | None = None
+    forked_from_seq: int | None = None
+    parent_task_id: str | None = None
+    parent_step_id: str | None = None
+
+
+class Session(Recorded):
+    """A whole session; what comes after it is asked for with `continuation_token`."""
+
+    task_id: str
+    status: TaskStatus
+    reason: str
+    title: str
+    model_profile: str | None = None
+    created: datetime
+    messages: list[SessionMessage] = []
+    goals: list[SessionGoal] = []
+    lineage: Lineage = Lineage()
+    continuation_token: str
+
+
+class SessionDelta(Recorded):
+    """What came since a token: drop the messages from `rewind_to` on, then put in `messages_by_idx`.
+
+    None stands for what is as it was; `goals` are all goals, not only the new ones.
+    """
+
+    continuation_token: str
+    messages_by_idx: dict[int, SessionMessage] = {}
+    rewind_to: int | None = None
+    status: TaskStatus | None = None
+    reason: str | None = None
+    title: str | None = None
+    goals: list[SessionGoal] | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is known of the turn in flight: `text` is that of this attempt; `begun` once its first text has come."""
+
+    seq: int
+    agent_name: str
+    step_id: str
+    attempt: int
+    begun: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a client has: the last numbers of both channels, so many steps, and a turn's attempt (0 is none)."""
+
+    generation: str = ""
+    events: int = 0
+    chunks: int = 0
+    steps: int = 0
+    turn_attempt: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.generation}.{self.events}.{self.chunks}.{self.steps}.{self.turn_attempt}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Token":
+        """The token of its text; UsageError if it is none."""
+        match = _TOKEN.fullmatch(text)
+        if match is None:
+            raise UsageError(f"token {text[:80]!r} is none that a session or a delta carried")
+        return cls(match[1], *map(int, match.groups()[1:]))
+
+
+def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
+    """The message of a step; `names` are the tools by the ids of the calls that it may answer."""
+    return SessionMessage(
+        role=_ROLES.get(step.agent_name, SessionRole.ASSISTANT),
+        status=_status(step),
+        content=[_content(part, names) for part in step.parts],
+        created=step.created_at,
+        agent_name=step.agent_name,
+        step_id=step.step_id,
+    )
+
+
+def messages_of(steps: Iterable[TaskStep], names_from: TaskStep | None = None) -> Iterator[SessionMessage]:
+    """The messages of consecutive steps; `names_from` is the step before them, which may hold their calls."""
+    before = names_from
+    for step in steps:
+        yield message_of(step, {call.id: call.tool_name for call in before.calls} if before else {})
+        before = step
+
+
+def turn_message(turn: Turn, created: datetime) -> SessionMessage:
+    """The message of the turn in flight, as far as it has come."""
+    return SessionMessage(
+        role=SessionRole.ASSISTANT,
+        status=MessageStatus.GENERATING if turn.begun else MessageStatus.NOT_STARTED,
+        content=[SessionText(text=turn.text)] if turn.text else [],
+        created=created,
+        agent_name=turn.agent_name,
+        step_id=turn.step_id,
+    )
+
+
+def title_of(first: TaskStep) -> str:
+    """The title that was given with the first step, else the first line of its text that says something."""
+    given = first.metadata.get("title")
+    if isinstance(given, str) and given:
+        return given
+    line = next((line.strip() for line in first.text.splitlines() if line.strip()), "")
+    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1].rstrip()}…"
+
+
+def delta(
+    token: Token, now: Token, steps: Sequence[TaskStep], turn: Turn | None, names_from: TaskStep | None
+) -> tuple[dict[int, SessionMessage], int | None]:
+    """The messages that a client at `token` lacks, by index, and from where on it first drops what it holds.
+
+    `steps` are all from position `token.steps` on, `names_from` is the one before them. A turn that does not
+    follow them was read at another moment and is left to the next delta. Attempts count within a generation.
+    """
+    messages = {step.seq: message for step, message in zip(steps, messages_of(steps, names_from), strict=True)}
+    void = token.turn_attempt != 0 and not steps
+    if turn is not None and turn.seq == token.steps + len(steps):
+        last = steps[-1] if steps else names_from
+        if last is None:
+            raise ValueError(f"the message of the turn at {turn.seq} needs the step before it: pass it as names_from")
+        messages[turn.seq] = turn_message(turn, last.created_at)
+        void = void and (token.generation, token.turn_attempt) != (now.generation, turn.attempt)
+    return messages, token.steps if void else None
+
+
+def _status(step: TaskStep) -> MessageStatus:
+    if step.metadata.get("interrupted") is True:
+        return MessageStatus.CANCELLED
+    if step.error is None or step.agent_name in (USER, TOOL_EXECUTOR):
+        return MessageStatus.COMPLETED
+    stopped = step.agent_name == ORCHESTRATOR and step.error.code == _STOPPED
+    return MessageStatus.CANCELLED if stopped else MessageStatus.FAILED
+
+
+def _content(part: Part, names: Mapping[str, str]) -> SessionContent:
+    match part:
+        case TextPart():
+            return SessionText(text=part.text)
+        case ToolCallPart(tool_call=call):
+            return SessionToolUse(tool_name=call.tool_name, tool_use_id=call.id, input=call.args)
+        case ToolResultPart(tool_result=result):
+            return SessionToolResult(
+                tool_name=names.get(result.tool_call_id, ""),
+                tool_use_id=result.tool_call_id,
+                runtime_ms=result.runtime_ms,
+                status="error" if result.is_error else "success",
+                raw_response=result.error if result.is_error and result.error is not None else result.result,
+            )
+        case ArtifactPart(artifact=artifact):
+            return SessionArtifact(uri=artifact.uri, mime_type=artifact.mime_type, size=artifact.size)
+        case ErrorPart():
+            return SessionError(error_message=part.message, error_code=part.code)
+        case unknown:
+            assert_never(unknown)

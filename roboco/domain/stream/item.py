@@ -1,0 +1,132 @@
+"""StreamItem: an item of a task's merged stream, a union in which `type` decides of what class `data` is.
+
+    match item.type:
+        case "text_part_delta":
+            item.data.text          # a TextPartDelta
+        case "step_final":
+            item.data.step          # a StepFinal
+
+An event of a newer release is an item of type `event_unknown`; its `data.type` is the type that was sent.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar, cast
+
+from roboco.domain.history.part import ToolCallPart, ToolResultPart
+from roboco.domain.history.step import TaskStep
+from roboco.domain.schema import Recorded
+from roboco.domain.stream.event import (
+    AgentHandedOff,
+    AgentSelected,
+    ErrorOccurred,
+    StatusChanged,
+    StreamReset,
+    SubTaskBegun,
+    TaskEnded,
+    TaskStarted,
+    ToolUnknown,
+    TurnRestarted,
+    UnknownEvent,
+    UserInterrupted,
+    UserSpoke,
+)
+
+Type = TypeVar("Type", bound=str, covariant=True)
+Data = TypeVar("Data", covariant=True)
+
+
+class TextPartDelta(Recorded):
+    """A piece of a step's text; with `replace` it takes the place of all earlier text of the step."""
+
+    type: Literal["text_part_delta"] = "text_part_delta"
+    text: str
+    step_id: str
+    agent_name: str
+    attempt: int
+    replace: bool = False
+
+
+class ToolCallItem(Recorded):
+    """A tool call, whole."""
+
+    type: Literal["tool_call_part"] = "tool_call_part"
+    step_id: str
+    agent_name: str
+    part: ToolCallPart
+
+
+class ToolResultItem(Recorded):
+    """A tool result, whole."""
+
+    type: Literal["tool_result_part"] = "tool_result_part"
+    tool_name: str
+    part: ToolResultPart
+
+
+class StepFinal(Recorded):
+    """A committed step."""
+
+    type: Literal["step_final"] = "step_final"
+    step: TaskStep
+
+
+@dataclass(frozen=True)
+class TypedItem(Generic[Type, Data]):
+    """An item of one type; a follower that resumes from `cursor` gets what comes after it."""
+
+    type: Type
+    data: Data
+    cursor: str
+
+
+StreamItem = (
+    TypedItem[Literal["text_part_delta"], TextPartDelta]
+    | TypedItem[Literal["tool_call_part"], ToolCallItem]
+    | TypedItem[Literal["tool_result_part"], ToolResultItem]
+    | TypedItem[Literal["step_final"], StepFinal]
+    | TypedItem[Literal["event_task_start"], TaskStarted]
+    | TypedItem[Literal["event_agent_select"], AgentSelected]
+    | TypedItem[Literal["event_agent_handoff"], AgentHandedOff]
+    | TypedItem[Literal["event_sub_task"], SubTaskBegun]
+    | TypedItem[Literal["event_tool_unknown"], ToolUnknown]
+    | TypedItem[Literal["event_user_message"], UserSpoke]
+    | TypedItem[Literal["event_user_interrupt"], UserInterrupted]
+    | TypedItem[Literal["event_turn_restart"], TurnRestarted]
+    | TypedItem[Literal["event_status"], StatusChanged]
+    | TypedItem[Literal["event_task_end"], TaskEnded]
+    | TypedItem[Literal["event_stream_reset"], StreamReset]
+    | TypedItem[Literal["event_error"], ErrorOccurred]
+    | TypedItem[Literal["event_unknown"], UnknownEvent]
+)
+
+Shown = (
+    TextPartDelta
+    | ToolCallItem
+    | ToolResultItem
+    | StepFinal
+    | TaskStarted
+    | AgentSelected
+    | AgentHandedOff
+    | SubTaskBegun
+    | ToolUnknown
+    | UserSpoke
+    | UserInterrupted
+    | TurnRestarted
+    | StatusChanged
+    | TaskEnded
+    | StreamReset
+    | ErrorOccurred
+    | UnknownEvent
+)
+"""The data of an item."""
+
+
+def stream_item(data: Shown, cursor: str) -> StreamItem:
+    """Return the item of the data, by the type of the data."""
+    kind = "event_unknown" if isinstance(data, UnknownEvent) else data.type
+    return cast(StreamItem, TypedItem(kind, data, cursor))
+
+
+def final_text(item: StreamItem) -> str:
+    """Return the text of the item's committed step of an agent; empty for any other item."""
+    return item.data.step.text if item.type == "step_final" and item.data.step.by_agent else ""

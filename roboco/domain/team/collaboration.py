@@ -1,0 +1,80 @@
+"""Collaboration: how the agents of a team take turns."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from roboco.domain.schema import FUNCTION, Declared
+from roboco.domain.team.condition import Condition
+
+MOST_TESTS = 50
+"""How many conditions the edges of one node may have, those in conditions included: each may search a whole text."""
+END = "END"
+TO_USER = "USER"
+
+
+class Edge(Declared):
+    """A way out of a node; it may be taken at most `max_times` times in a task."""
+
+    to: str
+    when: Condition | None = None
+    max_times: Annotated[int, Field(ge=1)] | None = None
+
+
+class Sequential(Declared):
+    """The agents in order, `rounds` times, then END."""
+
+    type: Literal["sequential"]
+    rounds: Annotated[int, Field(ge=1)] = 1
+
+
+class Manual(Declared):
+    """After every agent's turn control goes back to the user."""
+
+    type: Literal["manual"]
+    initial_agent: str | None = None
+
+
+class Graph(Declared):
+    """Nodes are agents, edges are conditions on the last visit; the first edge that holds is taken."""
+
+    type: Literal["graph"]
+    initial_agent: str | None = None
+    routing_graph: dict[str, tuple[Edge, ...]]
+
+    @field_validator("routing_graph", mode="before")
+    @classmethod
+    def _edge_by_name(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {node: [_edge(edge) for edge in _edges(edges)] for node, edges in value.items()}
+
+    @field_validator("routing_graph")
+    @classmethod
+    def _few_tests(cls, graph: dict[str, tuple[Edge, ...]]) -> dict[str, tuple[Edge, ...]]:
+        for node, edges in graph.items():
+            tests = sum(edge.when.tests for edge in edges if edge.when is not None)
+            if tests > MOST_TESTS:
+                raise ValueError(
+                    f"the edges of {node!r:.80} have {tests} conditions, at most {MOST_TESTS} are possible"
+                )
+        return graph
+
+
+class Custom(Declared):
+    """A router of the user's own: `router` is "package.module:function"."""
+
+    type: Literal["custom"]
+    router: Annotated[str, Field(pattern=FUNCTION)]
+    initial_agent: str | None = None
+
+
+Collaboration = Annotated[Sequential | Manual | Graph | Custom, Field(discriminator="type")]
+
+
+def _edges(edges: Any) -> list[Any]:
+    return list(edges) if isinstance(edges, list | tuple) else [edges]
+
+
+def _edge(edge: Any) -> Any:
+    return {"to": edge} if isinstance(edge, str) else edge

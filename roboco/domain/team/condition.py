@@ -1,0 +1,100 @@
+"""Conditions on an edge of a routing graph.
+
+They look at the agent's visit: its steps and their tool results since it took over. Text and metadata
+are those of the last step; tools and artifacts are those of the whole visit, because an agent that
+calls a tool speaks again before its visit ends.
+"""
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from roboco.domain.history.step import TaskStep
+from roboco.domain.pattern import check_pattern, matches
+
+LONGEST_GLOB = 200
+
+
+class Condition(BaseModel):
+    """One or more tests that must all hold.
+
+    `contains` (text), `matches` (regular expression of Rust's syntax; of a text that is too long for it, the end),
+    `tool_called`, `tool_failed` (tool names), `artifact` (glob on names), `metadata` (dotted keys and the
+    values they must have), `not`, `any`, `all`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    contains: str | None = None
+    matches: str | None = None
+    tool_called: str | None = None
+    tool_failed: str | None = None
+    artifact: Annotated[str, Field(max_length=LONGEST_GLOB)] | None = None
+    metadata: dict[str, Any] | None = None
+    not_: Annotated["Condition | None", Field(alias="not")] = None
+    any_: Annotated[tuple["Condition", ...] | None, Field(alias="any", min_length=1)] = None
+    all_: Annotated[tuple["Condition", ...] | None, Field(alias="all", min_length=1)] = None
+
+    @field_validator("matches")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        return check_pattern(pattern)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Condition":
+        if not self.model_fields_set:
+            possible = ", ".join(field.alias or name for name, field in type(self).model_fields.items())
+            raise ValueError(f"an empty condition: use one of {possible}, or leave out 'when' for always")
+        return self
+
+    @property
+    def tests(self) -> int:
+        """How many conditions there are in this one, itself included."""
+        inner = (*(self.any_ or ()), *(self.all_ or ()), *filter(None, (self.not_,)))
+        return 1 + sum(condition.tests for condition in inner)
+
+    def holds(self, visit: tuple[TaskStep, ...]) -> bool:
+        """Whether every test holds for the agent's visit, oldest step first and never empty."""
+        return all(self._tests(visit))
+
+    def _tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
+        last = visit[-1]
+        tests: list[bool] = []
+        if self.contains is not None:
+            tests.append(self.contains in last.text)
+        if self.matches is not None:
+            tests.append(matches(self.matches, last.text))
+        if self.metadata is not None:
+            tests.append(all(_at(last.metadata, key) == value for key, value in self.metadata.items()))
+        return tests + self._tool_tests(visit) + self._nested_tests(visit)
+
+    def _tool_tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
+        calls = {call.id: call.tool_name for step in visit for call in step.calls}
+        failed = {calls.get(result.tool_call_id) for step in visit for result in step.results if result.is_error}
+        names = [artifact.name for step in visit for artifact in step.artifacts]
+        tests: list[bool] = []
+        if self.tool_called is not None:
+            tests.append(self.tool_called in calls.values())
+        if self.tool_failed is not None:
+            tests.append(self.tool_failed in failed)
+        if self.artifact is not None:
+            tests.append(any(fnmatchcase(name, self.artifact) for name in names))
+        return tests
+
+    def _nested_tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
+        tests: list[bool] = []
+        if self.not_ is not None:
+            tests.append(not self.not_.holds(visit))
+        if self.any_ is not None:
+            tests.append(any(condition.holds(visit) for condition in self.any_))
+        if self.all_ is not None:
+            tests.append(all(condition.holds(visit) for condition in self.all_))
+        return tests
+
+
+def _at(metadata: dict[str, Any], dotted: str) -> Any:
+    value: Any = metadata
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,72 @@
+"""known_tools: an agent's tools as the listings of its MCP servers have them, and those that a server lacks."""
+
+from collections.abc import Iterable, Mapping
+
+from roboco.domain.team.team import ALL_OF, Agent, Team, prefix_of
+from roboco.domain.team.tool_listing import Listing
+from roboco.domain.team.tool_spec import ServerTool
+
+LIST_TOOLS = "list_tools"
+"""What stands in for the tools of a server that are all the team's and not known yet: a call of it lists them."""
+_SHOWN = 20
+"""How many names a message holds."""
+
+
+def known_tools(team: Team, agent: Agent, listings: Mapping[str, Listing]) -> tuple[str, ...]:
+    """Return the names of the agent's own tools, with those that its servers list in place of "mcp:NAME"."""
+    return tuple(dict.fromkeys(name for one in team.tools_of(agent) for name in _names(team, one, listings)))
+
+
+def _names(team: Team, name: str, listings: Mapping[str, Listing]) -> Iterable[str]:
+    if (server := team.open_server(name)) is None:
+        return (name,)
+    listing = listings.get(server)
+    remotes = (LIST_TOOLS,) if listing is None or listing.error else listing.tools
+    called = (team.mcp_servers[server].name_of(prefix_of(server), remote) for remote in remotes)
+    return (one for one in called if one is not None)
+
+
+def unlisted(team: Team, agent: Agent, name: str, listings: Mapping[str, Listing]) -> str:
+    """Return why the agent cannot call a tool that its server does not list; "" for any other tool.
+
+    Without a listing any name of the server's may be called: the call lists the tools.
+    """
+    spec = team.tool(name)
+    if not isinstance(spec, ServerTool) or not team.mcp_servers[spec.server].takes_all:
+        return ""
+    listing = listings.get(spec.server)
+    if listing is None or listing.error or spec.remote in listing.tools or not team.may_call(agent, name):
+        return ""
+    return (
+        f"MCP server {spec.server!r} has no tool {name!r}; you may call: {_shown(known_tools(team, agent, listings))}"
+    )
+
+
+def missing(team: Team, server: str, has: Iterable[str], others: Iterable[str] = ()) -> str:
+    """Return which of the server's tools the team names and the server does not list; "" if it lists them all.
+
+    `has` are the listed tools that the team may use, `others` names of the rest.
+    """
+    listed = list(has)
+    lacking = [remote for remote in _named(team, server) if remote not in listed]
+    if not lacking:
+        return ""
+    found = _shown([*listed, *others])
+    return (
+        f"MCP server {server!r} has no tool {_shown(lacking)}, which team {team.name!r} names; it lists: {found}; "
+        "correct the name in the team file"
+    )
+
+
+def _named(team: Team, server: str) -> list[str]:
+    """The server's own names of its tools that the team names: of the server, for agents and in limits."""
+    declared = team.mcp_servers[server]
+    listed = [name for agent in team.agents for name in agent.tools if not name.startswith(ALL_OF)]
+    remotes = [declared.remote_of(prefix_of(server), name) for name in [*listed, *team.limits.tools]]
+    return list(dict.fromkeys([*declared.named, *(remote for remote in remotes if remote is not None)]))
+
+
+def _shown(names: Iterable[str]) -> str:
+    quoted = [repr(name) for name in names]
+    more = f" and {len(quoted) - _SHOWN} more" if len(quoted) > _SHOWN else ""
+    return f"{', '.join(quoted[:_SHOWN]) or 'no tools'}{more}"

@@ -1,0 +1,71 @@
+"""ServerNames: by which names agents call the tools of a team's MCP servers, as the data of a team file has them."""
+
+from collections.abc import Iterator
+from itertools import permutations
+
+from roboco.domain.builtin_tools import ACHIEVE, CLIENT
+from roboco.domain.team.mcp_server import ALL
+from roboco.domain.team.team import prefix_of
+
+_LONGEST_NAME = 64
+"""Characters of a tool's name, as the chat completions protocol has it."""
+
+
+class ServerNames:
+    """The names in `mcp_servers`, whose shapes are the models' business.
+
+    `all` are the servers, `tools` the names of tools that the team names, and `open` how those names begin that a
+    server with all of its tools may have.
+    """
+
+    def __init__(self, servers: object) -> None:
+        self.all = [str(name) for name in servers] if isinstance(servers, dict) else []
+        self.open: dict[str, str] = {}
+        self._named: dict[str, list[str]] = {}
+        for name, server in servers.items() if isinstance(servers, dict) else ():
+            self._read(str(name), server if isinstance(server, dict) else {"tools": {}})
+
+    @property
+    def tools(self) -> list[str]:
+        """The names by which agents call the tools that the team names."""
+        return [name for names in self._named.values() for name in names]
+
+    def may_have(self, name: str) -> bool:
+        """Whether a server with all of its tools may have one that agents call so."""
+        return any(name.startswith(begins) and name != begins for begins in self.open.values())
+
+    def mistakes(self, taken: set[str]) -> Iterator[str]:
+        """What is wrong with the names, where these are taken by other tools."""
+        taken = set(taken)
+        for server, names in self._named.items():
+            at = f"mcp_servers.{server}.tools"
+            for name in names:
+                if len(name) > _LONGEST_NAME:
+                    yield f"{at}: the name {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
+                if name in taken:
+                    yield f"{at}: there is another tool {name!r}, choose another prefix"
+                if name.startswith((CLIENT, ACHIEVE)):
+                    yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {name!r}"
+                taken.add(name)
+        yield from self._overlaps(taken)
+
+    def _overlaps(self, taken: set[str]) -> Iterator[str]:
+        """Whatever a server with all of its tools lists, no name of it may mean two tools."""
+        for server, begins in self.open.items():
+            at = f"mcp_servers.{server}"
+            if other := next((name for name in sorted(taken) if name.startswith(begins)), ""):
+                yield f"{at}: {other!r} begins with {begins!r}, as all of this server's tools do: choose another prefix"
+            if any(kind.startswith(begins) or begins.startswith(kind) for kind in (CLIENT, ACHIEVE)):
+                yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {begins!r}"
+        for (server, begins), (other, longer) in permutations(self.open.items(), 2):
+            if longer.startswith(begins) and (longer != begins or server < other):
+                at = f"mcp_servers.{server}"
+                yield f"{at}: all tools of {other!r} begin with {begins!r}, as this server's do: choose another prefix"
+
+    def _read(self, name: str, server: dict[str, object]) -> None:
+        tools, prefix = server.get("tools", ALL), server.get("prefix")
+        begins = prefix if isinstance(prefix, str) else prefix_of(name)
+        if tools == ALL:
+            self.open |= {name: begins} if begins else {}
+        named = tools if isinstance(tools, list | tuple | dict) else ()
+        self._named[name] = [f"{begins}{tool}" for tool in named]

@@ -1,0 +1,269 @@
+"""Reading a team: every mistake at once, each with its path, what was found and what is possible."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from roboco.domain.builtin_tools import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
+from roboco.domain.canonical_json import canonical, checked_json
+from roboco.domain.pattern import LONGEST, weight
+from roboco.domain.team.collaboration import END, TO_USER
+from roboco.domain.team.server_names import ServerNames
+from roboco.domain.team.team import ALL_OF, Team
+from roboco.errors import TeamError
+
+MAX_TEAM = 1024 * 1024
+"""The largest team, with its prompts and the teams in it, in characters of its JSON."""
+_MOST = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
+MOST_PATTERNS = 20_000
+"""How much the patterns of a team may weigh together: up to half a second to compile."""
+_LIGHTEST = 20
+_TOLD = 100
+"""How many mistakes are told."""
+_RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
+
+
+def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()) -> Team:
+    """The team that the data declares; TeamError lists every mistake, after those already found."""
+    found = list(mistakes)
+    team: Team | None = None
+    try:
+        data = checked_json(data)
+    except ValueError as error:
+        found.append(f"the file: holds what is not JSON: {error}")
+    else:
+        if large := _too_large(data):
+            raise TeamError(source, (*found[:_TOLD], large))
+    try:
+        team = Team.model_validate(data)
+    except ValidationError as error:
+        found += [_line(detail) for detail in error.errors() if not _follows(detail)]
+    if isinstance(data, dict):
+        found += _Names(data).mistakes()
+    if team is None or found:
+        told = tuple(dict.fromkeys(found))
+        more = (f"and {len(told) - _TOLD} mistakes more",) if len(told) > _TOLD else ()
+        raise TeamError(source, told[:_TOLD] + more)
+    return team
+
+
+def _too_large(data: Any) -> str:
+    """What there is too much of; "" if the data can be looked at in a moment."""
+    if (size := len(canonical(data))) > MAX_TEAM:
+        return f"the file: has {size} characters of JSON, at most {MAX_TEAM} are possible"
+    for name, most in _MOST.items() if isinstance(data, dict) else ():
+        listed = data.get(name)
+        if isinstance(listed, list | dict) and len(listed) > most:
+            return f"{name}: {len(listed)} are too many, at most {most} are possible"
+    if (heavy := _patterns_weigh(data)) > MOST_PATTERNS:
+        return f"matches: the regular expressions weigh {heavy} together, at most {MOST_PATTERNS} is possible"
+    return ""
+
+
+def _patterns_weigh(value: Any) -> int:
+    """Return the weight of all patterns in the data, which bounds the time of compiling them."""
+    match value:
+        case dict():
+            pattern = value.get("matches")
+            own = max(_LIGHTEST, weight(pattern[:LONGEST])) if isinstance(pattern, str) else 0
+            return own + sum(map(_patterns_weigh, value.values()))
+        case list():
+            return sum(map(_patterns_weigh, value))
+        case _:
+            return 0
+
+
+def _follows(detail: ErrorDetails) -> bool:
+    """Whether a list counts as too short only because its items are wrong, which is told of them."""
+    return detail["type"] == "too_short" and len(detail["input"]) > 0
+
+
+def _line(detail: ErrorDetails) -> str:
+    kind, found = detail["type"], _short(detail["input"])
+    path = _path(detail["loc"])
+    if kind == "extra_forbidden":
+        return f"{path}: no such field here (found {found})"
+    if kind == "missing":
+        return f"{path}: is missing"
+    if kind == "union_tag_invalid":
+        context = detail.get("ctx") or {}
+        return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
+    return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
+
+
+_TAGS = frozenset(
+    {"sequential", "manual", "graph", "custom", "recent", "budget", "summary", "word", "test", "all", "named"}
+)
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    text = ""
+    for before, key in zip((None, *loc), loc, strict=False):
+        if key in _TAGS and before in ("collaboration_model", "context", "approval", "tools"):
+            continue
+        text += f"[{key}]" if isinstance(key, int) else f".{key}"
+    return text.lstrip(".") or "the file"
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "what is nested too deep"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class _Names:
+    """The names in a team's data that must fit each other; shapes are the models' business."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.agents = _dicts(data.get("agents"))
+        self.tools = _dicts(data.get("tools"))
+        models = data.get("models")
+        self.models: dict[str, Any] = models if isinstance(models, dict) else {}
+        model = data.get("collaboration_model")
+        self.model: dict[str, Any] = model if isinstance(model, dict) else {}
+        teams = data.get("teams")
+        self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
+        self.agent_names = _names(self.agents)
+        self.tool_names = _names(self.tools)
+        self.servers = ServerNames(data.get("mcp_servers"))
+        limits = data.get("limits")
+        self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
+
+    def mistakes(self) -> list[str]:
+        return [
+            *self._duplicates("agents", self.agent_names, _RESERVED),
+            *self._duplicates("tools", self.tool_names, BUILTIN),
+            *self._prefixes(),
+            *self.servers.mistakes({*self.tool_names, *BUILTIN}),
+            *self._of_teams(),
+            *self._of_models(),
+            *self._of_agents(),
+            *self._of_routing(),
+            *self._of_limits(),
+        ]
+
+    def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield f"{where}[{index}].name: {name!r} is there twice, names must differ"
+            if name in reserved:
+                yield f"{where}[{index}].name: {name!r} is reserved by Roboco, choose another one"
+
+    def _prefixes(self) -> Iterator[str]:
+        for index, name in enumerate(self.tool_names):
+            for prefix, of in ((CLIENT, "tools that the client runs"), (ACHIEVE, "goals")):
+                if name.startswith(prefix):
+                    yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
+
+    def _of_teams(self) -> Iterator[str]:
+        for name, team in self.teams.items():
+            if isinstance(team, dict):
+                yield from (f"teams.{name}.{mistake}" for mistake in _Names(team).mistakes())
+
+    def _of_models(self) -> Iterator[str]:
+        defaults = [
+            name for name, profile in self.models.items() if isinstance(profile, dict) and profile.get("default")
+        ]
+        if len(defaults) > 1:
+            yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
+        if len(self.models) > 1 and not defaults:
+            for index, agent in enumerate(self.agents):
+                if agent.get("model") is None:
+                    yield (
+                        f"agents[{index}].model: is missing, and no profile is the default; "
+                        f"possible are {_listed(self.models)}"
+                    )
+
+    def _of_agents(self) -> Iterator[str]:
+        for index, agent in enumerate(self.agents):
+            at = f"agents[{index}]"
+            if isinstance(model := agent.get("model"), str) and model not in self.models:
+                yield f"{at}.model: no profile {model!r}, possible are {_listed(self.models)}"
+            yield from self._listed_names(f"{at}.tools", agent.get("tools"), self._possible_tools())
+            context = agent.get("context")
+            if (
+                isinstance(context, dict)
+                and isinstance(model := context.get("model"), str)
+                and model not in self.models
+            ):
+                yield f"{at}.context.model: no profile {model!r}, possible are {_listed(self.models)}"
+            others = [name for name in self.agent_names if name != agent.get("name")]
+            yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
+            yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
+
+    def _possible_tools(self) -> list[str]:
+        servers = [f"{ALL_OF}{name}" for name in self.servers.all]
+        return [*self.tool_names, *self.servers.tools, *servers, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
+
+    def _of_limits(self) -> Iterator[str]:
+        for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):
+            named = self.limits.get(where)
+            for name in named if isinstance(named, dict) else ():
+                if name not in possible and not (where == "tools" and self.servers.may_have(name)):
+                    kind = where.removesuffix("s")
+                    yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
+
+    def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
+        for index, name in enumerate(names if isinstance(names, list | tuple) else []):
+            kind = where.rpartition(".")[2]
+            if name in _ALLOWED_ELSEWHERE and kind == "tools":
+                yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
+            elif isinstance(name, str) and name not in possible:
+                if kind == "tools" and self.servers.may_have(name):
+                    continue
+                kind = {"tools": "tool", "delegates": "team"}.get(kind, "other agent")
+                yield f"{where}[{index}]: no {kind} {name!r}, possible are {_listed(possible)}"
+
+    def _of_routing(self) -> Iterator[str]:
+        initial = self.model.get("initial_agent")
+        if isinstance(initial, str) and initial not in self.agent_names:
+            yield (f"collaboration_model.initial_agent: no agent {initial!r}, possible are {_listed(self.agent_names)}")
+        graph = self.model.get("routing_graph")
+        for node, edges in (graph if isinstance(graph, dict) else {}).items():
+            at = f"collaboration_model.routing_graph.{node}"
+            if node not in self.agent_names:
+                yield f"{at}: no agent {node!r}, possible are {_listed(self.agent_names)}"
+            for index, edge in enumerate(edges if isinstance(edges, list | tuple) else [edges]):
+                yield from self._of_edge(f"{at}[{index}]", edge)
+
+    def _of_edge(self, at: str, edge: object) -> Iterator[str]:
+        to = edge.get("to") if isinstance(edge, dict) else edge
+        if isinstance(to, str) and to not in (possible := [*self.agent_names, END, TO_USER]):
+            yield f"{at}.to: no agent {to!r}, possible are {_listed(possible)}"
+        yield from self._of_condition(f"{at}.when", edge.get("when") if isinstance(edge, dict) else None)
+
+    def _of_condition(self, at: str, when: object) -> Iterator[str]:
+        if not isinstance(when, dict):
+            return
+        possible = [*self._possible_tools(), HANDOFF, DELEGATE]
+        for key in ("tool_called", "tool_failed"):
+            name = when.get(key)
+            if isinstance(name, str) and name not in possible and not self.servers.may_have(name):
+                yield f"{at}.{key}: no tool {name!r}, possible are {_listed(possible)}"
+        yield from self._of_condition(f"{at}.not", when.get("not"))
+        for key in ("any", "all"):
+            nested = when.get(key)
+            for index, condition in enumerate(nested if isinstance(nested, list | tuple) else []):
+                yield from self._of_condition(f"{at}.{key}[{index}]", condition)
+
+
+_ALLOWED_ELSEWHERE = {
+    HANDOFF: "name the agents under 'handoffs'",
+    DELEGATE: "name the teams under 'delegates'",
+}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
+
+
+def _names(items: list[dict[str, Any]]) -> list[str]:
+    return [str(item.get("name")) for item in items]
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(repr(name) for name in names) or "none: none is declared"
