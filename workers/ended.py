@@ -3,9 +3,9 @@
 from celery.exceptions import Ignore, Retry
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.making import TurnEnd
-from roboco.engine.tool import CallEnd
-from roboco.engine.turn_failed import TurnFailed, TurnResult
+from roboco.engine.execution.claimed_turn import TurnEnd
+from roboco.engine.execution.tool_call import CallEnd
+from roboco.engine.execution.turn_failed import TurnFailed, TurnResult
 from roboco.errors import Conflict, TeamFailed, TransientError
 
 

@@ -16,7 +16,7 @@ from roboco.adapters.celery.broker_scripts import BrokerScripts
 from roboco.adapters.celery.while_working import repeat_while_working
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.scripts import load_missing, script_texts
-from roboco.engine.sweep import sweep
+from roboco.engine.coordinator.sweep import sweep
 from roboco.errors import RobocoError
 from roboco.workers.process import ProcessEngine
 

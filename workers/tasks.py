@@ -30,13 +30,13 @@ from roboco.adapters.celery.names import (
     TURN,
 )
 from roboco.client.intake import take
-from roboco.engine.advance import advance as engine_advance
+from roboco.engine.coordinator.advance import advance as engine_advance
 from roboco.engine.engine import Engine
-from roboco.engine.listings import list_tools as engine_list_tools
-from roboco.engine.notify import deliver
-from roboco.engine.tool import overdue
-from roboco.engine.tool import tool as engine_tool
-from roboco.engine.turn import turn as engine_turn
+from roboco.engine.execution.tool_call import overdue
+from roboco.engine.execution.tool_call import tool as engine_tool
+from roboco.engine.execution.turn import turn as engine_turn
+from roboco.engine.notifications import deliver
+from roboco.engine.record.tool_listings import list_tools as engine_list_tools
 from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
 from roboco.workers.ended import call_ended, ended

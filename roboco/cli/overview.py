@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.paths import history_path, segments_path
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.summaries import stored_summary
+from roboco.engine.record.summaries import stored_summary
 from roboco.errors import CorruptHistory, TransientError, UsageError
 
 

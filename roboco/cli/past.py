@@ -17,8 +17,8 @@ from roboco.domain.replay.replay import Past
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
-from roboco.engine.answer import open_changes
-from roboco.engine.unattended import unattended
+from roboco.engine.intake.answer import open_changes
+from roboco.engine.intake.unattended import unattended
 from roboco.errors import CorruptHistory, TransientError
 from roboco.settings import read_settings
 

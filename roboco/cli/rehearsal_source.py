@@ -7,7 +7,7 @@ from roboco.domain.replay.recording import Recording
 from roboco.domain.replay.rehearsal import Rehearsal
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.teams import team_as_data
+from roboco.engine.frozen_teams import team_as_data
 
 _WIDE = 116
 

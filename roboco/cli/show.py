@@ -16,7 +16,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.call_failures import call_failures
+from roboco.engine.record.call_failures import call_failures
 from roboco.settings import read_settings
 
 

@@ -11,7 +11,7 @@ from roboco.cli.opened import opened
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.priority import PRIORITIES
 from roboco.domain.ids import check_tenant
-from roboco.engine.message import WhileWorking
+from roboco.engine.intake.send import WhileWorking
 from roboco.settings import Settings, read_settings
 
 

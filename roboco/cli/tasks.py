@@ -17,7 +17,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.engine.unattended import missing_workers
+from roboco.engine.intake.unattended import missing_workers
 from roboco.errors import TransientError
 from roboco.settings import read_settings
 

@@ -8,9 +8,9 @@ from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
-from roboco.engine.answer import answer_id, change_id, open_changes, verdict_id
 from roboco.engine.engine import Engine
-from roboco.engine.receive import stored
+from roboco.engine.intake.accept import stored
+from roboco.engine.intake.answer import answer_id, change_id, open_changes, verdict_id
 
 
 class Waits:

@@ -4,7 +4,7 @@ import logging
 import time
 
 from roboco.engine.engine import Engine
-from roboco.engine.unattended import unattended
+from roboco.engine.intake.unattended import unattended
 from roboco.errors import RobocoError
 from roboco.ports.registry import LIVE
 

@@ -20,10 +20,10 @@ from roboco.domain.inbox.item import Stop
 from roboco.domain.notification import Notice
 from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
-from roboco.engine import notify
+from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
-from roboco.engine.receive import receive
-from roboco.engine.summaries import known_summary
+from roboco.engine.intake.accept import receive
+from roboco.engine.record.summaries import known_summary
 from roboco.errors import TeamFailed, UsageError
 
 

@@ -9,7 +9,7 @@ from roboco.client.intake import take
 from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.wishes import Raised, Said
 from roboco.engine.engine import Engine
-from roboco.engine.message import WhileWorking
+from roboco.engine.intake.send import WhileWorking
 from roboco.settings import Settings
 
 

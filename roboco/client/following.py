@@ -19,8 +19,8 @@ from roboco.domain.stream.item import StreamItem, stream_item
 from roboco.domain.stream.merged import Cursor, View
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.engine.insist import insist
-from roboco.engine.summaries import stored_summary
+from roboco.engine.record.summaries import stored_summary
+from roboco.engine.retry import insist
 
 T = TypeVar("T")
 PATIENCE = 60.0

@@ -19,14 +19,16 @@ from roboco.domain.notification import check_callback
 from roboco.domain.schema import Declared
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.domain.team.team import Team
-from roboco.engine import answer, hold, message
+from roboco.engine.coordinator.next_step import begin
 from roboco.engine.engine import Engine
-from roboco.engine.following import begin
-from roboco.engine.fork import ForkOrder, fork
-from roboco.engine.raise_limits import raise_limits
-from roboco.engine.receive import receive
-from roboco.engine.resolve import resolve
-from roboco.engine.submit import submit
+from roboco.engine.intake import answer
+from roboco.engine.intake import pause as hold
+from roboco.engine.intake import send as message
+from roboco.engine.intake.accept import receive
+from roboco.engine.intake.fork import ForkOrder, fork
+from roboco.engine.intake.limits import raise_limits
+from roboco.engine.intake.resolve import resolve
+from roboco.engine.intake.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
 

@@ -25,10 +25,10 @@ from roboco.domain.paths import summary_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.model_offer import ModelOffer, offers
 from roboco.domain.team.team import Team
+from roboco.engine.coordinator.next_step import begin
 from roboco.engine.engine import Engine
-from roboco.engine.following import begin
+from roboco.engine.intake.submit import submit
 from roboco.engine.registration import check_workspace
-from roboco.engine.submit import submit
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.settings import Settings, read_settings
 

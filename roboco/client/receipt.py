@@ -7,7 +7,7 @@ from typing import Any
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import open_path
 from roboco.engine.engine import Engine
-from roboco.engine.receive import stored
+from roboco.engine.intake.accept import stored
 from roboco.errors import UsageError
 
 

@@ -10,9 +10,9 @@ from roboco.adapters.celery.names import TEAM
 from roboco.adapters.celery.signature import MessageKeys
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import open_path
-from roboco.engine import notify
+from roboco.engine import notifications as notify
+from roboco.engine.coordinator.sweep import LOOKS
 from roboco.engine.engine import Engine
-from roboco.engine.sweep import LOOKS
 from roboco.errors import UsageError
 
 REQUEUED: Final = "roboco_requeued"

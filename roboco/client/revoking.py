@@ -15,7 +15,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.team_task import team_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import open_path
-from roboco.engine.receive import receive
+from roboco.engine.intake.accept import receive
 from roboco.errors import RobocoError, UsageError
 
 _log = logging.getLogger(__name__)

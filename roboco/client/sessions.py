@@ -13,9 +13,9 @@ from roboco.domain.session.session import Lineage, Session, SessionDelta, Token,
 from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk
-from roboco.engine import recover
 from roboco.engine.engine import Engine
-from roboco.engine.summaries import known_summary
+from roboco.engine.record import recover
+from roboco.engine.record.summaries import known_summary
 from roboco.errors import CorruptHistory
 from roboco.ports import Phase, Snapshot
 

@@ -8,7 +8,7 @@ from celery import Celery, Signature
 from roboco.adapters.celery.names import TEAM
 from roboco.adapters.team_file import load_team
 from roboco.domain.team.team import Team
-from roboco.engine.teams import team_as_data
+from roboco.engine.frozen_teams import team_as_data
 
 Gives = Literal["text", "summary"]
 OnWait = Literal["wait", "fail"]

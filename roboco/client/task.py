@@ -42,10 +42,10 @@ from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
-from roboco.engine.answer import open_changes
 from roboco.engine.engine import Engine
-from roboco.engine.summaries import known_summary
-from roboco.engine.teams import team_as_data
+from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.intake.answer import open_changes
+from roboco.engine.record.summaries import known_summary
 from roboco.errors import UsageError
 from roboco.settings import Settings
 

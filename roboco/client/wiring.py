@@ -43,8 +43,8 @@ from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.domain.team.model_limits import OPENAI, ModelLimits
 from roboco.domain.url import without_credentials
 from roboco.engine.engine import Engine, Policy
-from roboco.engine.keeper import Keeper
-from roboco.engine.teams import FrozenTeams
+from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.heartbeat import Keeper
 from roboco.ports import Dispatcher, NoTelemetry, Telemetry
 from roboco.settings import Settings
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from roboco.engine.backoff import Backoff
-from roboco.engine.keeper import Keeper
+from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.heartbeat import Keeper
 from roboco.engine.quarantine import Quarantine
-from roboco.engine.teams import FrozenTeams
 from roboco.ports import (
     Agenda,
     Attempts,

@@ -14,7 +14,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
-from roboco.engine.recover import set_up
+from roboco.engine.record.recover import set_up
 from tests.bench.figures import Measure, Result, Series, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, await_steps, team_of
 

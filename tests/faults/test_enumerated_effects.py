@@ -10,7 +10,7 @@ from roboco.domain.decision.tool_answers import waits_for_person
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.tool_outcome import Outcome, success, without_effect
 from roboco.domain.status import TaskStatus
-from roboco.engine.resolve import resolve
+from roboco.engine.intake.resolve import resolve
 from roboco.errors import TransientError
 from roboco.ports import CallContext, Request
 from tests.faults.enumerated import WRONG, Struck

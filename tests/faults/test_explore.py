@@ -13,8 +13,10 @@ from roboco.domain.decision.situation import Situation
 from roboco.domain.history.history import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.team.team import Team
-from roboco.engine import following, receive, sweep
+from roboco.engine.coordinator import next_step as following
+from roboco.engine.coordinator import sweep
 from roboco.engine.engine import Engine
+from roboco.engine.intake import accept as receive
 from roboco.ports import Chunk, Grip, Heard, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrunk, violations

@@ -1,6 +1,6 @@
 """roboco.workers.coordinator, in a hurry."""
 
-from roboco.engine import notify
+from roboco.engine import notifications as notify
 from roboco.workers import coordinator
 from tests.hasty import SOON
 

@@ -16,7 +16,7 @@ from roboco.adapters.celery.names import COORDINATOR_QUEUE
 from roboco.adapters.celery.shown import SHORT
 from roboco.client.wiring import producer
 from roboco.domain.ids import call_id_at
-from roboco.engine.teams import team_as_data
+from roboco.engine.frozen_teams import team_as_data
 from tests.flower import Flower, flower
 from tests.journeys import PARALLEL
 from tests.journeys import answer as journeys

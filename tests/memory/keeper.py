@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from roboco.engine.keeper import Keeper
+from roboco.engine.heartbeat import Keeper
 
 
 class ManualKeeper(Keeper):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from roboco.domain.limits import RaisedLimits
-from roboco.engine.raise_limits import raise_limits
+from roboco.engine.intake.limits import raise_limits
 from roboco.ports import Request
 from tests.memory.journeys import Journey, member
 from tests.memory.model import Said, said

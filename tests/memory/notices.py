@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.paths import NOTIFY
-from roboco.engine import notify
+from roboco.engine import notifications as notify
 from tests.memory.world import World
 
 SHOP: dict[str, Any] = {"celery": {"task": "shop.done", "args": [], "kwargs": {}, "options": {}}}

@@ -23,18 +23,20 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import read_team
-from roboco.engine import answer, hold, message
-from roboco.engine.advance import advance
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.sweep import REFILL, sweep
 from roboco.engine.engine import Engine, Policy
-from roboco.engine.following import begin
-from roboco.engine.listings import list_tools
-from roboco.engine.notify import deliver
-from roboco.engine.receive import receive
-from roboco.engine.submit import ring, submit
-from roboco.engine.sweep import REFILL, sweep
-from roboco.engine.teams import FrozenTeams
-from roboco.engine.tool import tool
-from roboco.engine.turn import turn
+from roboco.engine.execution.tool_call import tool
+from roboco.engine.execution.turn import turn
+from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.intake import answer
+from roboco.engine.intake import pause as hold
+from roboco.engine.intake import send as message
+from roboco.engine.intake.accept import receive
+from roboco.engine.intake.submit import ring, submit
+from roboco.engine.notifications import deliver
+from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
 from roboco.ports import Phase
 from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs

@@ -13,7 +13,7 @@ from roboco.domain.paths import events_path, inbox_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import as_stored
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.receive import stored
+from roboco.engine.intake.accept import stored
 from roboco.ports import Phase
 from tests.faults.explore.followers import Follower
 from tests.faults.explore.run import Run

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from roboco.engine.advance import advance
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.sweep import sweep
 from roboco.engine.engine import Engine
-from roboco.engine.listings import list_tools
-from roboco.engine.notify import deliver
-from roboco.engine.sweep import sweep
-from roboco.engine.tool import tool
-from roboco.engine.turn import turn
+from roboco.engine.execution.tool_call import tool
+from roboco.engine.execution.turn import turn
+from roboco.engine.notifications import deliver
+from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
 from tests.faults.explore.around import DISTURB
 from tests.faults.explore.case import USERS, Case, Disturbance

@@ -10,14 +10,16 @@ from roboco.domain.history.tool_outcome import success
 from roboco.domain.inbox.item import Message, Stop
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import RaisedLimits
-from roboco.engine import answer, hold, message
+from roboco.engine.coordinator.next_step import begin
 from roboco.engine.engine import Engine
-from roboco.engine.following import begin
-from roboco.engine.fork import ForkOrder, fork
-from roboco.engine.raise_limits import raise_limits
-from roboco.engine.receive import receive
-from roboco.engine.submit import submit
-from roboco.engine.teams import FrozenTeams
+from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.intake import answer
+from roboco.engine.intake import pause as hold
+from roboco.engine.intake import send as message
+from roboco.engine.intake.accept import receive
+from roboco.engine.intake.fork import ForkOrder, fork
+from roboco.engine.intake.limits import raise_limits
+from roboco.engine.intake.submit import submit
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Phase
 from tests.faults.explore.shapes import Shape

@@ -14,7 +14,7 @@ from roboco.adapters.telemetry.hidden import Hidden
 from roboco.adapters.telemetry.json_log import JsonFormatter
 from roboco.adapters.telemetry.observed import Observed
 from roboco.adapters.workspace.s3_history import _abreast
-from roboco.engine.keeper import Keeper
+from roboco.engine.heartbeat import Keeper
 from roboco.ports import Work
 
 SECRETS = {

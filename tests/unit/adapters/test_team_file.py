@@ -11,7 +11,7 @@ from roboco.adapters import template_rules
 from roboco.adapters.team_file import load_team, named_team, team_from
 from roboco.domain.team.team import MAX_PROMPT, Team
 from roboco.domain.team.validation import MAX_TEAM
-from roboco.engine.teams import frozen
+from roboco.engine.frozen_teams import frozen
 from roboco.errors import TeamError, UsageError
 
 YAML = """

@@ -20,7 +20,7 @@ from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.domain.team.validation import read_team
-from roboco.engine.call_failures import call_failures
+from roboco.engine.record.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext
 from tests.memory.workspace import MemoryFiles, MemoryHistories

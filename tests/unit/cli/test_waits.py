@@ -6,7 +6,7 @@ from roboco.cli.waits import Waits
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import success
 from roboco.domain.status import TaskStatus
-from roboco.engine.answer import answer, judge
+from roboco.engine.intake.answer import answer, judge
 from tests.memory.world import TASK, World
 from tests.unit.engine.test_listings import listing, shopping
 from tests.unit.engine.test_outside_calls import TEAM, task

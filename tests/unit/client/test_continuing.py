@@ -18,7 +18,7 @@ from roboco.client.team_task import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notice, Notify
 from roboco.domain.paths import NOTIFY, continued_path, told_folder
-from roboco.engine import notify
+from roboco.engine import notifications as notify
 from roboco.errors import TeamFailed, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey

@@ -5,7 +5,7 @@ import pytest
 from roboco.adapters.celery.names import SEND
 from roboco.client.intake import take
 from roboco.domain.ids import fork_item_id
-from roboco.engine.answer import answer_id, change_id, verdict_id
+from roboco.engine.intake.answer import answer_id, change_id, verdict_id
 from roboco.errors import UsageError
 from roboco.settings import Settings
 from tests.memory.journeys import MANUAL

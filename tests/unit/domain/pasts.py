@@ -11,9 +11,9 @@ from roboco.domain.limits import RaisedLimits
 from roboco.domain.replay.replay import Past
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
-from roboco.engine.fork import ForkOrder, fork
-from roboco.engine.raise_limits import raise_limits
-from roboco.engine.resolve import resolve
+from roboco.engine.intake.fork import ForkOrder, fork
+from roboco.engine.intake.limits import raise_limits
+from roboco.engine.intake.resolve import resolve
 from roboco.ports import CallContext, Request
 from tests.memory.controlled import ASK, CONTROLLED, CUT_OFF, children_of
 from tests.memory.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns

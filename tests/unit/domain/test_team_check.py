@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import read_team
-from roboco.engine.teams import frozen
+from roboco.engine.frozen_teams import frozen
 from roboco.errors import TeamError
 from tests.unit.domain.test_team import DESIGN
 

@@ -12,7 +12,7 @@ from roboco.domain.paths import events_path, open_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import as_sent
 from roboco.domain.team.team import Team
-from roboco.engine.advance import advance
+from roboco.engine.coordinator.advance import advance
 from tests.memory.dispatcher import Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
 from tests.memory.model import said

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from roboco.domain.paths import events_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import as_sent
-from roboco.engine.archive import fold_due
+from roboco.engine.coordinator.archive import fold_due
 from roboco.ports import Request
 from tests.memory.journeys import MANUAL, SEQUENTIAL, member
 from tests.memory.model import Said, said

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from roboco.domain.paths import open_path, team_path
-from roboco.engine.advance import advance
+from roboco.engine.coordinator.advance import advance
 from roboco.engine.engine import Policy
 from tests.memory.dispatcher import Tool, Turn
 from tests.memory.journeys import GRAPH, TOOLS

@@ -8,7 +8,7 @@ from roboco.domain.limits import RaisedLimits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
-from roboco.engine.raise_limits import raise_limits
+from roboco.engine.intake.limits import raise_limits
 from roboco.errors import ModelError, UsageError
 from tests.memory.journeys import assert_whole
 from tests.memory.model import Said, said

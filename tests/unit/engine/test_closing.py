@@ -11,10 +11,10 @@ import pytest
 from roboco.domain.inbox.item import Message, Stop
 from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.engine import message
-from roboco.engine import receive as receiving
-from roboco.engine.advance import FAILED, advance
-from roboco.engine.receive import MAX_CONTROLS, MAX_ITEMS
+from roboco.engine.coordinator.advance import FAILED, advance
+from roboco.engine.intake import accept as receiving
+from roboco.engine.intake import send as message
+from roboco.engine.intake.accept import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import Phase
 from tests.memory.controlled import DELEGATING

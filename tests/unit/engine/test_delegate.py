@@ -9,8 +9,8 @@ from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine import delegate
-from roboco.engine import receive as receiving
+from roboco.engine.coordinator import delegate
+from roboco.engine.intake import accept as receiving
 from roboco.errors import UsageError
 from roboco.ports import Request
 from tests.memory.journeys import assert_whole, member, own_turns, speaker

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.advance import LOGGED_REASON, advance
+from roboco.engine.coordinator.advance import LOGGED_REASON, advance
 from roboco.errors import ModelError
 from tests.memory.journeys import member
 from tests.memory.model import Said, said

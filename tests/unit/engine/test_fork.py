@@ -12,7 +12,7 @@ from roboco.domain.ids import fork_item_id
 from roboco.domain.inbox.item import Message
 from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.fork import ForkOrder, fork
+from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext
 from tests.memory.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker

@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.ids import fork_item_id
 from roboco.domain.inbox.item import Message
 from roboco.domain.status import TaskStatus
-from roboco.engine.fork import ForkOrder, fork
+from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.errors import UsageError
 from tests.memory.journeys import member, own_turns, speaker
 from tests.memory.model import Said, said

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roboco.engine.keeper import Keeper
+from roboco.engine.heartbeat import Keeper
 from roboco.errors import TransientError
 
 INTERVAL = 0.005

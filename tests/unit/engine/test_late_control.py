@@ -15,8 +15,8 @@ from roboco.domain.stream.event import ErrorOccurred
 from roboco.domain.stream.merged import Cursor, View
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
-from roboco.engine import hold
-from roboco.engine.advance import advance
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.intake import pause as hold
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports import CallContext
 from tests.memory.dispatcher import Advance, Tool

@@ -9,9 +9,9 @@ from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.answer import open_changes
-from roboco.engine.listings import refusal, stored_listing
-from roboco.engine.resolve import resolve
+from roboco.engine.intake.answer import open_changes
+from roboco.engine.intake.resolve import resolve
+from roboco.engine.record.tool_listings import refusal, stored_listing
 from roboco.errors import UsageError
 from tests.memory.dispatcher import ListTools
 from tests.memory.journeys import member, own_turns

@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.minutes import REFUSALS
+from roboco.engine.execution.summarize import REFUSALS
 from roboco.errors import ModelError
 from tests.memory.journeys import assert_whole
 from tests.memory.model import Said

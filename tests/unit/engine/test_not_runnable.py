@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.making import TurnEnd
-from roboco.engine.not_runnable import TRIES
-from roboco.engine.tool import CallEnd, tool
-from roboco.engine.turn import turn
+from roboco.engine.execution.claimed_turn import TurnEnd
+from roboco.engine.execution.not_runnable import TRIES
+from roboco.engine.execution.tool_call import CallEnd, tool
+from roboco.engine.execution.turn import turn
 from roboco.ports import WorkspaceName
 from tests.memory.dispatcher import Tool, Turn
 from tests.memory.model import Said, said

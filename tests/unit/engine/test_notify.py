@@ -8,8 +8,8 @@ import pytest
 from roboco.domain.notification import FIRST_PAUSE, LONGEST_PAUSE, Notice, NoticeName, pause_after
 from roboco.domain.paths import NOTIFY, notices_path, told_path
 from roboco.domain.status import TaskStatus
-from roboco.engine import notify
-from roboco.engine.sweep import fill_agenda
+from roboco.engine import notifications as notify
+from roboco.engine.coordinator.sweep import fill_agenda
 from roboco.errors import Later, TransientError, UsageError
 from tests.memory.clock import SkewedClock
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey

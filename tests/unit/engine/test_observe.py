@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.tool import overdue
+from roboco.engine.execution.tool_call import overdue
 from roboco.errors import ModelError
 from roboco.ports import CallOrder, Request, TurnOrder
 from roboco.ports.telemetry import (

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine import outage, turn
-from roboco.engine.making import TurnEnd
-from roboco.engine.outage import LONGEST_TOLD, delay
+from roboco.engine.coordinator import outage
+from roboco.engine.coordinator.outage import LONGEST_TOLD, delay
+from roboco.engine.execution import turn
+from roboco.engine.execution.claimed_turn import TurnEnd
 from roboco.errors import ModelError, TransientError
 from tests.memory.dispatcher import Turn
 from tests.memory.model import Said

@@ -8,7 +8,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import Message
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.engine.receive import receive
+from roboco.engine.intake.accept import receive
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Request
 from tests.memory.dispatcher import Advance

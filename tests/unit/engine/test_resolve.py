@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.paths import inbox_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.resolve import resolve
+from roboco.engine.intake.resolve import resolve
 from roboco.errors import TransientError, UsageError
 from tests.memory.journeys import member, own_turns
 from tests.memory.model import said

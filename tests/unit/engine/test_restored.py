@@ -6,8 +6,8 @@ import pytest
 
 from roboco.domain.paths import open_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.answer import answer_id, verdict_id
-from roboco.engine.sweep import REFILL
+from roboco.engine.coordinator.sweep import REFILL
+from roboco.engine.intake.answer import answer_id, verdict_id
 from roboco.ports import CallContext, Request
 from tests.memory.agenda import MemoryAgenda
 from tests.memory.journeys import member, own_turns, speaker

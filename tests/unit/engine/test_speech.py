@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.engine.ending import Ending
 from roboco.engine.engine import Engine
-from roboco.engine.speech import Speech
+from roboco.engine.execution.cancellation import Ending
+from roboco.engine.execution.token_stream import Speech
 from roboco.errors import TransientError
 from roboco.ports import Chunk, Grip, Heard, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS

@@ -11,8 +11,8 @@ from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import open_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine.following import begin
-from roboco.engine.submit import Begin, ring, submit
+from roboco.engine.coordinator.next_step import begin
+from roboco.engine.intake.submit import Begin, ring, submit
 from roboco.errors import CorruptHistory, UsageError
 from tests.memory.dispatcher import Advance, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member

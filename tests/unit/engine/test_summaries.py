@@ -5,9 +5,9 @@ import pytest
 from roboco.domain.paths import CLOSED, events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine import archive, recover
-from roboco.engine.receive import has_ended
-from roboco.engine.summaries import known_summary, stored_summary
+from roboco.engine.coordinator import archive
+from roboco.engine.record import recover
+from roboco.engine.record.summaries import has_ended, known_summary, stored_summary
 from roboco.errors import CorruptHistory, UsageError
 from tests.memory.journeys import MANUAL, SEQUENTIAL
 from tests.memory.model import said

@@ -9,10 +9,10 @@ import pytest
 
 from roboco.domain.paths import NOTIFY, OPEN, team_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.advance import advance
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.pending import pause
+from roboco.engine.coordinator.sweep import BATCH, MOST_FAILURES, REFILL, fill_agenda, sweep
 from roboco.engine.engine import Policy
-from roboco.engine.pending import pause
-from roboco.engine.sweep import BATCH, MOST_FAILURES, REFILL, fill_agenda, sweep
 from roboco.errors import TransientError
 from tests.memory.clock import SkewedClock
 from tests.memory.dispatcher import Message, Turn

@@ -9,7 +9,7 @@ from roboco.domain.history.tool_outcome import Outcome, unknown
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.tool import LOST, overdue
+from roboco.engine.execution.tool_call import LOST, overdue
 from roboco.errors import TransientError
 from roboco.ports import CallContext
 from tests.memory.dispatcher import Tool

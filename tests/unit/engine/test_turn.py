@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.advance import advance
-from roboco.engine.reply import _arguments
-from roboco.engine.turn import turn
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.execution.reply import _arguments
+from roboco.engine.execution.turn import turn
 from roboco.errors import ModelError
 from roboco.ports import Request, RequestedCall
 from tests.memory.dispatcher import Turn

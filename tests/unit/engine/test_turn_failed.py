@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from celery.exceptions import Retry
 
-from roboco.engine.making import TurnEnd
-from roboco.engine.turn import turn
-from roboco.engine.turn_failed import TurnFailed
+from roboco.engine.execution.claimed_turn import TurnEnd
+from roboco.engine.execution.turn import turn
+from roboco.engine.execution.turn_failed import TurnFailed
 from roboco.errors import ModelError, TeamFailed
 from roboco.ports import AttemptEnd
 from roboco.workers.ended import ended

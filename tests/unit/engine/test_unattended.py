@@ -8,10 +8,10 @@ import pytest
 
 from roboco.client.attendance import Attendance
 from roboco.domain.paths import WORKSPACE
+from roboco.engine.execution.tool_call import tool
+from roboco.engine.execution.turn import turn
+from roboco.engine.intake.unattended import missing_workers, unattended
 from roboco.engine.registration import Registration, check_workspace, register, workspace_name
-from roboco.engine.tool import tool
-from roboco.engine.turn import turn
-from roboco.engine.unattended import missing_workers, unattended
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import WorkspaceName
 from roboco.ports.registry import POOLS

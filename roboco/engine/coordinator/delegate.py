@@ -1,0 +1,130 @@
+"""delegate: calls that give work to another team, as a task of its own.
+
+    call ─► child is submitted ─► ... ─► child ends ─► parent's inbox ─► result of the call
+            (idempotent)                               (before the child is closed)
+
+No worker is held meanwhile. Each look of the sweeper at the parent submits the child once more, which changes nothing
+unless it is not there, or has ended and its result was lost.
+"""
+
+import logging
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.budget import share
+from roboco.domain.decision.tool_answers import cost_of_calls
+from roboco.domain.history.lineage import Parent, parent_of
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import last_said
+from roboco.domain.history.tool_outcome import Outcome, failure, success
+from roboco.domain.ids import sub_task_id
+from roboco.domain.inbox.item import Answer, Stop
+from roboco.domain.inbox.submission import read_submission
+from roboco.domain.limits import Limits, Spending, ToolSpending
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.domain.usage import Spent
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept import receive, stored
+from roboco.engine.intake.answer import answer_id
+from roboco.engine.intake.submit import submit
+from roboco.engine.record.summaries import stored_summary
+from roboco.errors import UsageError
+from roboco.ports import CallContext, Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCall) -> None:
+    """Submit the task to which the call gives its work; UsageError if that cannot be."""
+    step, name = task.tail[-1], str(call.args["team"])
+    child = sub_task_id(task_id, call.id)
+    submission = read_submission(
+        {
+            "task_id": child,
+            "team": name,
+            "prompt": call.args["prompt"],
+            "context": task.first.metadata.get("context", {}),
+            "scope": task.state.scope,
+        }
+    )
+    parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
+    given = team.teams[name]
+    spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
+    limits = _limits(team, task, given.limits, max(0.0, spent))
+    submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
+    summary = stored_summary(engine, child)
+    if summary is not None and summary.status.ended:
+        _report(engine, parent, summary, _said(engine, child))
+
+
+def _limits(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:
+    """The limits of a sub-task: its team's, and its share of what the task, the agent and `delegate` have left."""
+    step, state = task.tail[-1], task.state
+    own, parts = team.limits.raised(state.raised), sum(1 for call in step.calls if call.tool_name == DELEGATE)
+    beside = Spent(cost=cost_of_calls(team, state, step))
+    all_used = state.spent.plus(beside).model_copy(update={"seconds": seconds})
+    limits = share(limits, own, all_used, parts)
+    limits = share(limits, own.of_agent(step.agent_name), state.of_agent(step.agent_name).plus(beside), parts)
+    of_tool = Spending(max_cost=own.tools.get(DELEGATE, ToolSpending()).max_cost)
+    return share(limits, of_tool, state.of_tool(DELEGATE), parts)
+
+
+def report(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Tell the task for which this one works what it has come to. Its parent may have ended, and nobody listens."""
+    parent = parent_of(task_id, task.first)
+    summary = None if parent is None else stored_summary(engine, task_id)
+    if parent is not None and summary is not None:
+        _report(engine, parent, summary, last_said(task.tail))
+
+
+def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
+    """Stop the task to which the call gave its work; also if it is yet to come."""
+    item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
+    receive(engine, sub_task_id(task_id, call.id), item, limited=False)
+
+
+def used_so_far(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:
+    """What the task to which the call gave its work has used by now; nothing if it is not there."""
+    child = sub_task_id(task_id, call.id)
+    task = engine.board.load(child, 1)
+    if task is not None:
+        state = task.state
+        return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
+    summary = stored_summary(engine, child)
+    return {} if summary is None else _usage_of(summary)
+
+
+def _usage_of(summary: TaskSummary) -> dict[str, int | float]:
+    return {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "cost": summary.cost}
+
+
+def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:
+    outcome = _outcome(parent, summary, text)
+    context = CallContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
+    before = stored(engine, parent.task_id, answer_id(parent.call_id))
+    answer = before or Answer(
+        item_id=answer_id(parent.call_id),
+        created_at=engine.now(),
+        call_id=parent.call_id,
+        at_seq=parent.at_seq,
+        outcome=engine.toolbox.keep(outcome, context),
+    )
+    try:
+        receive(engine, parent.task_id, answer)
+    except UsageError as error:
+        _log.info("nobody waits for what sub-task %s has come to: %s", summary.task_id, error)
+
+
+def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:
+    call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
+    took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
+    if summary.status is TaskStatus.COMPLETED:
+        outcome = success(call, {"task_id": summary.task_id, "text": text}, took)
+    else:
+        outcome = failure(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
+    return outcome.model_copy(update={"usage": _usage_of(summary)})
+
+
+def _said(engine: Engine, task_id: str) -> str:
+    return last_said(tuple(engine.histories.read(task_id)))

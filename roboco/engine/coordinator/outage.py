@@ -1,0 +1,114 @@
+"""outage: a model's server refuses a turn, breaks down or cannot be reached.
+
+    refused ─► deferred 1, 2, 4, ... 60 s ─► refused for `outage_limit` ─► held: paused ─► the model answers
+               (no thread waits)             (coordinator looks)           (inbox item)    another task: resumed
+
+Only an error that cannot succeed ends a task. A worker that dies between two of these steps leaves a turn that is
+deferred, or a hold that the user or the next answer ends.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.inbox.item import Hold, Item, Resume, read_item
+from roboco.domain.paths import RESUME, inbox_path, item_path
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
+from roboco.domain.url import without_credentials
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept import receive, stored
+from roboco.errors import ModelError, UsageError
+from roboco.ports import Snapshot
+
+_log = logging.getLogger(__name__)
+
+LONGEST = 60.0
+"""The most seconds for which a turn is deferred if the server does not say for how long."""
+LONGEST_TOLD = 900.0
+"""The most seconds for which a turn is deferred, whatever the server says."""
+MOST_TOLD = 400
+"""Characters of an error in the reason of a wait."""
+_AGAIN = "; asked again in "
+
+
+def delay(error: ModelError, refusals: int) -> float:
+    """Return the seconds after which the server is asked again: more after each refusal, and not before it says so."""
+    own = min(LONGEST, 2.0 ** min(refusals, 10))
+    return min(LONGEST_TOLD, max(own, error.retry_after or 0.0))
+
+
+def reason(agent: str, error: ModelError, seconds: float) -> str:
+    """Return why the turn waits."""
+    told = without_credentials(well_formed(error.message))[:MOST_TOLD]
+    return f"{agent} waits: {told}{_AGAIN}{seconds:.0f} s"
+
+
+def is_over(engine: Engine, team: Team, task: Snapshot) -> bool:
+    """Return True if the deferred turn was refused for longer than the operator and its profile allow."""
+    if task.claimed or not task.refusals:
+        return False
+    return task.refused_for >= _limit(engine, team.profile(team.agent(task.agent)))
+
+
+def _limit(engine: Engine, profile: ModelProfile) -> float:
+    own = profile.outage_limit
+    return engine.policy.outage_limit if own is None else min(own, engine.policy.outage_limit)
+
+
+def hold(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Pause the task until the user resumes it or the model's server answers another request.
+
+    Return False if that was done and ended since this refusal: then the turn is tried once more.
+    """
+    item_id = f"outage-{task.epoch}-{task.refusals}"
+    item = stored(engine, task_id, item_id)
+    if item is not None and item.taken_at_seq is not None:
+        return False
+    if item is None:
+        why = (
+            f"{task.reason.rpartition(_AGAIN)[0] or task.reason}; this has lasted {task.refused_for:.0f} s. The task "
+            "continues when it is resumed, or when the model answers another task"
+        )
+        _log.warning("task %s is paused: %s", task_id, why)
+        item = Hold(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)
+    receive(engine, task_id, item, limited=False)
+    return True
+
+
+def await_answer(engine: Engine, task_id: str, team: Team, waiting: Iterable[Item]) -> None:
+    """If an outage holds the task, note that it awaits an answer of the model; Redis may have lost that."""
+    for item in waiting:
+        if isinstance(item, Hold) and item.outage:
+            engine.rates.await_answer(team.profile(team.agent(item.outage)), task_id)
+
+
+def answered(engine: Engine, profile: ModelProfile) -> None:
+    """Have the sweeper resume tasks that are paused until this model answers, up to a hundred at once."""
+    tasks = engine.rates.awaiting(profile)
+    for task_id in tasks:
+        engine.agenda.put(f"{RESUME}{task_id}")
+    engine.rates.answered(profile, tasks)
+
+
+def resume(engine: Engine, task_id: str) -> None:
+    """Resume the task if an outage holds it. A pause of the user's stands."""
+    ends = _holds(engine, task_id)
+    if not ends:
+        return
+    item_id = f"resumed-{ends[-1]}"
+    item = stored(engine, task_id, item_id) or Resume(item_id=item_id, created_at=engine.now(), ends=ends)
+    try:
+        receive(engine, task_id, item, limited=False)
+    except UsageError as error:
+        _log.info("task %s is not resumed after an outage: %s", task_id, error)
+
+
+def _holds(engine: Engine, task_id: str) -> tuple[str, ...]:
+    found = []
+    for name in engine.files.names(inbox_path(task_id)):
+        data = engine.files.get(item_path(task_id, name.removesuffix(".json")))
+        item = None if data is None else read_item(data)
+        if isinstance(item, Hold) and item.outage:
+            found.append(item.item_id)
+    return tuple(sorted(found))

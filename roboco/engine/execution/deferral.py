@@ -1,0 +1,64 @@
+"""deferral: a turn that cannot be made now is released until a later time.
+
+    claimed ─► deferred for some seconds ─► the sweeper announces it ─► claimed by any agents worker
+               (no thread waits)
+
+If the worker dies before the turn is deferred, its lease expires. If the worker dies after that, the sweeper finds the
+turn at the latest when the lease would have expired.
+"""
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.engine.coordinator import outage
+from roboco.engine.execution.claimed_turn import Making, TurnEnd
+from roboco.errors import ModelError
+
+ALONE, LONGEST_ALONE = 5.0, 15.0
+"""The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
+
+
+def wait_for_rate(making: Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
+    """Defer the turn until the provider allows it. No thread waits: the sweeper announces the turn again then.
+
+    With `error`, the server has refused the request, and all requests to it are held back. A turn that is requested to
+    end is not deferred.
+    """
+    engine, claim = making.engine, making.claim
+    if error is not None:
+        seconds = outage.delay(error, claim.task.refusals)
+        engine.rates.pause(profile, seconds)
+    reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
+    return defer(making, seconds, reason, TurnEnd.RATE_LIMITED, error is not None)
+
+
+def ask_again(making: Making, error: ModelError) -> TurnEnd:
+    """Defer the turn, because its model cannot be reached or its server fails. Other turns try for themselves."""
+    claim = making.claim
+    seconds = outage.delay(error, claim.task.refusals)
+    return defer(making, seconds, outage.reason(claim.task.agent, error, seconds), TurnEnd.OUTAGE, True)
+
+
+def wait_alone(making: Making) -> TurnEnd:
+    """Defer the turn until its place in quarantine is free, since one of its neighbours may end the worker."""
+    agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
+    pause = min(LONGEST_ALONE, ALONE * 2.0 ** min(making.claim.task.rings, 10))
+    reason = (
+        f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
+        "them may end the worker"
+    )
+    return defer(making, pause, reason, TurnEnd.DEFERRED)
+
+
+def defer(making: Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False) -> TurnEnd:
+    """Defer the turn for these seconds and publish the reason. `refused`: the model's server has refused it."""
+    engine, claim = making.engine, making.claim
+    task_id = claim.order.task_id
+    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
+    if not engine.turns.defer(claim, seconds, event, refused):
+        return TurnEnd.LOST
+    engine.agenda.hasten(task_id, seconds)
+    now = engine.board.load(task_id, 1)
+    if now is not None and (now.cut_age is not None or outage.is_over(engine, making.team, now)):
+        engine.dispatcher.advance(task_id)  # its end was requested before it was deferred, or it was refused too long
+    return end

@@ -1,0 +1,128 @@
+"""compose: what a turn sends to its model, within what the limits leave it."""
+
+import base64
+from dataclasses import dataclass, field, replace
+
+from roboco.domain.artifact_limits import MAX_IMAGE, MAX_IMAGES
+from roboco.domain.decision.budget import reserve, used_up
+from roboco.domain.history.history import RESULTS_ARE_IN
+from roboco.domain.history.state import WRAPS_UP
+from roboco.domain.limits import Limits
+from roboco.domain.paths import artifact_name, artifact_path
+from roboco.domain.prompt.chat import Message, image_kind
+from roboco.domain.prompt.coordinator_tools import offered
+from roboco.domain.prompt.working_memory import Seen, WorkingMemory, compile_memory
+from roboco.domain.team.context_policy import BudgetContext
+from roboco.domain.team.team import Team
+from roboco.domain.tokens import ESTIMATE
+from roboco.engine.engine import Engine
+from roboco.engine.execution.summarize import Minutes
+from roboco.engine.prompt import render_prompt
+from roboco.engine.usage import spent_on
+from roboco.ports import Listings, Request, TurnClaim
+
+USUAL_REPLY = 500
+"""Tokens that a reply is expected to have where nothing bounds it, as rates of providers are kept."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A request, and the memory that it sends. `refused` says which limit forbids it, `minutes` holds the summary."""
+
+    memory: WorkingMemory
+    request: Request
+    refused: str = ""
+    minutes: Minutes = field(default_factory=Minutes)
+    listings: Listings = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the turn is expected to use, in and out."""
+        return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
+
+
+def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, listings: Listings) -> Composed:
+    """The request of the turn; UsageError if the team asks for what cannot be had."""
+    task = claim.task
+    agent, state = team.agent(task.agent), task.state
+    last_turn = task.routing.get("rule") == WRAPS_UP
+    begins = _begins(claim)
+    without = last_turn or (agent.tool_choice == "first" and not begins)
+    tools = () if without else (*engine.toolbox.describe(team, agent, listings), *offered(team, agent, state))
+    profile = team.profile(agent)
+    seen = Seen(
+        first=task.first,
+        tail=task.tail,
+        tools=tools,
+        summary=minutes.summary,
+        no_summary=minutes.why_not,
+        limit=state.limit if last_turn else None,
+        images=profile.images,
+        tokens=engine.tokenizers.of(profile.model) if isinstance(agent.context, BudgetContext) else ESTIMATE,
+    )
+    prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
+    memory = compile_memory(agent, prompt, seen)
+    limits = team.limits.raised(state.raised)
+    so_far = state.having_spent(agent.name, minutes.spent.plus(spent_on(team, task)))
+    reserved = reserve(limits, so_far, agent.name, profile, memory.tokens)
+    refused = reserved.refused or _too_late(engine, claim, limits) or ""
+    required = agent.tool_choice != "auto" and bool(tools) and begins
+    request = Request(
+        profile,
+        memory.messages,
+        tools,
+        tool_choice="required" if required else "auto",
+        max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
+    )
+    return Composed(memory, request, "" if last_turn else refused, minutes, listings)
+
+
+def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
+    """Which limit was reached while the turn waited, if one was: of the time, as nothing else has changed."""
+    if limits.max_seconds is None:
+        return None
+    task_id, task = claim.order.task_id, claim.task
+    began = engine.teams.began(task_id, task.state)
+    seconds = engine.clock.now() - began.timestamp() if began is not None else 0.0
+    return used_up(limits, task.state, task.agent, seconds)
+
+
+def _begins(claim: TurnClaim) -> bool:
+    """Whether the agent has not called a tool yet since somebody else spoke."""
+    return claim.task.routing.get("rule") != RESULTS_ARE_IN
+
+
+def with_images(engine: Engine, task_id: str, request: Request) -> Request:
+    """The request with the images themselves in the place of the artifacts that it names: the newest ones."""
+    left = MAX_IMAGES
+    messages: list[Message] = []
+    for message in reversed(request.messages):
+        content = message["content"]
+        if isinstance(content, list):
+            parts: list[Message] = []
+            for part in reversed(content):
+                shown = part if part["type"] != "image_url" else _image(engine, task_id, part["image_url"]["url"], left)
+                left -= shown["type"] == "image_url"
+                parts.insert(0, shown)
+            message = message | {"content": parts}
+        messages.insert(0, message)
+    return replace(request, messages=tuple(messages))
+
+
+def _image(engine: Engine, task_id: str, uri: str, left: int) -> Message:
+    name = artifact_name(uri)
+    path = artifact_path(task_id, name)
+    size = engine.files.size(path) if left else None
+    data = engine.files.get(path) if size is not None and size <= MAX_IMAGE else None
+    kind = image_kind(data or b"")
+    if data is None or kind is None:
+        return {"type": "text", "text": f"(image {uri} is not shown: {_why_not(left, size)})"}
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def _why_not(left: int, size: int | None) -> str:
+    if not left:
+        return "it is older than the newest images"
+    if size is None:
+        return "it is not there"
+    return f"it has {size} bytes" if size > MAX_IMAGE else "it is no image that models take"

@@ -1,0 +1,39 @@
+"""turn_failed: a turn whose step ends its task as failed, for displays such as Flower."""
+
+from dataclasses import dataclass
+
+from roboco.domain.decision.decide import failure
+from roboco.domain.history.history import History
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.team import Team
+from roboco.engine.execution.claimed_turn import TurnEnd
+from roboco.ports import Snapshot, TurnOrder
+
+
+@dataclass(frozen=True)
+class TurnFailed:
+    """The turn was made, and its step ends the task as failed, for this reason."""
+
+    reason: str
+
+
+TurnResult = TurnEnd | TurnFailed
+"""How an attempt at a turn has ended."""
+
+
+def failed_by(team: Team, task: Snapshot, task_id: str, step: TaskStep, state: TaskState) -> TurnFailed | None:
+    """Return the failure of the task with this step, after which it is in this state; None if the task goes on."""
+    if step.error is None:
+        return None
+    reason = failure(team, History(state, (step,)), parent_of(task_id, task.first) is not None)
+    return None if reason is None else TurnFailed(reason)
+
+
+def failed_before(team: Team, task: Snapshot, order: TurnOrder) -> TurnFailed | None:
+    """Return the failure of the task with the step of this very attempt; None if it stored no such step."""
+    step = task.tail[-1]
+    if step.seq != order.seq or step.metadata.get("attempt", order.attempt) != order.attempt:
+        return None
+    return failed_by(team, task, order.task_id, step, task.state)

@@ -1,0 +1,37 @@
+"""raise_limits: let a task spend more, or less, than its team says."""
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.inbox.item import Raise
+from roboco.domain.limits import RaisedLimits
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept import check_open, receive, stored
+from roboco.errors import UsageError
+
+
+def raise_limits(engine: Engine, task_id: str, limits: RaisedLimits, item_id: str) -> None:
+    """Put these limits in the place of the task's; one that paused at a limit goes on.
+
+    UsageError if the task has ended, or if an agent or tool is named that its team does not have.
+    """
+    if stored(engine, task_id, item_id) is None:
+        check_open(engine, task_id)
+        _check(engine, task_id, limits)
+    receive(engine, task_id, Raise(item_id=item_id, created_at=engine.now(), limits=limits.named()))
+
+
+def _check(engine: Engine, task_id: str, limits: RaisedLimits) -> None:
+    if not limits.named():
+        possible = ", ".join(RaisedLimits.model_fields)
+        raise UsageError(f"limits: name at least one, possible are {possible}")
+    if "max_steps" in limits.named() and limits.max_steps is None:
+        raise UsageError("limits.max_steps: cannot be lifted altogether, name a number")
+    team = engine.teams.get(task_id)
+    for name in limits.agents:
+        team.check_agent(name)
+    tools = {
+        tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.delegates else []))
+    }
+    named = sorted(set(limits.tools) - tools)
+    if unknown := [tool for tool in named if not any(team.may_call(agent, tool) for agent in team.agents)]:
+        possible = ", ".join(sorted(tools)) or "none: the team has no tools"
+        raise UsageError(f"limits.tools: no tool {unknown[0]!r} in team {team.name!r}, possible are {possible}")

@@ -1,0 +1,86 @@
+"""unattended: an open task waits for a worker that does not live."""
+
+from collections.abc import Mapping
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.inbox.item import Hold
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept import stored
+from roboco.engine.registration import check_workspace
+from roboco.errors import UsageError
+from roboco.ports import CallState, Phase, Snapshot
+from roboco.ports.registry import COORDINATOR, LIVE, POOLS
+
+MOST = 20
+"""Items of the inbox of a waiting task that are read."""
+
+
+def unattended(engine: Engine, address: str, task_id: str) -> str:
+    """Return why no worker attends to the open task, with a remedy, or "" if one does or none has to.
+
+    `address` is that of this process's workspace. Cost: one read of the task, eight commands to Redis, and
+    of a task that waits 20 reads of the workspace at most.
+    """
+    try:
+        check_workspace(engine, address)
+    except UsageError as error:
+        return str(error)
+    pool = _awaited(engine, task_id, engine.board.load(task_id, 1))
+    return missing_worker(engine, pool) if pool else ""
+
+
+def missing_worker(engine: Engine, pool: str) -> str:
+    """Return that no worker of the pool lives, with a remedy, or "" if one does."""
+    silence = engine.workers.silence()
+    return _missing(pool, silence) if _silent(silence[pool]) else ""
+
+
+def missing_workers(engine: Engine) -> list[str]:
+    """Return that no worker of a pool lives, for each pool of which that is true."""
+    silence = engine.workers.silence()
+    return list(dict.fromkeys(_missing(pool, silence) for pool in POOLS if _silent(silence[pool])))
+
+
+def _silent(seconds: float | None) -> bool:
+    return seconds is None or seconds >= LIVE
+
+
+def _missing(pool: str, silence: Mapping[str, float | None]) -> str:
+    """Return that no worker of the pool lives; if no worker lives at all, return that."""
+    all_silent = all(map(_silent, silence.values()))
+    known = [seconds for seconds in silence.values() if seconds is not None] if all_silent else [silence[pool]]
+    seconds = min((one for one in known if one is not None), default=None)
+    what = "worker" if all_silent else f"{pool} worker"
+    since = f"no {what} is registered" if seconds is None else f"no {what} for {seconds:.0f} s"
+    if all_silent:
+        return f"{since}; start one for all pools: celery -A roboco.workers.app worker"
+    return f"{since}; start one: celery -A roboco.workers.{pool} worker"
+
+
+def _awaited(engine: Engine, task_id: str, task: Snapshot | None) -> str:
+    """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
+    if task is None or task.phase in (Phase.IDLE, Phase.END):
+        return COORDINATOR
+    match task.phase:
+        case Phase.TURN if task.claimed:
+            return COORDINATOR if task.lease_left <= 0 else ""
+        case Phase.TURN:
+            return COORDINATOR if task.due_in is not None else "agents"
+        case Phase.TOOLS:
+            return _awaited_for_calls(task)
+        case _:
+            return COORDINATOR if any(_has_come(engine, task_id, item_id) for item_id in task.item_ids[:MOST]) else ""
+
+
+def _has_come(engine: Engine, task_id: str, item_id: str) -> bool:
+    """Return True if a coordinator has to apply the item; a pause stays in the inbox while it counts."""
+    item = stored(engine, task_id, item_id)
+    return item is not None and not isinstance(item, Hold)
+
+
+def _awaited_for_calls(task: Snapshot) -> str:
+    states = [task.calls.get(call.id, CallState()) for call in task.tail[-1].calls if call.tool_name != DELEGATE]
+    still_open = [state for state in states if state.outcome is None]
+    if any(not state.claimed for state in still_open):
+        return "tools"
+    return COORDINATOR if any(state.lease_left <= 0 for state in still_open) else ""

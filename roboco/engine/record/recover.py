@@ -1,0 +1,162 @@
+"""recover: bring the board up to what the workspace holds. The workspace is the record."""
+
+from collections.abc import Mapping, Sequence
+
+from roboco.domain.decision.tool_answers import waits_for_person
+from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.ids import step_id_at
+from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
+    AnyEvent,
+    StatusChanged,
+    StepEnded,
+    StreamReset,
+    TaskEnded,
+    ToolCalled,
+    ToolReturned,
+    TurnRestarted,
+    UserInterrupted,
+    UserSpoke,
+)
+from roboco.domain.task_summary import read_summary
+from roboco.engine.engine import Engine
+from roboco.engine.record.attempt_status import show_ends
+from roboco.engine.record.inbox_items import knock_again
+from roboco.errors import CorruptHistory
+from roboco.ports import CallState, Commit, Phase, Snapshot
+
+COORDINATOR_TAIL = 64
+"""The number of newest steps that the coordinator loads: routers see no longer run of one agent."""
+
+
+def load(engine: Engine, task_id: str) -> Snapshot | None:
+    """Return the task, rebuilt from its workspace if Redis has lost it; None if it is not open."""
+    task = engine.board.load(task_id, COORDINATOR_TAIL)
+    if task is None and engine.files.get(open_path(task_id)) is not None:
+        set_up(engine, task_id)
+        task = engine.board.load(task_id, COORDINATOR_TAIL)
+    return task
+
+
+def set_up(engine: Engine, task_id: str) -> None:
+    """Rebuild the task on the board from its workspace. Another worker may do so at the same time."""
+    lines = list(engine.histories.lines(task_id))
+    if not lines:
+        raise CorruptHistory(f"task {task_id!r} has no history in its workspace, though it was accepted")
+    verify_chain(lines)
+    steps = [read_step(line) for line in lines]
+    event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
+    reopen(engine, task_id)
+    knock_again(engine, task_id)  # first: a worker that finds the task on the board must find its items
+    stored = engine.files.get(summary_path(task_id))
+    before = None if stored is None else read_summary(stored)
+    above = 0 if before is None else before.epoch
+    engine.board.create(task_id, steps, fold(steps), [event], above)
+    engine.agenda.put(task_id, engine.policy.ring_pause)
+
+
+def begin_again(engine: Engine, task_id: str) -> None:
+    """Begin a new generation of the task's logs. That of an ended task repeats its end, for clients that missed it."""
+    while (task := engine.board.load(task_id, 1)) is not None:
+        events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
+        if task.phase is Phase.END:
+            events.append(ended(engine, task_id, task.state, task.status, task.reason))
+        if engine.board.begin_again(task_id, task.epoch, events):
+            return
+
+
+def ended(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, reason: str) -> TaskEnded:
+    """Return the event of the task's end."""
+    usage = {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "steps": state.steps, "cost": state.cost}
+    return TaskEnded(
+        task_id=task_id, timestamp=engine.now(), status=status, reason=reason, usage=usage, agents=state.agents
+    )
+
+
+def reopen(engine: Engine, task_id: str) -> None:
+    """Let the task accept items again if a worker has begun to close it although the board does not have its end."""
+    marker = engine.files.get_versioned(open_path(task_id))
+    if marker is not None and marker.data not in (OPENED, CLOSED):
+        engine.files.replace(open_path(task_id), OPENED, marker.version)
+
+
+def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Take over the steps that the workspace has and the board does not; whether there were any.
+
+    If the task has ended before them on the board, Redis was set back more than once: its logs begin anew.
+    """
+    epoch, state, before = task.epoch, task.state, task.tail[-1]
+    moved = False
+    for step in engine.histories.read(task_id, task.seq):
+        if not moved and task.phase is Phase.END:
+            reset = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
+            if not engine.board.begin_again(task_id, epoch, [reset]):
+                return True
+        state = state.after(step)
+        if not moved:
+            show_ends(engine, task_id, task, step)
+        if moved:
+            events = events_of(engine, task_id, step, before, _untold(step, {}))
+        else:
+            events = taken_over(engine, task_id, task, step, _untold(step, task.calls))
+        if not engine.board.commit(task_id, epoch, Commit(step, state, events)):
+            return True
+        epoch, before, moved = epoch + 1, step, True
+    return moved
+
+
+def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
+    """Return the results of the step that no tools worker has reported."""
+    told = {call_id for call_id, call in calls.items() if call.outcome and not waits_for_person(call.outcome)}
+    return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
+
+
+def taken_over(
+    engine: Engine, task_id: str, task: Snapshot, step: TaskStep, told_now: Sequence[Outcome] = ()
+) -> list[AnyEvent]:
+    """Return the events for followers when the step is applied to a task in this state.
+
+    If the step replaces a turn, the text of that turn is void. A task that has waited is running again.
+    """
+    now = engine.now()
+    events: list[AnyEvent] = []
+    if not step.by_agent and task.phase is Phase.TURN and task.claimed:
+        events.append(
+            TurnRestarted(
+                task_id=task_id,
+                timestamp=now,
+                step_id=step_id_at(task_id, task.seq),
+                attempt=task.attempt + 1,
+                reason="another step replaces the turn, because its worker did not finish it",
+                replaced=True,
+            )
+        )
+    if task.reason or task.status is not TaskStatus.RUNNING:
+        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
+    return [*events, *events_of(engine, task_id, step, task.tail[-1], told_now)]
+
+
+def events_of(
+    engine: Engine, task_id: str, step: TaskStep, before: TaskStep, told_now: Sequence[Outcome] = ()
+) -> list[AnyEvent]:
+    """Return the events for followers when the step is applied. `told_now` are results without an event so far."""
+    now = engine.now()
+    names = {call.id: call.tool_name for call in before.calls}
+    events: list[AnyEvent] = [
+        ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)
+        for call in step.calls
+    ]
+    for outcome in told_now:
+        name = names.get(outcome.result.tool_call_id, "")
+        events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
+    if step.agent_name == USER:
+        events.append(UserSpoke(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
+    stopped = step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None
+    if stopped or (step.agent_name == USER and step.metadata.get("interrupts")):
+        reason = step.error.message if step.error is not None else step.text[:500]
+        item_id, receipt = str(step.metadata["item_id"]), before.metadata.get("receipt") or {}
+        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, receipt=receipt))
+    return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]
