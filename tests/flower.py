@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.adapters.local.process import free_port, start
-from roboco.cli.dev_stack import FLOWER_COLUMNS
+from roboco.cli.stack.dev_stack import FLOWER_COLUMNS
 from tests.stack import ROOT, Stack, until
 
 _USER = "watcher:only-for-tests"

@@ -7,33 +7,33 @@ from typing import Any, NoReturn
 import click
 from redis.exceptions import NoPermissionError
 
-from roboco.cli.answers import answer, approve, deny, resolve
-from roboco.cli.context import context
-from roboco.cli.control import interrupt, pause, resume, step, stop
-from roboco.cli.dead import dead, dismiss, requeue
-from roboco.cli.demo import demo
-from roboco.cli.dev import dev
-from roboco.cli.doctor import doctor
-from roboco.cli.failure import interrupted, report, report_denied, report_usage
-from roboco.cli.fork import fork
-from roboco.cli.health import health
-from roboco.cli.mcp import mcp
-from roboco.cli.models import models
-from roboco.cli.raise_limits import raise_limits
-from roboco.cli.replay import replay_task
-from roboco.cli.run import run
-from roboco.cli.schema import schema
-from roboco.cli.session import delta, session
-from roboco.cli.show import show
-from roboco.cli.signals import interruptible
-from roboco.cli.submit import send, submit
-from roboco.cli.tasks import tasks
-from roboco.cli.to_test import to_test
-from roboco.cli.top import top
-from roboco.cli.validate import validate
-from roboco.cli.verify import verify
-from roboco.cli.watch import watch
-from roboco.cli.why import why
+from roboco.cli.commands.answers import answer, approve, deny, resolve
+from roboco.cli.commands.context import context
+from roboco.cli.commands.control import interrupt, pause, resume, step, stop
+from roboco.cli.commands.dead_letters import dead, dismiss, requeue
+from roboco.cli.commands.demo import demo
+from roboco.cli.commands.dev import dev
+from roboco.cli.commands.export_test import to_test
+from roboco.cli.commands.fork import fork
+from roboco.cli.commands.health import health
+from roboco.cli.commands.mcp import mcp
+from roboco.cli.commands.models import models
+from roboco.cli.commands.raise_limits import raise_limits
+from roboco.cli.commands.replay import replay_task
+from roboco.cli.commands.run import run
+from roboco.cli.commands.schema import schema
+from roboco.cli.commands.session import delta, session
+from roboco.cli.commands.show import show
+from roboco.cli.commands.submit import send, submit
+from roboco.cli.commands.tasks import tasks
+from roboco.cli.commands.validate import validate
+from roboco.cli.commands.verify import verify
+from roboco.cli.commands.watch import watch
+from roboco.cli.commands.why import why
+from roboco.cli.doctor.command import doctor
+from roboco.cli.terminal.exit import interrupted, report, report_denied, report_usage
+from roboco.cli.terminal.signals import interruptible
+from roboco.cli.top.command import top
 from roboco.errors import RobocoError
 
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from roboco.cli.replay import replay_task
-from roboco.cli.to_test import to_test
-from roboco.cli.why import why
+from roboco.cli.commands.export_test import to_test
+from roboco.cli.commands.replay import replay_task
+from roboco.cli.commands.why import why
 from roboco.domain.stream.item import TextPartDelta
 from tests.integration.cli_shell import DESK, Desk, said
 from tests.journeys import answer

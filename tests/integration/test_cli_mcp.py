@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from roboco import Settings
 from roboco.adapters.team_file import load_team
-from roboco.cli.check_servers import check_servers
+from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
 from roboco.errors import TeamError, UsageError
 from tests.mcp_servers import HOSTILE, SHOP

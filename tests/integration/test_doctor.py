@@ -16,13 +16,13 @@ from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis.cluster import nodes_of
-from roboco.cli.check import Check
-from roboco.cli.check_broker import check_broker
-from roboco.cli.check_machine import check_flower
-from roboco.cli.check_models import check_models
-from roboco.cli.check_redis import check_redis
-from roboco.cli.check_webhooks import check_webhooks
-from roboco.cli.check_workspace import check_workspace
+from roboco.cli.doctor.broker import check_broker
+from roboco.cli.doctor.check import Check
+from roboco.cli.doctor.machine import check_flower
+from roboco.cli.doctor.models import check_models
+from roboco.cli.doctor.redis import check_redis
+from roboco.cli.doctor.webhooks import check_webhooks
+from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer
 from tests.conftest import need, running
 from tests.flower import flower

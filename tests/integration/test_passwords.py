@@ -14,8 +14,8 @@ from roboco.adapters.celery.dispatcher import sending
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis import client
-from roboco.cli.check_broker import check_broker
-from roboco.cli.check_redis import check_redis
+from roboco.cli.doctor.broker import check_broker
+from roboco.cli.doctor.redis import check_redis
 from roboco.client.wiring import producer
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError

@@ -14,7 +14,7 @@ from celery import Celery
 
 from roboco import Task, team_from
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.cli.demo import shipped_team
+from roboco.cli.commands.demo import shipped_team
 from tests.integration.cli_shell import Shell
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from roboco.cli.live import LiveView
-from roboco.cli.screen import Screen
+from roboco.cli.interactive.live_view import LiveView
+from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import StepEnded, StreamChunk, ToolCalled, ToolReturned, read_message

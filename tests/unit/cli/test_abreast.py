@@ -4,9 +4,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from io import StringIO
 
-from roboco.cli.abreast import Group, abreast
-from roboco.cli.check import Check
-from roboco.cli.progress import Progress
+from roboco.cli.doctor.abreast import Group, abreast
+from roboco.cli.doctor.check import Check
+from roboco.cli.terminal.progress import Progress
 
 A, B, C = (Check(name, "ok", "found") for name in "abc")
 

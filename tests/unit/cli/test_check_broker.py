@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.cli import check_broker
+from roboco.cli.doctor import broker as check_broker
 
 
 def app_of(*answers: dict[str, list[dict[str, str]]] | None) -> tuple[Any, list[float]]:

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roboco import TeamError, UsageError
-from roboco.cli.check_machine import check_model
-from roboco.cli.demo import shipped_team
+from roboco.cli.commands.demo import shipped_team
+from roboco.cli.commands.schema import team_file_schema
+from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
-from roboco.cli.schema import team_file_schema
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
 from tests.unit.cli.shown import BEGAN

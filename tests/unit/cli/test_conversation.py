@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from roboco import StreamItem, TaskStatus, TaskSummary
-from roboco.cli.conversation import Conversation
-from roboco.cli.signals import Interrupted, interruptible
+from roboco.cli.interactive.conversation import Conversation
+from roboco.cli.terminal.signals import Interrupted, interruptible
 from roboco.domain.stream.item import Shown, stream_item
 from tests.unit.cli.shown import BEGAN, event
 

@@ -9,11 +9,11 @@ import pytest
 from roboco import Settings
 from roboco.adapters.sandbox.budget import read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.cli.check import Check
-from roboco.cli.check_machine import check_limits, check_sandbox
-from roboco.cli.check_models import check_models
-from roboco.cli.check_teams import check_mcp, check_teams, check_tools, loaded_teams
-from roboco.cli.check_workspace import deletes, forgets_after
+from roboco.cli.doctor.check import Check
+from roboco.cli.doctor.machine import check_limits, check_sandbox
+from roboco.cli.doctor.models import check_models
+from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
+from roboco.cli.doctor.workspace import deletes, forgets_after
 from roboco.domain.builtin_tools import PYTHON
 
 GOOD = "agents: [{name: a, prompt: x}]"

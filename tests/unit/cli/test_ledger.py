@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roboco import UsageError
-from roboco.cli.rehearsal_source import source
-from roboco.cli.replay import replay_task
-from roboco.cli.to_test import to_test
-from roboco.cli.why import why
+from roboco.cli.commands.export_test import to_test
+from roboco.cli.commands.rehearsal_source import source
+from roboco.cli.commands.replay import replay_task
+from roboco.cli.commands.why import why
 from roboco.domain.paths import history_path, lineage_path, summary_path, team_path
 from roboco.domain.replay.evidence import RecordedCall
 from roboco.domain.replay.recording import recording_of

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from roboco.cli.json_lines import JsonLines
-from roboco.cli.live import LiveView
-from roboco.cli.screen import Screen
+from roboco.cli.interactive.live_view import LiveView
+from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart
 from roboco.domain.stream.item import stream_item
 from tests.unit.cli.shown import called, delta, event, final, returned, shown

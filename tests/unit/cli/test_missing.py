@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco import Team, team_from
-from roboco.cli.local_stack import Missing, missing
+from roboco.cli.stack.local_stack import Missing, missing
 
 
 def team(**profile: Any) -> Team:

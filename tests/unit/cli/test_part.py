@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.local.process import Server, start
-from roboco.cli import part as module
-from roboco.cli.part import Part
-from roboco.cli.worker import kill
+from roboco.cli.stack import component as module
+from roboco.cli.stack.celery_process import kill
+from roboco.cli.stack.component import Part
 from roboco.errors import TransientError
 
 

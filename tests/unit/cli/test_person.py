@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from roboco import TaskStatus, TransientError, UsageError
-from roboco.cli.live import LiveView
-from roboco.cli.person import Person, Verdict, read_verdict
-from roboco.cli.screen import Screen
-from roboco.cli.signals import Interrupted
+from roboco.cli.interactive.live_view import LiveView
+from roboco.cli.interactive.user import Person, Verdict, read_verdict
+from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.signals import Interrupted
 from roboco.domain.history.part import ToolCall
 from roboco.domain.stream.item import stream_item
 from roboco.domain.team.tool_difference import PartDifference, ToolDifference
@@ -31,7 +31,7 @@ class Table:
         self._file = io.StringIO()
         self.view = LiveView(Screen(self._file))
         self.person = Person(self, self, Screen(self._file), self.view)
-        monkeypatch.setattr("roboco.cli.person.typed_line", self._input)
+        monkeypatch.setattr("roboco.cli.interactive.user.typed_line", self._input)
 
     @property
     def screen(self) -> list[str]:

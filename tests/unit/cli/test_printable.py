@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from roboco.cli.printable import escaped, one_line, printable
-from roboco.cli.screen import Screen
+from roboco.cli.terminal.sanitize import escaped, one_line, printable
+from roboco.cli.terminal.screen import Screen
 
 
 @pytest.mark.parametrize(

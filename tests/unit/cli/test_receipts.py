@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from roboco.cli.receipts import how_it_closed, what_came_of
+from roboco.cli.interactive.receipts import how_it_closed, what_came_of
 from roboco.client.receipt import Receipt
 from tests.unit.cli.shown import BEGAN
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from roboco.cli.show import show
+from roboco.cli.commands.show import show
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.paths import failure_path, history_path, summary_path, team_path
 from tests.memory.journeys import member

@@ -10,8 +10,8 @@ from roboco.adapters.celery.heartbeats import WorkerNow
 from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.celery.queues import QueueNow
 from roboco.adapters.redis.picture import RateNow, TaskNow
-from roboco.cli.top_picture import TaskRow, TopPicture
-from roboco.cli.top_view import TopView
+from roboco.cli.top.snapshot import TaskRow, TopPicture
+from roboco.cli.top.view import TopView
 
 NOW = 1_800_000_000.0
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from roboco.cli.signals import Interrupted, ctrl_c_raised
-from roboco.cli.typed_line import typed_line
+from roboco.cli.interactive.read_line import typed_line
+from roboco.cli.terminal.signals import Interrupted, ctrl_c_raised
 
 
 @pytest.fixture

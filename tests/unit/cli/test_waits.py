@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.cli.waits import Waits
+from roboco.cli.interactive.waits import Waits
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import success
 from roboco.domain.status import TaskStatus

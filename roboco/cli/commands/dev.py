@@ -1,0 +1,57 @@
+"""roboco dev: a whole Roboco on this machine, until Ctrl-C."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from roboco.cli.stack.dev_stack import POOLS, DevStack
+from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.signals import Interrupted
+
+
+@click.command()
+@click.option("--port-base", type=click.IntRange(1024, 65000), help="First of 13 ports; by default those of last time.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(".roboco/dev"), show_default=True
+)
+def dev(port_base: int | None, folder: Path) -> None:
+    """Keep a whole stack running: Redis, S3, workers, Flower.
+
+    It prints where everything is, starts again what dies, and ends on Ctrl-C. Its data stays in the folder.
+    """
+    screen = Screen(sys.stdout)
+    stack = DevStack(folder, port_base, screen.line)
+    try:
+        stack.start()
+        _print(screen, stack)
+        stack.supervisor.keep()
+    except Interrupted:
+        screen.line("ending; workers finish what they do (Ctrl-C once more does not wait)")
+    finally:
+        stack.supervisor.end()
+    screen.line("everything has ended")
+
+
+def _print(screen: Screen, stack: DevStack) -> None:
+    exports = stack.exports
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("redis", Text(exports["ROBOCO_REDIS_URL"]))
+    place = exports.get("ROBOCO_S3_ENDPOINT_URL", "")
+    table.add_row("workspace", Text(f"{exports['ROBOCO_WORKSPACE']} {place and f'at {place}'}".rstrip()))
+    table.add_row("flower", Text(f"{stack.flower} user roboco, password {stack.password}"))
+    table.add_row("workers", Text(", ".join(POOLS)))
+    here = os.path.relpath(stack.folder)
+    table.add_row("logs", Text(f"{here}/*.log"))
+    screen.blank()
+    screen.table(table)
+    screen.blank()
+    screen.line(("in other terminals:", "bold"), f" source {here}/env", (", which is:", "dim"))
+    for line in stack.export_lines().splitlines():
+        screen.line((line, "dim"))
+    screen.blank()

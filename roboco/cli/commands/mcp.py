@@ -1,0 +1,144 @@
+"""roboco mcp: the MCP servers of a team."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from roboco.adapters.mcp.tool import McpTool, as_team_says
+from roboco.cli.doctor.asked_servers import Answer, ServerOf, ask_servers
+from roboco.cli.doctor.teams import loaded_teams
+from roboco.cli.terminal import options
+from roboco.cli.terminal.sanitize import one_line
+from roboco.cli.terminal.screen import Screen
+from roboco.client.teams import chosen_team
+from roboco.domain.team.known_tools import missing
+from roboco.domain.team.team import Team, prefix_of
+from roboco.errors import UsageError
+from roboco.settings import Settings, read_settings
+
+_WIDEST = 300
+_PARAMETERS = 20
+
+
+@click.group()
+def mcp() -> None:
+    """See what the MCP servers of a team offer."""
+
+
+@mcp.command()
+@click.argument("server")
+@click.option(
+    "--team",
+    metavar="TEAM",
+    help="The path of a team file, or the name of a team in ROBOCO_TEAMS; by default the only one there with SERVER.",
+)
+@options.as_json
+def tools(server: str, team: str | None, as_json: bool) -> int:
+    """List the tools of the MCP server that a team calls SERVER, also those that the team does not use.
+
+    The server is started or reached as by a tools worker: if ROBOCO_MCP allows it, in its sandbox, and with no
+    variables but those of ROBOCO_MCP_ENV. The exit code is 1 if the team names a tool that the server does not list.
+    """
+    settings = read_settings()
+    found = ServerOf(_team_with(settings, team, server), server)
+    answer = _everything(settings, found)
+    shown = list(_shown(found, answer))
+    mistake = missing(found.team, server, answer.offer.tools, answer.offer.others)
+    if as_json:
+        click.echo(json.dumps({"tools": [tool.record() for tool in shown], "mistake": mistake}, indent=2))
+    else:
+        _print(Screen(sys.stdout), shown, answer, mistake)
+    return 1 if mistake else 0
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A tool as it is listed; `called` is its name for agents, None if the team does not use it or cannot call it."""
+
+    name: str
+    called: str | None
+    tool: McpTool
+
+    def record(self) -> dict[str, Any]:
+        """The tool as JSON has it."""
+        return {
+            "name": self.name,
+            "called": self.called,
+            "effect": self.tool.effect,
+            "description": self.tool.description,
+            "input_schema": self.tool.input_schema,
+        }
+
+
+def _team_with(settings: Settings, named: str | None, server: str) -> Team:
+    """The team with this server; UsageError if there is none, or more than one to choose from."""
+    if named is not None:
+        team = chosen_team(settings, named)
+        if server not in team.mcp_servers:
+            possible = ", ".join(map(repr, team.mcp_servers)) or "none: the team declares no servers"
+            raise UsageError(f"server: team {team.name!r} has no MCP server {server[:80]!r}, possible are {possible}")
+        return team
+    teams = {
+        name: team for name, team in loaded_teams(settings) if isinstance(team, Team) and server in team.mcp_servers
+    }
+    if len(teams) != 1:
+        found = ", ".join(teams) or "none"
+        raise UsageError(f"--team: name the team of MCP server {server[:80]!r}; teams of ROBOCO_TEAMS with it: {found}")
+    return next(iter(teams.values()))
+
+
+def _everything(settings: Settings, found: ServerOf) -> Answer:
+    """What the server lists altogether; UsageError if it does not answer, or is not allowed here."""
+    whole = found.declared.model_copy(update={"tools": "all"})
+    servers = found.team.mcp_servers | {found.name: whole}
+    team = found.team.model_copy(update={"mcp_servers": servers})
+    (answer,) = ask_servers(settings, [ServerOf(team, found.name)])
+    if answer.error:
+        raise UsageError(answer.error)
+    return answer
+
+
+def _shown(found: ServerOf, answer: Answer) -> Iterator[_Shown]:
+    declared = found.declared
+    for name, tool in answer.offer.tools.items():
+        known = declared.settings_of(name) is not None
+        called = declared.name_of(prefix_of(found.name), name) if known else None
+        yield _Shown(name, called, as_team_says(declared, name, tool))
+
+
+def _print(screen: Screen, shown: list[_Shown], answer: Answer, mistake: str) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("tool", "agents call", "effect", "parameters", "description"):
+        table.add_column(heading, overflow="fold")
+    for one in shown:
+        cells = (one.name, one.called or "-", one.tool.effect, _parameters(one.tool), one.tool.description)
+        table.add_row(*(Text(one_line(cell, _WIDEST)) for cell in cells))
+    if shown:
+        screen.table(table)
+    else:
+        screen.line("the server lists no tools")
+    if others := [*map(repr, answer.offer.others), *([f"{answer.offer.more} more"] if answer.offer.more else [])]:
+        screen.line((f"not shown: {', '.join(others)}", "dim"))
+    if mistake:
+        screen.line((mistake, "yellow"))
+
+
+def _parameters(tool: McpTool) -> str:
+    """The names of the parameters with their types; with "?" those that a call may leave out."""
+    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    listed = properties if isinstance(properties, dict) else {}
+    needed = required if isinstance(required, list) else []
+    words = [f"{name}{'' if name in needed else '?'}: {_type(one)}" for name, one in listed.items()]
+    more = [f"{len(words) - _PARAMETERS} more"] if len(words) > _PARAMETERS else []
+    return ", ".join([*words[:_PARAMETERS], *more]) or ("none" if isinstance(properties, dict) else "any")
+
+
+def _type(schema: object) -> str:
+    found = schema.get("type") if isinstance(schema, dict) else None
+    return "|".join(map(str, found)) if isinstance(found, list) else str(found or "any")

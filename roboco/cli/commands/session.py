@@ -1,0 +1,41 @@
+"""roboco session, delta: a task as a conversation, for programs."""
+
+from typing import get_args
+
+import click
+
+from roboco.cli.commands.open_task import opened
+from roboco.domain.session.agent_session import SessionForm
+
+_form = click.option(
+    "--form",
+    type=click.Choice(get_args(SessionForm)),
+    default="roboco",
+    show_default=True,
+    help="The names and statuses of Roboco, or those of roboto.ai's sessions.",
+)
+
+
+@click.command()
+@click.argument("task_id")
+@_form
+def session(task_id: str, form: SessionForm) -> None:
+    """Print a task as a conversation, in JSON.
+
+    There is a message for each step, and one for a turn that is being made.
+    """
+    with opened(task_id) as task:
+        click.echo(task.session(form=form).model_dump_json(indent=2))
+
+
+@click.command()
+@click.argument("task_id")
+@click.argument("token", default="")
+@_form
+def delta(task_id: str, token: str, form: SessionForm) -> None:
+    """Print what is new in a task's conversation, in JSON.
+
+    TOKEN is the continuation_token of a session or of an earlier delta; without it everything is new.
+    """
+    with opened(task_id) as task:
+        click.echo(task.delta(token, form=form).model_dump_json())

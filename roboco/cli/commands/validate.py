@@ -1,0 +1,73 @@
+"""roboco validate: every mistake in a team file."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from roboco.adapters.functions import Functions
+from roboco.adapters.team_file import load_team
+from roboco.cli.doctor.asked_servers import Answer, ask_servers, servers_in
+from roboco.cli.doctor.teams import missing_functions
+from roboco.cli.terminal import options
+from roboco.cli.terminal.sanitize import escaped
+from roboco.domain.team.team import Team
+from roboco.errors import TeamError
+from roboco.settings import read_settings
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@options.as_json
+def validate(file: Path, as_json: bool) -> int:
+    """Check a team file: every mistake at once, and exit code 2.
+
+    With ROBOCO_TOOLS set, the functions that it names are imported too. A warning names those without a description.
+    MCP servers of the team that ROBOCO_MCP allows are started or reached, and the names of their tools are compared. A
+    server that does not answer is no mistake.
+    """
+    try:
+        team, notes, warnings = _checked(file)
+    except TeamError as error:
+        if not as_json:
+            raise
+        click.echo(json.dumps({"valid": False, "mistakes": list(error.mistakes), "warnings": []}, indent=2))
+        return 2
+    for note in notes:
+        click.echo(f"note: {escaped(note)}", err=True)
+    if as_json:
+        click.echo(json.dumps({"valid": True, "mistakes": [], "warnings": warnings}, indent=2))
+        return 0
+    for warning in warnings:
+        click.echo(f"{file}: warning: {escaped(warning)}", err=True)
+    names = ", ".join(agent.name for agent in team.agents)
+    click.echo(f"{file}: team {team.name!r} is valid: {team.collaboration_model.type}, agents {names}")
+    return 0
+
+
+def _checked(file: Path) -> tuple[Team, list[str], list[str]]:
+    """Return the team, why tools of some of its servers are not compared, and warnings; TeamError lists mistakes."""
+    team = load_team(file)
+    settings = read_settings()
+    mistakes = [*missing_functions(team, settings)] if settings.tools else []
+    answers = ask_servers(settings, servers_in(team)) if settings.mcp else []
+    mistakes += [f"{_at(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
+    if mistakes:
+        raise TeamError(str(file), tuple(mistakes))
+    notes = [f"{_at(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
+    return team, notes, [*_undescribed(team, Functions(settings.tools))] if settings.tools else []
+
+
+def _at(answer: Answer) -> str:
+    return f"{answer.server.at}mcp_servers.{answer.server.name}.tools"
+
+
+def _undescribed(team: Team, functions: Functions) -> Iterator[str]:
+    """Yield a warning for each tool of which the models see no description."""
+    for index, tool in enumerate(team.tools):
+        if not (tool.description or functions.tool(tool.function).description):
+            yield (
+                f"tools[{index}]: tool {tool.name!r} has no description for the models: write a docstring for "
+                f"{tool.function!r}, or a `description` here"
+            )

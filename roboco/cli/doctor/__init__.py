@@ -1,0 +1,1 @@
+"""`roboco doctor`: checks of what a deployment needs. Each yields findings. Read `command.py` first: it prints them."""

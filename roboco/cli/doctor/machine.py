@@ -1,0 +1,99 @@
+"""Checks of this machine: Python, its limits, a model's key, Flower, and what `run`, `demo` and `dev` bring."""
+
+import importlib.util
+import resource
+import sqlite3
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+
+from roboco.adapters.local.seaweed import find_weed
+from roboco.adapters.local.valkey import find_server
+from roboco.adapters.sandbox.budget import Budget
+from roboco.adapters.sandbox.limits import MIB
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.cli.doctor.check import Check, wanted
+from roboco.domain.builtin_tools import PYTHON
+from roboco.errors import UsageError
+
+_PER_TURN, _ALWAYS = 3, 200
+"""Open files of an agents worker: for each turn its model's connection and what belongs to it, and for all of them."""
+_PARTS = "pip install 'roboco[local]'"
+
+
+def check_python() -> Check:
+    """Which Python runs; pip installs Roboco on no other than those that it runs on."""
+    return Check("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
+
+
+def check_limits(concurrency: int) -> Iterator[Check]:
+    """Whether as many files may be open as an agents worker needs, and SQLite can do what `memory_search` needs."""
+    most, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], concurrency * _PER_TURN + _ALWAYS
+    unlimited = most == resource.RLIM_INFINITY
+    found = f"{'any number' if unlimited else most}, and {concurrency} turns at once need {need}"
+    todo = f"ulimit -n {need} where the agents workers start, or a smaller ROBOCO_AGENTS_CONCURRENCY"
+    yield wanted("open files", unlimited or most >= need, found, todo)
+    with closing(sqlite3.connect(":memory:")) as database:
+        options = {row[0] for row in database.execute("PRAGMA compile_options")}
+    indexes = "ENABLE_FTS5" in options
+    found = f"{sqlite3.sqlite_version}, {'with' if indexes else 'without'} full-text search"
+    yield wanted("sqlite", indexes, found, "use a Python whose SQLite has FTS5: memory_search needs it", "fail")
+
+
+def check_sandbox(budget: Budget = Budget()) -> Check:  # noqa: B008 - immutable
+    """Whether code that a model wrote can be run here; what counts are the tools workers' machines.
+
+    The budget is for one sandbox at a time: how many a tools worker runs at once, and their share, its log says.
+    """
+    sandbox = Sandbox(budget=budget)
+    refusal = sandbox.refusal()
+    works = f"works, with {sandbox.limits.total // MIB} MiB if it runs alone"
+    found, _, todo = refusal.partition(": ") if refusal else (works, "", "")
+    return wanted("sandbox", not refusal, found, f"only the tool {PYTHON} needs it: {todo}")
+
+
+def check_flower(address: str) -> Check:
+    """Whether Flower at this address asks for a password: it shows and ends Celery tasks."""
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/tasks", timeout=5) as answer:  # noqa: S310 - the user's
+            asks = "/login" in answer.url
+    except urllib.error.HTTPError as error:
+        asks = error.code in (401, 403)
+        if not asks:
+            return Check("flower", "fail", f"{address}: it answers {error.code}", "see Flower's log")
+    except (OSError, ValueError) as error:
+        return Check("flower", "fail", f"{address}: {error}", "check the address, and that Flower runs")
+    todo = "set FLOWER_BASIC_AUTH=user:password; /metrics and /healthcheck stay open: keep its port inside"
+    return wanted("flower", asks, f"{address} {'asks' if asks else 'does not ask'} for a password", todo, "fail")
+
+
+def check_model(env: Mapping[str, str]) -> Check:
+    """Whether models can be called from here; what counts is the agents workers' environment."""
+    named = [name for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL") if env.get(name)]
+    if named:
+        return Check("model", "ok", f"{' and '.join(named)} set here; agents workers need the same")
+    todo = "set OPENAI_API_KEY where the agents workers run; without it `roboco run` takes a small local model"
+    return Check("model", "warn", "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set", todo)
+
+
+def check_parts() -> Iterator[Check]:
+    """Whether the servers are there that a laptop needs."""
+    yield _part("local redis", lambda: " ".join(find_server()), "`roboco run` and `roboco dev` need it")
+    yield _part("local s3", find_weed, "`roboco dev` takes a folder instead")
+    yield _part("local model", _find_model, "`roboco run` needs a key then")
+
+
+def _part(name: str, find: Callable[[], str], without: str) -> Check:
+    try:
+        return Check(name, "ok", find())
+    except UsageError:
+        return Check(name, "warn", f"not installed: {without}", _PARTS)
+
+
+def _find_model() -> str:
+    spec = importlib.util.find_spec("xllamacpp")
+    if spec is None:
+        raise UsageError("xllamacpp is not installed")
+    return "xllamacpp"

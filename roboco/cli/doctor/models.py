@@ -1,0 +1,53 @@
+"""Checks of the teams' models. They import openai, a quarter of a command's start: import this module when asked."""
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import openai
+
+from roboco.cli.doctor.abreast import Group, abreast
+from roboco.cli.doctor.check import Check, wanted
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
+from roboco.errors import RobocoError
+
+_PATIENCE = 10.0
+"""Seconds for a model's server to say which models it has."""
+
+
+def check_models(teams: Iterable[Team | RobocoError | OSError]) -> Iterator[Check]:
+    """Whether the servers of the teams' models answer, accept the keys and have the models."""
+    declared = [profile for team in teams if isinstance(team, Team) for profile in team.models.values()]
+    different = {
+        (one.base_url, one.api_key_env, one.model): one for one in declared or [ModelProfile(model="gpt-4o-mini")]
+    }
+    groups = [Group(f"model {one.model}", partial(_models, one)) for one in different.values()]
+    yield from abreast(groups, 2 * _PATIENCE)
+
+
+def _models(profile: ModelProfile) -> list[Check]:
+    return [_model(profile)]
+
+
+def _model(profile: ModelProfile) -> Check:
+    name, variable = f"model {profile.model}", profile.api_key_env or "OPENAI_API_KEY"
+    key = os.environ.get(variable)
+    if not key:
+        return Check(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")
+    try:
+        with openai.OpenAI(base_url=profile.base_url, api_key=key, timeout=_PATIENCE, max_retries=0) as client:
+            models = {model.id for model in client.models.list().data}
+    except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+        return Check(name, "fail", f"its server refuses the key: {error.status_code}", f"mend {variable}")
+    except openai.NotFoundError:
+        return Check(name, "ok", "its server answers, but does not say which models it has")
+    except openai.OpenAIError as error:
+        told = f"its server does not answer: {type(error).__name__}"
+        return Check(name, "fail", told, "check OPENAI_BASE_URL, or the team's base_url, and the way there")
+    return wanted(
+        name,
+        profile.model in models,
+        "answers" if profile.model in models else "is not there",
+        f"name one of {', '.join(sorted(models)[:5]) or 'those that it has'}",
+    )

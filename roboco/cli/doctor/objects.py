@@ -1,0 +1,89 @@
+"""Checks of objects in a bucket: does the store keep their metadata, and does a link to one work?"""
+
+import re
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+from roboco.adapters.workspace.s3 import S3Objects
+from roboco.cli.doctor.check import Check, wanted
+
+_CONTENT = b"A check of Roboco reads this by a link.\n"
+_NOTED = {"steps": "1"}
+_SECONDS = 60
+"""For how long the link works."""
+_ERROR_BYTES = 4096
+_CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,80})</Code>")
+_EXPIRED = b"expired"
+_CLOCK = "let this machine and the store keep the time by NTP"
+_REMEDIES = {
+    "RequestTimeTooSkewed": _CLOCK,
+    "RequestExpired": _CLOCK,
+    "AccessDenied": "give its user s3:GetObject, and see that no policy of the bucket refuses links",
+}
+
+
+def check_objects(objects: S3Objects, wait: float) -> Iterator[Check]:
+    """Whether the store keeps the metadata of an object, and gives the object to the holder of a link."""
+    path = f"_doctor/{uuid.uuid4().hex}"
+    objects.put(path, _CONTENT, Metadata=_NOTED)
+    try:
+        yield _metadata(objects.metadata(path))
+        yield _link(objects.link(path, _SECONDS), wait)
+    finally:
+        objects.delete(path)
+
+
+def _metadata(found: dict[str, str] | None) -> Check:
+    kept = {name.lower(): value for name, value in (found or {}).items()} == _NOTED
+    told = "is kept" if kept else "is dropped: for each step Roboco reads the end of history.jsonl (up to 256 KiB)"
+    todo = "nothing is lost; if tasks have many steps, use a store that keeps x-amz-meta-* headers"
+    return wanted("s3 metadata", kept, f"user metadata {told}", todo)
+
+
+def _link(link: str, wait: float) -> Check:
+    """Try the link, which nothing prints: its signature is a right."""
+    parts = urlsplit(link)
+    where, region = f"{parts.scheme}://{parts.netloc}", _region(parts.query)
+    named = f"{where}, signed for region {region!r}"
+    try:
+        with urllib.request.urlopen(link, timeout=wait) as answer:  # noqa: S310 - the operator's store
+            right = answer.read(len(_CONTENT) + 1) == _CONTENT
+    except urllib.error.HTTPError as error:
+        with error:
+            return Check("s3 links", "warn", *_refused(named, region, error))
+    except (OSError, ValueError) as error:
+        found = f"a link to {where} cannot be followed: {getattr(error, 'reason', error)}"
+        return Check("s3 links", "warn", found, _unreachable(where))
+    told = "work" if right else "bring something else than the object"
+    todo = f"see which server answers at {where}: it is not the store"
+    return wanted("s3 links", right, f"links {told}: {named}; browsers must reach that address", todo)
+
+
+def _refused(named: str, region: str, error: urllib.error.HTTPError) -> tuple[str, str]:
+    """What was found, and what to do."""
+    body = error.read(_ERROR_BYTES)
+    match = _CODE.search(body)
+    code = match[1].decode() if match else "no code"
+    todo = _CLOCK if _EXPIRED in body.lower() else _REMEDIES.get(code)
+    if todo is None:
+        todo = (
+            f"set AWS_DEFAULT_REGION to the bucket's region (now {region!r}), and ROBOCO_S3_ENDPOINT_URL to the "
+            "address that the store itself knows: a proxy that changes the host or the query breaks signatures"
+        )
+    return f"a link is refused: {error.code} {code} from {named}", todo
+
+
+def _unreachable(where: str) -> str:
+    return (
+        f"see that {where} resolves and answers here; if the bucket is in the host's name and must not be, set "
+        "addressing_style = path below s3 = in the file of AWS_CONFIG_FILE"
+    )
+
+
+def _region(query: str) -> str:
+    """The region in the signature's scope KEY/DATE/REGION/s3/aws4_request."""
+    scope = parse_qs(query).get("X-Amz-Credential", [""])[0].split("/")
+    return scope[-3] if len(scope) >= 5 else "?"

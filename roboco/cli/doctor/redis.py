@@ -1,0 +1,196 @@
+"""Checks of Redis: does it answer in time, may we do what we do, and does it keep what it is told?"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import redis
+from redis.cluster import RedisCluster
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+
+from roboco.adapters.redis.board import RedisBoard
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.cluster import LazyCluster
+from roboco.adapters.redis.dead import RedisDeadLetters
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.refusal import refusal
+from roboco.adapters.redis.scripts import Scripts
+from roboco.cli.doctor.check import Check, wanted
+from roboco.domain.url import without_credentials
+from roboco.errors import RobocoError
+from roboco.settings import Settings
+
+_LEAST = (7, 0)
+"""The oldest Redis that has what the scripts need; a Valkey names the Redis that it speaks like."""
+_SLOW = 0.01
+"""Seconds of a round trip from which on each turn is slowed down noticeably: it takes about ten."""
+_SKEW = 1.0
+"""Seconds by which clocks may differ; leases and due times are compared across machines."""
+_RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +@transaction +info +time"
+_SAMPLE = 20
+"""How many tasks are read to see whether this version can."""
+_FULL = 0.9
+"""Which part of its memory Redis may use."""
+
+
+def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
+    """Whether Redis answers, how fast, what we may do there, and whether it keeps what it is told.
+
+    Without an address in the environment (`named`) it is not missed: `roboco run` brings its own.
+    """
+    where = without_credentials(settings.redis_url)
+    try:
+        with connect(settings.redis_url) as client:
+            yield from _reached(settings, client, where)
+    except (RedisError, RobocoError, OSError) as error:
+        todo = "check ROBOCO_REDIS_URL and that the server runs"
+        if not named:
+            todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` bring their own"
+        found, todo = refusal(error) or (str(error), todo)
+        yield Check("redis", "fail" if named else "warn", f"{where}: {found}", todo)
+
+
+def _reached(settings: Settings, client: redis.Redis, where: str) -> Iterator[Check]:
+    client.ping()
+    keys = Keys(settings.prefix)
+    refused = _refused(client, keys)
+    yield wanted(
+        "redis rights",
+        not refused,
+        f"refused: {', '.join(refused)}" if refused else "all that is needed",
+        f"give its user {_RIGHTS}, on the keys and channels {settings.prefix}:*",
+        "fail",
+    )
+    if refused:
+        yield Check("redis", "fail", f"{where} refuses what is needed", "see the rights above")
+        return
+    nodes = _nodes(client)
+    yield _version(next(iter(nodes.values())), where)
+    trip = median(_timed(client.ping) for _ in range(9))
+    todo = "move workers and Redis closer together: a turn takes ten round trips"
+    yield wanted("redis latency", trip < _SLOW, f"round trip {trip * 1000:.1f} ms", todo)
+    yield _clock(client)
+    yield from _of_all(nodes)
+    yield _readable(client, keys)
+    letters = RedisDeadLetters(lambda: client, keys).count()
+    yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead`")
+
+
+def _version(facts: dict[str, Any], where: str) -> Check:
+    version = str(facts.get("redis_version", "0"))
+    name = f"Valkey {facts['valkey_version']}" if "valkey_version" in facts else f"Redis {version}"
+    found = f"{name} at {where}"
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _LEAST:
+        return Check("redis", "fail", found, "use Redis 7.0 or newer, or Valkey")
+    if facts.get("role") in ("slave", "replica"):
+        return Check("redis", "fail", f"{found}, a replica", "name the primary in ROBOCO_REDIS_URL")
+    return Check("redis", "ok", found)
+
+
+def _clock(client: redis.Redis) -> Check:
+    before = time.time()
+    asked: Any = client.time()
+    seconds, micros = asked
+    skew = seconds + micros / 1e6 - (before + time.time()) / 2
+    found = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} this machine"
+    return wanted("redis clock", abs(skew) < _SKEW, found, "let all machines keep the time by NTP", "fail")
+
+
+def _nodes(client: redis.Redis) -> dict[str, dict[str, Any]]:
+    """What Redis says of itself: the one, or each primary of a cluster by its address."""
+    if not isinstance(client, LazyCluster):
+        return {"": client.info()}
+    answers: Any = client.info(target_nodes=RedisCluster.PRIMARIES)
+    return {"the only primary": answers} if "redis_version" in answers else dict(answers)
+
+
+def _of_all(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
+    """The checks of what each node keeps: of each the first one that is not as it should be."""
+    found: dict[str, Check] = {}
+    for node, facts in nodes.items():
+        for check in _keeping(facts):
+            if check.state != "ok" and node:
+                check = replace(check, found=f"{check.found} ({node})")
+            if check.name not in found or found[check.name].state == "ok":
+                found[check.name] = check
+    yield from found.values()
+
+
+def _keeping(facts: dict[str, Any]) -> Iterator[Check]:
+    policy, evicted = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("evicted_keys", 0))
+    found = f"maxmemory-policy {policy}" + (f", {evicted} keys were evicted" if evicted else "")
+    yield wanted("redis memory", policy == "noeviction", found, "set it to noeviction: else tasks lose their state")
+    used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
+    if most:
+        found = f"{used / 2**20:.0f} of {most / 2**20:.0f} MB are used"
+        todo = "give Redis more memory: once it is full, nothing is accepted any more"
+        yield wanted("redis room", used < most * _FULL, found, todo)
+    kept, written = bool(facts.get("aof_enabled")), facts.get("aof_last_write_status", "ok") == "ok"
+    todo = "set appendonly yes: else a restart begins every turn in flight again"
+    found = f"appendonly {'yes' if kept else 'no'}" + ("" if written else ", which fails")
+    yield wanted("redis disk", kept and written, found, todo if written else "see the log of Redis: its disk is full?")
+
+
+def _readable(client: redis.Redis, keys: Keys) -> Check:
+    """Whether what stands below the prefix was written by a version that this one understands."""
+    kinds = {keys.agenda: "zset", keys.telling: "zset", keys.dead: "hash", keys.sentinel: "string"}
+    todo = "give this version a ROBOCO_PREFIX of its own, or let the other one's tasks end first"
+    for key, kind in kinds.items():
+        if (found := str(client.type(key))) not in (kind, "none"):
+            return Check("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
+    asked: Any = client.zrange(keys.agenda, 0, _SAMPLE - 1)
+    board = RedisBoard(Scripts(client), keys)
+    for task_id in asked:
+        try:
+            board.load(task_id, 1)
+        except (KeyError, ValueError) as error:
+            found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
+            return Check("redis keys", "fail", found, todo)
+    return Check("redis keys", "ok", f"prefix {keys.prefix!r}, {client.zcard(keys.agenda)} open tasks")
+
+
+def _refused(client: redis.Redis, keys: Keys) -> list[str]:
+    """The commands that the user may not run, tried on keys that nobody else uses."""
+    task_id = f"_doctor-{uuid.uuid4().hex}"
+    state, log = keys.state(task_id), keys.events(task_id)
+    scripts = Scripts(client)
+    tries: dict[str, Callable[[], object]] = {
+        "INFO": lambda: client.info("server"),
+        "TIME": client.time,
+        "EVALSHA and SCRIPT LOAD": lambda: scripts.run("calm", [state], 0),
+        "HSET": lambda: client.hset(state, "epoch", "0"),
+        "EXPIRE": lambda: client.expire(state, 60),
+        "XADD and XRANGE": lambda: (client.xadd(log, {"m": "{}"}), client.xrange(log)),
+        "ZADD": lambda: client.zrange(keys.agenda, 0, 0),
+        "PUBLISH": lambda: client.publish(log, "{}"),
+        "SUBSCRIBE": lambda: _subscribed(client, log),
+    }
+    refused = [name for name, attempt in tries.items() if not _permitted(attempt)]
+    _permitted(lambda: client.delete(state, log))
+    return refused
+
+
+def _permitted(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except NoPermissionError:
+        return False
+    except ResponseError:  # somebody else's key of this name: another check says so
+        return True
+    return True
+
+
+def _subscribed(client: redis.Redis, channel: str) -> None:
+    untyped: Any = client
+    with untyped.pubsub() as listener:
+        listener.subscribe(channel)
+        listener.get_message(timeout=1.0)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

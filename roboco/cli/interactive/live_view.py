@@ -1,0 +1,264 @@
+"""LiveView: a task's stream as a person reads it, printed as it comes."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from roboco.cli.interactive.receipts import how_it_closed
+from roboco.cli.terminal.format import cost, spending
+from roboco.cli.terminal.sanitize import one_line, printable
+from roboco.cli.terminal.screen import Screen
+from roboco.domain.decision.decide import STOPPED
+from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import (
+    AgentHandedOff,
+    AgentSelected,
+    ErrorOccurred,
+    StatusChanged,
+    StreamReset,
+    TaskEnded,
+    TaskStarted,
+    ToolUnknown,
+    TurnRestarted,
+    UserInterrupted,
+    UserSpoke,
+)
+from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+
+_COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
+_ASKS = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)
+"""Waits that a message of the user does not end as it is meant."""
+_SHORT = 240
+"""How many characters of arguments and results are shown."""
+
+
+class LiveView:
+    """Prints items in their order. What a step holds and no earlier item showed is printed with the step.
+
+    Below the result of a call, the lines of its exception in `failures` are printed.
+    """
+
+    def __init__(self, screen: Screen, failures: Mapping[str, CallFailure] = MappingProxyType({})) -> None:
+        self._screen = screen
+        self._failures = failures
+        self._colours: dict[str, str] = {}
+        self._speaking = ""
+        self._spoken = ""
+        self._attempt = 1
+        self._told: set[str] = set()
+        self._tools: dict[str, str] = {}
+        self._typed: list[str] = []
+        self._said = ""
+        self._aside = False
+        self._began: datetime | None = None
+
+    def show(self, item: StreamItem) -> None:
+        """Print the item."""
+        match item.data:
+            case TextPartDelta() as delta:
+                self._text(delta)
+            case ToolCallItem() as call:
+                self._call(call.part.tool_call)
+            case ToolResultItem() as result:
+                self._result(result.part.tool_result)
+            case StepFinal() as final:
+                self._rest(final.step)
+            case event:
+                self._event(event)
+
+    def step(self, step: TaskStep) -> None:
+        """Print a step of a history, whole."""
+        if step.by_agent:
+            self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
+            self._screen.say(step.text)
+        self._rest(step)
+
+    def known(self, step: TaskStep) -> None:
+        """Note a step that stands before those that are printed."""
+        self._tools |= {call.id: call.tool_name for call in step.calls}
+
+    def typed(self, message: str) -> None:
+        """Note what the user has typed: it stands on the terminal already."""
+        self._typed.append(message)
+
+    def aside(self) -> None:
+        """Note that something else was printed: who goes on speaking is named once more."""
+        self._aside = True
+
+    def _event(self, event: Shown) -> None:
+        match event:
+            case TaskStarted():
+                self._began = event.timestamp
+                self._screen.line(("task ", "dim"), event.task_id, (f" · team {event.team}", "dim"))
+            case AgentSelected():
+                self._label(event.agent_name, event.step_id, event.reason)
+            case AgentHandedOff():
+                self._note(f"{event.from_agent} hands off to {event.to_agent}: {one_line(event.reason, _SHORT)}")
+            case UserSpoke():
+                self._said = event.text
+                self._user(event.step_id, event.text)
+            case StatusChanged():
+                style = "yellow" if event.status in _ASKS else "dim"
+                self._note(_with(event.status, event.reason), style)
+                self._tool_changes(event)
+            case TaskEnded():
+                self._ended(event)
+            case _:
+                self._mishap(event)
+
+    def _tool_changes(self, event: StatusChanged) -> None:
+        for change in event.changes:
+            for part in change.parts:
+                self._note(f"{change.tool}: {part.part} was {part.before or 'unknown to the task'}")
+                self._note(f"{change.tool}: {part.part} now {part.after}", "yellow")
+
+    def _mishap(self, event: Shown) -> None:
+        match event:
+            case UserInterrupted():
+                self._interrupted(event)
+            case TurnRestarted(replaced=True):
+                made = f"{event.attempt - 1} attempt{'s' if event.attempt > 2 else ''}"
+                self._note(f"ends after {made} (discard the text above): {event.reason}", "yellow")
+                self._attempt, self._spoken = event.attempt, ""
+            case TurnRestarted():
+                self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
+                self._attempt, self._spoken = event.attempt, ""
+            case StreamReset():
+                self._note(f"set up again from the workspace, which holds {event.steps} steps", "yellow")
+            case ToolUnknown():
+                self._note(f"{event.tool_name}: {event.reason}", "yellow")
+            case ErrorOccurred():
+                self._note(f"error {event.code}: {event.message}", "red")
+            case _:
+                self._note(event.type)
+
+    def _text(self, delta: TextPartDelta) -> None:
+        if delta.step_id != self._speaking:
+            self._label(delta.agent_name, delta.step_id, "")
+        if delta.attempt != self._attempt:
+            self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
+            self._attempt, self._spoken = delta.attempt, ""
+        self._go_on(delta.agent_name)
+        text = delta.text
+        if delta.replace and not text.startswith(self._spoken):
+            self._note("once more, whole (discard the text above)", "yellow")
+        elif delta.replace:
+            text = text.removeprefix(self._spoken)
+        self._spoken = delta.text if delta.replace else self._spoken + text
+        self._screen.say(text)
+
+    def _go_on(self, name: str) -> None:
+        """Name again who was speaking before something else was printed."""
+        if self._aside:
+            self._aside = False
+            self._title(name, "goes on", self._colour(name))
+
+    def _interrupted(self, event: UserInterrupted) -> None:
+        """Print how the work was interrupted; a message that did it stands there already."""
+        by_message = self._said[: len(event.reason)] == event.reason
+        reason = "" if by_message else f"interrupted: {one_line(event.reason, _SHORT)}"
+        closed = how_it_closed(event.receipt)
+        if reason or closed:
+            between = " · " if reason and closed else ""
+            self._screen.line((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"))
+
+    def _rest(self, step: TaskStep) -> None:
+        """Print what the step holds beside an agent's text and was not shown yet."""
+        if step.interrupted:
+            self._note("(interrupted)", "red")
+        if step.agent_name == USER:
+            self._user(step.step_id, step.text)
+        for call in step.calls:
+            self._call(call)
+        for result in step.results:
+            self._result(result)
+        self._changed(step)
+        for artifact in step.artifacts:
+            self._note(f"file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes")
+        if step.metadata.get("finish_reason") == "length":
+            self._note(f"cut off here: the answer has reached {step.metadata.get('limit') or 'its max_tokens'}")
+        if step.error is not None and step.error.code != STOPPED:
+            self._note(f"error {step.error.code}: {step.error.message}", "red")
+
+    def _changed(self, step: TaskStep) -> None:
+        """Print with what arguments calls have run for which a person approved other ones than were asked for."""
+        for call_id, verdict in (step.metadata.get("approvals") or {}).items():
+            if (args := verdict.get("args")) is not None:
+                self._note(f"a person approved {self._tools.get(call_id, call_id)} with: {_json(args)}")
+
+    def _label(self, name: str, step_id: str, reason: str) -> None:
+        self._speaking, self._spoken, self._attempt, self._aside = step_id, "", 1, False
+        self._title(name, reason, self._colour(name))
+
+    def _colour(self, name: str) -> str:
+        return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
+
+    def _user(self, step_id: str, text: str) -> None:
+        if not self._once(step_id):
+            return
+        if text in self._typed:
+            self._typed.remove(text)
+            return
+        self._title("you", "", "default")
+        self._screen.say(text)
+
+    def _call(self, call: ToolCall) -> None:
+        if call.id not in self._tools:
+            self._tools[call.id] = call.tool_name
+            args = ", ".join(f"{name}={_json(value)}" for name, value in call.args.items())
+            self._screen.line((f"   → {one_line(f'{call.tool_name}({args})', _SHORT)}", "yellow"))
+
+    def _result(self, result: ToolResult) -> None:
+        if self._once(f"result {result.tool_call_id}"):
+            colour, said = ("red", result.error or "error") if result.is_error else ("green", _json(result.result))
+            took = f"{self._tools.get(result.tool_call_id, '')} {_took(result.runtime_ms)}".lstrip()
+            self._screen.line((f"   ← {took} ", "dim"), (one_line(said, _SHORT), colour))
+            failure = self._failures.get(result.tool_call_id)
+            for line in () if failure is None else failure.lines:
+                self._screen.line((f"       {printable(line)[:_SHORT]}", "dim"))
+
+    def _ended(self, event: TaskEnded) -> None:
+        colour = "green" if event.status is TaskStatus.COMPLETED else "red"
+        self._title(event.status, event.reason, colour)
+        self._note(self._usage(event))
+        if len(event.agents) > 1:
+            for name, spent in event.agents.items():
+                self._note(f"{name}: {spending(spent)}")
+
+    def _usage(self, event: TaskEnded) -> str:
+        used = event.usage
+        tokens = f"{used.get('tokens_in', 0)} tokens in, {used.get('tokens_out', 0)} out"
+        facts = [f"{used.get('steps', 0)} steps", f"{tokens}{cost(used.get('cost', 0.0))}"]
+        if self._began is not None:
+            facts.append(f"{(event.timestamp - self._began).total_seconds():.1f} s")
+        return " · ".join(facts)
+
+    def _title(self, name: str, reason: str, colour: str) -> None:
+        self._screen.blank()
+        why = f" · {one_line(reason, _SHORT)}" if reason else ""
+        self._screen.line(("── ", colour), (name, f"bold {colour}"), (why, "dim"))
+
+    def _note(self, text: str, style: str = "dim") -> None:
+        self._screen.line((f"   {one_line(text, 2 * _SHORT)}", style))
+
+    def _once(self, what: str) -> bool:
+        new = what not in self._told
+        self._told.add(what)
+        return new
+
+
+def _with(status: TaskStatus, reason: str) -> str:
+    return f"{status}: {one_line(reason, _SHORT)}" if reason else str(status)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _took(milliseconds: int) -> str:
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"

@@ -1,0 +1,43 @@
+"""Celery processes as children: workers and Flower, with the user's modules importable."""
+
+import os
+import signal
+import site
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import roboco
+from roboco.adapters.local.process import Server, start
+from roboco.settings import Settings
+
+_SOURCES = str(Path(roboco.__file__).parents[1])
+"""The folder of the package `roboco`."""
+
+
+def environment(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a Celery process: ours with these settings, and with Roboco importable."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROBOCO_")}
+    if _SOURCES not in (*site.getsitepackages(), site.getusersitepackages()):
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOURCES, inherited.get("PYTHONPATH"))))
+    one_machine = settings.model_copy(update={"metrics_port": 0})  # its workers would want the same port
+    return inherited | one_machine.environment() | dict(more)
+
+
+def start_celery(name: str, app: str, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> Server:
+    """Start `celery -A app` with these arguments, in the main thread; it is not ready yet when this returns."""
+    command = [sys.executable, "-P", "-m", "roboco.cli.stack.celery_main", "-A", app, *arguments]
+    return start(name, command, env=env, log=log)
+
+
+def start_worker(name: str, app: str, env: Mapping[str, str], log: Path) -> Server:
+    """Start the worker of an application, under a node name of its own."""
+    return start_celery(name, app, ["worker", "-l", "INFO", "-n", f"{name}-{os.getpid()}@%h"], env, log)
+
+
+def kill(server: Server) -> None:
+    """End the server and whatever it started, at once; twice is once."""
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.process.wait()

@@ -1,0 +1,149 @@
+"""DevStack: a whole Roboco on one machine, to stay: servers, three workers and Flower, their data in a folder."""
+
+import os
+import secrets
+import shlex
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, free_port
+from roboco.adapters.local.seaweed import find_weed, start_seaweed
+from roboco.adapters.local.valkey import start_valkey
+from roboco.cli.stack.celery_process import environment, start_celery, start_worker
+from roboco.cli.stack.component import Part
+from roboco.cli.stack.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
+from roboco.cli.stack.supervisor import Supervisor
+from roboco.errors import RobocoError, UsageError
+from roboco.settings import read_settings
+
+POOLS = ("coordinator", "agents", "tools")
+FLOWER_COLUMNS = "name,args,uuid,state,received,runtime,worker"
+"""Flower's columns, with who does what; the arguments are not shown without being asked for."""
+_PORTS = 13
+"""Valkey, Flower, the local model, and ten of the S3 server."""
+_FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
+"""What of the user's environment would not fit the keys of our own S3 server."""
+
+
+class DevStack:
+    """Starts its parts one by one; `supervisor` keeps and ends them.
+
+    `exports` are the variables by which other processes find it.
+    """
+
+    def __init__(self, folder: Path, base: int | None, tell: Tell) -> None:
+        self.folder = _made(folder.absolute())
+        self.supervisor = Supervisor(tell)
+        self.exports: dict[str, str] = {}
+        self.password = secrets.token_urlsafe(12)
+        self._kept_base = self.folder / "port-base"
+        self._base = _port_base(self._kept_base, base)
+        self._tell = tell
+
+    @property
+    def flower(self) -> str:
+        """Flower's address."""
+        return f"http://{LOOPBACK}:{self._base + 1}"
+
+    def start(self) -> None:
+        """Start everything; the workers and Flower are not ready yet when this returns."""
+        folder = self.folder / "valkey"
+        valkey = Part("valkey", folder / "valkey.log", partial(start_valkey, folder, self._base))
+        self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
+        self._kept_base.write_text(f"{self._base}\n")  # now that the folder is ours
+        self._start_workspace()
+        env = self._environment(self._start_model())
+        for pool in POOLS:
+            self._add_celery(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
+        self._add_celery("flower", b"Visit me at", partial(self._start_flower, env))
+        _write_private(self.folder / "env", self.export_lines())
+
+    def export_lines(self) -> str:
+        """What a shell has to run to find this stack."""
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.exports.items()]
+        foreign = [f"unset {' '.join(_FOREIGN)}\n"] if "AWS_ACCESS_KEY_ID" in self.exports else []
+        return "".join(lines + foreign)
+
+    def _start_workspace(self) -> None:
+        try:
+            find_weed()
+        except UsageError as error:
+            self._tell(f"the workspace is a folder: {error}")
+            self.exports["ROBOCO_WORKSPACE"] = (self.folder / "workspace").as_uri()
+            return
+        folder = self.folder / "s3"
+        begin = partial(start_seaweed, folder, self._base + 3)
+        server = self.supervisor.add(Part("s3 server", folder / "seaweed.log", begin))
+        self.exports |= {
+            "ROBOCO_WORKSPACE": f"s3://{server.bucket}/workspace",
+            "ROBOCO_S3_ENDPOINT_URL": server.endpoint_url,
+            "AWS_ACCESS_KEY_ID": server.access_key,
+            "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        }
+
+    def _start_model(self) -> dict[str, str]:
+        """Start the local model if no other is named: what sends the workers to it."""
+        if is_named(os.environ):
+            return {}
+        port = self._base + 2
+        try:
+            begin = partial(start_local_model, find_local_model(self._tell), self.folder, port, self._tell)
+            self.supervisor.add(Part("local model", self.folder / "llama.log", begin))
+        except RobocoError as error:
+            self._tell(f"no model answers: {error}")
+            return {}
+        return model_environment(port)
+
+    def _environment(self, model: dict[str, str]) -> dict[str, str]:
+        ours = {name.removeprefix("ROBOCO_").lower(): value for name, value in self.exports.items()}
+        named = {name: value for name, value in ours.items() if not name.startswith("aws_")}
+        settings = read_settings().model_copy(update={"broker_url": None, "s3_endpoint_url": None} | named)
+        foreign = (*_FOREIGN, *(name for name in os.environ if name.startswith("FLOWER_")))
+        env = environment(settings, self.exports | model)
+        return {name: value for name, value in env.items() if name not in foreign}
+
+    def _add_celery(self, name: str, sign: bytes, begin: Callable[[Path], Server]) -> None:
+        log = self.folder / f"{name}.log"
+        log.unlink(missing_ok=True)
+        self.supervisor.add(Part(name, log, lambda: begin(log), sign))
+
+    def _start_flower(self, env: Mapping[str, str], log: Path) -> Server:
+        arguments = [
+            "flower",
+            f"--address={LOOPBACK}",
+            f"--port={self._base + 1}",
+            "--max_tasks=20000",
+            "--purge_offline_workers=300",
+            f"--tasks_columns={FLOWER_COLUMNS}",
+            f"--conf={os.devnull}",  # else a flowerconfig.py of the current folder
+        ]
+        # The password in the environment, because everybody sees a command line.
+        return start_celery(
+            "flower", "roboco.workers.app", arguments, {**env, "FLOWER_BASIC_AUTH": f"roboco:{self.password}"}, log
+        )
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n")
+    except OSError as error:
+        raise UsageError(f"folder {str(folder)!r} cannot be used: {error.strerror}; choose another --folder") from error
+    return folder
+
+
+def _port_base(kept: Path, wanted: int | None) -> int:
+    """The first of the stack's ports: the wanted one, else that of the last time if all are free, else any."""
+    if wanted is not None:
+        return chosen_port(wanted, _PORTS)
+    try:
+        return chosen_port(int(kept.read_text()), _PORTS)
+    except (OSError, ValueError, UsageError):
+        return free_port(_PORTS)
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)

@@ -1,0 +1,1 @@
+"""The terminal: options, colours, printable text, signals and exit codes. Imports no other package of the CLI."""

@@ -1,0 +1,48 @@
+"""Usage, statuses and ages as people read them."""
+
+from roboco.domain.history.step import TaskStep
+from roboco.domain.status import TaskStatus
+from roboco.domain.usage import Spent, spent_by
+
+
+def cost(amount: float) -> str:
+    """The cost behind other facts; empty where nothing has a price."""
+    return f" · cost {amount:.4g}" if amount else ""
+
+
+def of_step(step: TaskStep) -> str:
+    """What a step has used, by itself or by sub-tasks; empty if nothing."""
+    spent = spent_by(step.metadata)
+    if not spent.tokens and not spent.cost:
+        return ""
+    if not spent.tokens:  # of tools that have a price
+        return cost(spent.cost).removeprefix(" · ")
+    seconds = f" · {spent.seconds:.1f} s" if spent.seconds else ""
+    return f"{spent.tokens_in} tokens in, {spent.tokens_out} out{seconds}{cost(spent.cost)}"
+
+
+def counted(calls: int) -> str:
+    """How many tool calls."""
+    return "1 call" if calls == 1 else f"{calls} calls"
+
+
+def spending(spent: Spent) -> str:
+    """What an agent has used."""
+    calls = f" · {counted(spent.calls)}" if spent.calls else ""
+    tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
+    return f"{spent.steps} turns · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"
+
+
+def colour(status: TaskStatus) -> str:
+    """The colour in which a status is shown."""
+    if status is TaskStatus.COMPLETED:
+        return "green"
+    return "red" if status.ended else "yellow"
+
+
+def age(seconds: float) -> str:
+    """So many seconds, in the largest unit that fits."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -1,0 +1,114 @@
+"""roboco top: tasks, workers, queues and rates, live."""
+
+import json
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import click
+from kombu.utils.url import maybe_sanitize_url
+from rich.console import Console
+from rich.live import Live
+
+from roboco.adapters.celery.heartbeats import Heartbeats
+from roboco.adapters.celery.names import QUEUES
+from roboco.cli.terminal import options
+from roboco.cli.terminal.screen import WIDE
+from roboco.cli.top.snapshot import TopPicture, Viewer
+from roboco.cli.top.view import TopView
+from roboco.client.orchestrator import Orchestrator
+from roboco.client.wiring import producer
+from roboco.settings import read_settings
+
+_ENDS = frozenset("qQ\x1b\x03\x04")
+"""Keys that end it: q, Escape, and what Ctrl-C and Ctrl-D are where a terminal sends them as they are."""
+_PATIENCE = 5.0
+"""Seconds in which workers are heard of for a single picture: their heartbeats come every two, if they are not busy."""
+_LONGEST = 8.0
+"""The same where some have been heard of, but not what they consume: they are busy."""
+_LOOK = 0.1
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one picture and end, as without a terminal.")
+@click.option("--tasks", "most", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--every", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
+@options.as_json
+def top(once: bool, most: int, every: float, as_json: bool) -> None:
+    """Watch tasks, workers, queues and rates; q ends it.
+
+    Only as many tasks are read as are shown, those at work first.
+    """
+    settings = read_settings()
+    with ExitStack() as opened:
+        orchestrator = opened.enter_context(closing(Orchestrator(settings)))
+        app = opened.enter_context(closing(producer(settings)))
+        heartbeats = opened.enter_context(Heartbeats(app))
+        viewer = opened.enter_context(closing(Viewer(orchestrator, app, heartbeats)))
+        where = maybe_sanitize_url(settings.redis_url)
+        if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):
+            _print(_single(viewer, most), where, as_json)
+        else:
+            _watch(lambda lines: viewer.take(min(most, lines)), where, every)
+
+
+def _single(viewer: Viewer, most: int) -> TopPicture:
+    """One picture, once workers have had the time to be heard of and to say what they consume."""
+    began = time.monotonic()
+    picture = viewer.take(most)
+    while not all(map(picture.consumers, QUEUES)):
+        silent = any(not one.queues for one in picture.workers)
+        if time.monotonic() - began > (_LONGEST if silent else _PATIENCE):
+            break
+        time.sleep(_LOOK)
+        picture = viewer.take(most)
+    return picture
+
+
+def _print(picture: TopPicture, where: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(picture.record(), indent=2))
+        return
+    width = None if sys.stdout.isatty() else WIDE
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+    console.print(TopView(picture, where, None))
+
+
+def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
+    fixed = ("COLUMNS", "LINES")  # what stands there of the size is not what the terminal has later
+    variables = {name: value for name, value in os.environ.items() if name not in fixed}
+    console = Console(highlight=False, markup=False, emoji=False, _environ=variables)
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        picture, due, size = take(console.size.height), time.monotonic() + every, None
+        while True:
+            if console.size != size:  # the terminal was resized, or the picture is new
+                size = console.size
+                live.update(TopView(picture, where, size.height), refresh=True)
+            if pressed(_LOOK):
+                return
+            if time.monotonic() >= due:
+                picture, due, size = take(console.size.height), time.monotonic() + every, None
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], bool]]:
+    """Meanwhile keys come one by one and are not shown; the function says whether one that ends it was pressed."""
+    keys = sys.stdin.fileno()
+    before = termios.tcgetattr(keys)
+
+    def pressed(seconds: float) -> bool:
+        if not select.select([keys], [], [], seconds)[0]:
+            return False
+        typed = os.read(keys, 64).decode(errors="replace")
+        return typed == "" or (typed[0] in _ENDS and (len(typed) == 1 or typed[0] != "\x1b"))
+
+    try:
+        tty.setcbreak(keys)
+        yield pressed
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)
