@@ -1,140 +1,114 @@
-"""Roboco: teams of LLM agents on the Celery workers you already operate."""
+"""Roboco: teams of LLM agents on the Celery workers you already operate.
 
-from roboco.adapters.team_file import load_team, team_from
-from roboco.adapters.tool import tool
-from roboco.celery import team
-from roboco.client.orchestrator import Orchestrator
-from roboco.client.receipt import Receipt
-from roboco.client.task import Task
-from roboco.client.task_result import TaskResult
-from roboco.domain.decision.router import Route
-from roboco.domain.history.history import History
-from roboco.domain.history.part import (
-    Artifact,
-    ArtifactPart,
-    ErrorPart,
-    Part,
-    TextPart,
-    ToolCall,
-    ToolCallPart,
-    ToolResult,
-    ToolResultPart,
-)
-from roboco.domain.history.step import TaskStep
-from roboco.domain.session.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
-from roboco.domain.session.goal import SessionGoal
-from roboco.domain.session.session import Session, SessionDelta, SessionMessage
-from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import (
-    AgentHandedOff,
-    AgentSelected,
-    ErrorOccurred,
-    ExecutionEvent,
-    StatusChanged,
-    StepEnded,
-    StreamChunk,
-    StreamReset,
-    SubTaskBegun,
-    TaskEnded,
-    TaskStarted,
-    ToolCalled,
-    ToolReturned,
-    ToolUnknown,
-    TurnRestarted,
-    UnknownEvent,
-    UserInterrupted,
-    UserSpoke,
-)
-from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem, TypedItem
-from roboco.domain.task_summary import TaskSummary
-from roboco.domain.team.model_offer import ModelOffer
-from roboco.domain.team.team import Team
-from roboco.domain.usage import Spent
-from roboco.errors import (
-    Conflict,
-    CorruptHistory,
-    Later,
-    ModelError,
-    NotRunnable,
-    Overloaded,
-    RobocoError,
-    TeamError,
-    TeamFailed,
-    TransientError,
-    UsageError,
-)
-from roboco.ports import CallContext
-from roboco.settings import Settings, read_settings
+Each public name is imported when it is first used: a health check, or a service that only submits, does not pay for the
+rest. `__init__.pyi` declares the same names for type checkers.
+"""
 
-__all__ = [
-    "AgentHandedOff",
-    "AgentMessage",
-    "AgentSelected",
-    "AgentSessionDelta",
-    "AgentSessionRecord",
-    "Artifact",
-    "ArtifactPart",
-    "CallContext",
-    "Conflict",
-    "CorruptHistory",
-    "ErrorOccurred",
-    "ErrorPart",
-    "ExecutionEvent",
-    "History",
-    "Later",
-    "ModelError",
-    "ModelOffer",
-    "NotRunnable",
-    "Orchestrator",
-    "Overloaded",
-    "Part",
-    "Receipt",
-    "RobocoError",
-    "Route",
-    "Session",
-    "SessionDelta",
-    "SessionGoal",
-    "SessionMessage",
-    "Settings",
-    "Spent",
-    "StatusChanged",
-    "StepEnded",
-    "StepFinal",
-    "StreamChunk",
-    "StreamItem",
-    "StreamReset",
-    "SubTaskBegun",
-    "Task",
-    "TaskEnded",
-    "TaskResult",
-    "TaskStarted",
-    "TaskStatus",
-    "TaskStep",
-    "TaskSummary",
-    "Team",
-    "TeamError",
-    "TeamFailed",
-    "TextPart",
-    "TextPartDelta",
-    "ToolCall",
-    "ToolCallItem",
-    "ToolCallPart",
-    "ToolCalled",
-    "ToolResult",
-    "ToolResultItem",
-    "ToolResultPart",
-    "ToolReturned",
-    "ToolUnknown",
-    "TransientError",
-    "TurnRestarted",
-    "TypedItem",
-    "UnknownEvent",
-    "UsageError",
-    "UserInterrupted",
-    "UserSpoke",
-    "load_team",
-    "read_settings",
-    "team",
-    "team_from",
-    "tool",
-]
+import importlib
+from typing import Any, Final
+
+_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "roboco.adapters.team_file": (
+        "load_team",
+        "team_from",
+    ),
+    "roboco.adapters.tool": ("tool",),
+    "roboco.celery": ("team",),
+    "roboco.client.orchestrator": ("Orchestrator",),
+    "roboco.client.receipt": ("Receipt",),
+    "roboco.client.task": ("Task",),
+    "roboco.client.task_result": ("TaskResult",),
+    "roboco.domain.session.agent_session": (
+        "AgentMessage",
+        "AgentSessionDelta",
+        "AgentSessionRecord",
+    ),
+    "roboco.domain.stream.event": (
+        "AgentHandedOff",
+        "AgentSelected",
+        "ErrorOccurred",
+        "ExecutionEvent",
+        "StatusChanged",
+        "StepEnded",
+        "StreamChunk",
+        "StreamReset",
+        "SubTaskBegun",
+        "TaskEnded",
+        "TaskStarted",
+        "ToolCalled",
+        "ToolReturned",
+        "ToolUnknown",
+        "TurnRestarted",
+        "UnknownEvent",
+        "UserInterrupted",
+        "UserSpoke",
+    ),
+    "roboco.domain.history.history": ("History",),
+    "roboco.domain.team.model_offer": ("ModelOffer",),
+    "roboco.domain.history.part": (
+        "Artifact",
+        "ArtifactPart",
+        "ErrorPart",
+        "Part",
+        "TextPart",
+        "ToolCall",
+        "ToolCallPart",
+        "ToolResult",
+        "ToolResultPart",
+    ),
+    "roboco.domain.decision.router": ("Route",),
+    "roboco.domain.session.session": (
+        "Session",
+        "SessionDelta",
+        "SessionMessage",
+    ),
+    "roboco.domain.session.goal": ("SessionGoal",),
+    "roboco.domain.usage": ("Spent",),
+    "roboco.domain.status": ("TaskStatus",),
+    "roboco.domain.history.step": ("TaskStep",),
+    "roboco.domain.stream.item": (
+        "StepFinal",
+        "StreamItem",
+        "TextPartDelta",
+        "ToolCallItem",
+        "ToolResultItem",
+        "TypedItem",
+    ),
+    "roboco.domain.task_summary": ("TaskSummary",),
+    "roboco.domain.team.team": ("Team",),
+    "roboco.errors": (
+        "Conflict",
+        "CorruptHistory",
+        "Later",
+        "ModelError",
+        "NotRunnable",
+        "Overloaded",
+        "RobocoError",
+        "TeamError",
+        "TeamFailed",
+        "TransientError",
+        "UsageError",
+    ),
+    "roboco.ports": ("CallContext",),
+    "roboco.settings": (
+        "Settings",
+        "read_settings",
+    ),
+}
+"""The public names of each module."""
+_MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, imported at its first use."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'roboco' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,7 +19,8 @@ from roboco.adapters.redis.registry import RedisWorkerRegistry
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import workspace_address
-from roboco.engine.registration import Registration, register, workspace_name
+from roboco.engine.registration import Registration, register
+from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
 from roboco.settings import Settings
 

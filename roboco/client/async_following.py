@@ -41,7 +41,7 @@ class AsyncFollowing:
                     summary = await self._once("summary", self._following.summary)
                     if is_settled(summary):
                         return summary
-                    await self._once("attendance", self._following.attendance.check)
+                    await self._attend()
                     await asyncio.sleep(pause)
         raise AssertionError("stirs do not end")
 
@@ -62,10 +62,14 @@ class AsyncFollowing:
                 elif await self._once("ended", self._following.ended):
                     break
                 else:
-                    await self._once("attendance", self._following.attendance.check)
+                    await self._attend()
         async with aclosing(_in_batches(self._following.rest(view, position))) as rest:
             async for item in rest:
                 yield item
+
+    async def _attend(self) -> None:
+        if self._following.attendance.is_due():
+            await _READERS.run(self._following.attendance.check)
 
     async def _once(self, what: str, read: Callable[[], T]) -> T:
         return await _READERS.once((self._following.place, self._following.task_id, what), read)

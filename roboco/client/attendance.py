@@ -27,11 +27,15 @@ class Attendance:
         self._logged = -REPEAT
         self.missing = ""
 
+    def is_due(self) -> bool:
+        """Return True if it is time for a look."""
+        return time.monotonic() >= self._due
+
     def check(self) -> None:
-        """Look if it is time for it, and log a warning if no worker attends. It raises nothing."""
-        now = time.monotonic()
-        if now < self._due:
+        """Look if it is time for it, and log a warning if no worker attends. It raises no RobocoError."""
+        if not self.is_due():
             return
+        now = time.monotonic()
         self._due = now + EVERY
         try:
             self.missing = unattended(self._engine, self._address, self._task_id)

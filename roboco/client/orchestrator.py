@@ -174,7 +174,7 @@ class Orchestrator:
         """Compare the workspace with the coordinators', once. If one cannot be read, the submission shows the cause."""
         if not self._compared:
             with suppress(TransientError):
-                check_workspace(self.engine, workspace_address(self.settings), about_to_submit=True)
+                check_workspace(self.engine, workspace_address(self.settings))
                 self._compared = True
 
     def _of_all(self) -> None:

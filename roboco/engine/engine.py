@@ -8,6 +8,7 @@ from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import Keeper
 from roboco.engine.quarantine import Quarantine
+from roboco.engine.worker_status import WorkerStatus
 from roboco.ports import (
     Agenda,
     Attempts,
@@ -88,6 +89,7 @@ class Engine:
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
+    status: WorkerStatus = field(default_factory=WorkerStatus)
 
     def now(self) -> datetime:
         """The time, UTC."""

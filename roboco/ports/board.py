@@ -24,12 +24,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class CallState:
-    """A dispatched tool call: the attempt, from 1, whether a worker has claimed it, and its outcome."""
+    """A dispatched tool call: the attempt, from 1, whether a worker has claimed it, and its outcome.
+
+    `declined` are the workers that cannot run it, in order and with repetitions, 20 at most.
+    """
 
     attempt: int = 1
     claimed: bool = False
     lease_left: float = 0.0
     outcome: Outcome | None = None
+    declined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class Snapshot:
     """How often the model's server has refused the pending turn."""
     refused_for: float
     """Seconds from its first to its latest refusal."""
+    declined: tuple[str, ...]
+    """The workers that cannot make the pending turn, in order and with repetitions, 20 at most."""
     generation: str
     """The generation of the logs."""
     events: int

@@ -87,10 +87,13 @@ class Turns(Protocol):
     def cut(self, claim: TurnClaim) -> Cut | None:
         """Return the request to end the turn, or None."""
 
-    def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
+    def defer(
+        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+    ) -> bool:
         """Defer the turn: the same attempt may be claimed again after so many seconds. The event gives the reason.
 
-        With `refused`, count a refusal by the model's server. Return False if this claim does not hold the lease.
+        With `refused`, count a refusal by the model's server. With `declined_by`, note that this worker cannot make
+        the turn. Return False if this claim does not hold the lease.
         """
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
@@ -136,8 +139,11 @@ class Calls(Protocol):
         Without a token the lease does not count: the call has exceeded its time limit.
         """
 
-    def give_back(self, order: CallOrder, token: str) -> None:
-        """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held."""
+    def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
+        """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held.
+
+        With `declined_by`, note that this worker cannot run the call.
+        """
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired. Return the next attempt, or None if there is nothing to void.

@@ -35,8 +35,9 @@ class WorkerRegistry(Protocol):
         another one and another coordinator lives or, with `open_tasks`, if it is another one.
         """
 
-    def use(self, workspace: WorkspaceName) -> None:
-        """Record the workspace of a client that is about to submit, if this process may."""
+    @property
+    def record(self) -> str:
+        """Where the workspace is recorded, for operators: the name of a key."""
 
     def silence(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
@@ -45,4 +46,4 @@ class WorkerRegistry(Protocol):
         """Return the modules of tools of each live worker of the pool, by node name. Cost: O(live workers)."""
 
     def workspace(self) -> WorkspaceName | None:
-        """Return the workspace of the coordinators, or of the first client; None if neither has recorded one."""
+        """Return the workspace of the coordinators; None if none has registered."""

@@ -255,3 +255,28 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
             use()
+
+
+def test_workers_that_cannot_run_a_call_are_known_until_the_fence_moves(tools: ATask) -> None:
+    order = tools.call()
+    for worker in ("a@x", "b@x", "a@x"):
+        assert tools.calls.claim(order, worker)
+        tools.calls.give_back(order, worker, declined_by=worker)
+    assert tools.now.calls["tc_1"] == CallState(declined=("a@x", "b@x", "a@x"))
+    tools.choose(Phase.WAIT)
+    tools.choose(Phase.TOOLS)
+    assert not tools.now.calls["tc_1"].declined
+    assert tools.calls.claim(tools.call(), "me")
+    tools.calls.give_back(tools.call(), "me", declined_by="c@x")
+    assert list(tools.now.calls["tc_1"].declined) == ["c@x"]
+
+
+def test_at_most_twenty_workers_that_cannot_run_a_call_are_kept(tools: ATask) -> None:
+    order = tools.call()
+    for number in range(25):
+        assert tools.calls.claim(order, f"t{number}")
+        tools.calls.give_back(order, f"t{number}", declined_by=f"w{number}")
+    assert tools.now.calls["tc_1"].declined == tuple(f"w{number}" for number in range(20))
+    assert tools.calls.claim(order, "t")
+    tools.calls.give_back(order, "t")
+    assert len(tools.now.calls["tc_1"].declined) == 20, "a worker that can run it was not counted"

@@ -289,3 +289,19 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
             use()
+
+
+def test_workers_that_cannot_make_a_turn_are_known_until_the_fence_moves(turn: ATask) -> None:
+    event = told("left to another worker")
+    for worker in ("a@x", "b@x"):
+        claim = turn.turns.claim(turn.order(), worker, 10)
+        assert claim is not None
+        assert turn.turns.defer(claim, 0.0, event, False, declined_by=worker)
+        assert turn.turns.ring(TASK, turn.now.epoch, True)
+    assert turn.now.declined == ("a@x", "b@x")
+    claim = turn.claim()
+    assert claim.task.declined == ("a@x", "b@x")
+    assert turn.turns.defer(claim, 0.0, event, True)
+    assert turn.now.declined == ("a@x", "b@x"), "the model's server refused it, and the worker could make it"
+    turn.choose()
+    assert not turn.now.declined

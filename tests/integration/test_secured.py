@@ -189,7 +189,7 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("SET roboco:sentinel x", {"coordinator"}),
     ("HGETALL roboco:{dead}:letters", {"coordinator", "client"}),
     ("GET roboco:{workers}:workspace", WORKERS | CLIENTS),
-    ("SET roboco:{workers}:workspace x", {"coordinator", "client"}),
+    ("SET roboco:{workers}:workspace x", {"coordinator"}),
     ("ZADD roboco:{workers}:coordinator 0 x", {"coordinator"}),
     ("ZADD roboco:{workers}:tools 0 x", {"tools"}),
     ("HSET roboco:{workers}:modules:agents x []", {"agents"}),

@@ -158,6 +158,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         due_in=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
         refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
         refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
+        declined=task.declined[1] if task.declined[0] == task.epoch else (),
         generation=task.generation,
         events=len(task.events),
         chunks=len(task.chunks),
@@ -168,14 +169,15 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         first=_read(task.first),
         tail=tuple(_read(line) for line in task.tail[-tail:]),
         item_ids=item_ids,
-        calls={call_id: _call(call, now) for call_id, call in task.calls.items()},
+        calls={call_id: _call(call, now, task.epoch) for call_id, call in task.calls.items()},
     )
 
 
-def _call(call: StoredCall, now: float) -> CallState:
+def _call(call: StoredCall, now: float, epoch: int) -> CallState:
     return CallState(
         attempt=call.attempt,
         claimed=call.owner != "",
         lease_left=max(0.0, call.lease_until - now) if call.owner and call.outcome is None else 0.0,
         outcome=None if call.outcome is None else Outcome.model_validate_json(call.outcome),
+        declined=call.declined[1] if call.declined[0] == epoch else (),
     )

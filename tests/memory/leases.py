@@ -60,7 +60,9 @@ class MemoryTurns:
                 return None
             return Cut(*task.cut[1:])
 
-    def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
+    def defer(
+        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+    ) -> bool:
         """Give the turn back until so many seconds from now; False if it is not ours."""
         now = self._clock.now()
         with self._server as held:
@@ -76,6 +78,7 @@ class MemoryTurns:
                 task.refusals = (task.epoch, before + 1)
                 task.refused_at = task.refused_at if before else now
                 task.refused_for = now - task.refused_at
+            task.declined = _declined(task.declined, task.epoch, declined_by)
             self._server.tell(claim.order.task_id, task, event)
             return True
 
@@ -116,6 +119,14 @@ class MemoryTurns:
                 return None
             task.lease_until = now + self._lease
             return task
+
+
+def _declined(known: tuple[int, tuple[str, ...]], epoch: int, worker: str) -> tuple[int, tuple[str, ...]]:
+    """The workers that have declined the work of this epoch, 20 at most."""
+    if not worker:
+        return known
+    names = known[1] if known[0] == epoch else ()
+    return epoch, (*names, worker)[:20]
 
 
 def _grip(task: StoredTask) -> Grip:
@@ -171,13 +182,14 @@ class MemoryCalls:
                 self._server.tell(order.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
-    def give_back(self, order: CallOrder, token: str) -> None:
+    def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
         """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
         with self._server:
             call = self._call(order)
             if call and call.outcome is None and (call.attempt, call.owner) == (order.attempt, token):
                 call.owner = ""
                 call.lease_until = 0.0
+                call.declined = _declined(call.declined, order.epoch, declined_by)
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""

@@ -16,6 +16,7 @@ class MemoryWorkerRegistry:
         self._server = server
         self._clock = clock
         self.own = own
+        self.record = "workspace"
         self._live = live
 
     def register(
@@ -35,11 +36,6 @@ class MemoryWorkerRegistry:
             for pool in pools:
                 held.workers[pool][self.own] = now
         return None
-
-    def use(self, workspace: WorkspaceName) -> None:
-        """Record the workspace of a client that is about to submit."""
-        with self._server as held:
-            held.workspace = workspace
 
     def silence(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered."""

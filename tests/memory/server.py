@@ -19,6 +19,7 @@ class StoredCall:
     owner: str = ""
     lease_until: float = 0.0
     outcome: str | None = None
+    declined: tuple[int, tuple[str, ...]] = (0, ())
 
 
 @dataclass
@@ -84,6 +85,7 @@ class StoredTask:
     refused_at: float = 0.0
     refused_for: float = 0.0
     given_back: str = ""
+    declined: tuple[int, tuple[str, ...]] = (0, ())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)

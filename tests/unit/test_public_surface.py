@@ -1,9 +1,11 @@
 """The public surface: what stands in `roboco`, and that errors survive pickling."""
 
+import ast
 import copy
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -21,6 +23,27 @@ def test_all_is_sorted_and_complete() -> None:
 @pytest.mark.parametrize("name", roboco.__all__)
 def test_each_name_can_be_imported(name: str) -> None:
     assert getattr(roboco, name) is not None
+
+
+def test_type_checkers_read_the_same_names_from_the_same_modules() -> None:
+    stub = ast.parse((Path(roboco.__file__).parent / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    declared = {alias.name: node.module for node in imports for alias in node.names}
+    assert declared == vars(roboco)["_MODULE_OF"]
+    assigned = next(node for node in stub.body if isinstance(node, ast.Assign))
+    assert ast.literal_eval(assigned.value) == roboco.__all__
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'roboco' has no attribute 'Tool'"):
+        vars(roboco)["__getattr__"]("Tool")
+    assert "Team" in dir(roboco)
+
+
+def test_a_health_check_imports_neither_celery_nor_redis_nor_pydantic() -> None:
+    asked = "import sys, roboco.workers.alive; print({'celery', 'redis', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_it_holds_what_the_design_names() -> None:

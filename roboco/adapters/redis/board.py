@@ -38,7 +38,7 @@ class RedisBoard:
         if answer is None:
             return None
         state, steps, items, lease, calls, (seconds, micros) = answer
-        found = _calls(pairs(calls))
+        found = _calls(pairs(calls), pairs(state)["epoch"])
         task = snapshot(pairs(state), steps, sorted(items), lease, self._leased(task_id, found))
         now, fields = int(seconds) + int(micros) / 1e6, pairs(state)
         return replace(task, cut_age=_cut_age(fields, now), due_in=_due_in(fields, now))
@@ -110,8 +110,7 @@ class RedisBoard:
                 pipe.pttl(self._keys.lease(task_id, call_id))
             left = dict(zip(open_calls, pipe.execute(), strict=True))
         return {
-            call_id: CallState(call.attempt, call.claimed, max(0, left.get(call_id, 0)) / 1000, call.outcome)
-            for call_id, call in calls.items()
+            call_id: replace(call, lease_left=max(0, left.get(call_id, 0)) / 1000) for call_id, call in calls.items()
         }
 
 
@@ -150,6 +149,7 @@ def snapshot(
         due_in=None,
         refusals=int(fields["refusals"]) if fields.get("refused") == fields["epoch"] else 0,
         refused_for=max(0.0, float(fields.get("refused_for", 0))) if fields.get("refused") == fields["epoch"] else 0.0,
+        declined=_declined(fields.get("declined", ""), fields["epoch"]),
         generation=fields["generation"],
         events=int(fields["events"]),
         chunks=int(fields["chunks"]),
@@ -197,13 +197,20 @@ def pairs(answer: Any) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _calls(fields: dict[str, str]) -> dict[str, CallState]:
+def _declined(stored: str, epoch: str) -> tuple[str, ...]:
+    """Return the workers that have declined the work of this epoch."""
+    of_epoch, *workers = stored.split("\n")
+    return tuple(workers) if of_epoch == epoch else ()
+
+
+def _calls(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
     ids = {name.partition(":")[0] for name in fields if ":" in name}
     return {
         call_id: CallState(
             attempt=int(fields.get(f"{call_id}:attempt", 1)),
             claimed=fields.get(f"{call_id}:owner", "") != "",
             outcome=Outcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
+            declined=_declined(fields.get(f"{call_id}:declined", ""), epoch),
         )
         for call_id in ids
     }

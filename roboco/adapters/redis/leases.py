@@ -50,11 +50,14 @@ class RedisTurns:
         answer = self._scripts.run("cut", [self._keys.state(claim.order.task_id)], claim.order.epoch)
         return None if answer is None else Cut(float(answer[0]), int(answer[1]))
 
-    def defer(self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool) -> bool:
+    def defer(
+        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+    ) -> bool:
         """Give the turn back until so many seconds from now; False if it is not ours."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
         asked = [claim.order.epoch, claim.token, max(0, int(seconds * 1000)), int(refused), event.reason, body(event)]
+        asked.append(declined_by)
         return bool(self._scripts.run("defer", names, *asked))
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
@@ -91,9 +94,9 @@ class RedisCalls:
         asked = [order.epoch, order.call_id, order.attempt, token or ""]
         return self._scripts.run("record", names, *asked, outcome.model_dump_json(), body(event)) or None
 
-    def give_back(self, order: CallOrder, token: str) -> None:
+    def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
         """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
-        asked = [order.epoch, order.call_id, order.attempt, token]
+        asked = [order.epoch, order.call_id, order.attempt, token, declined_by]
         self._scripts.run("give_back_call", self._names(order), *asked)
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:

@@ -1,14 +1,15 @@
 """The registry of workers on Redis: for each pool a sorted set of workers and a hash of their modules."""
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from redis.exceptions import NoPermissionError
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
+from roboco.errors import TransientError
 from roboco.ports.registry import COORDINATOR, LIVE, POOLS, WorkspaceName
 
 FORGOTTEN = 86_400
@@ -25,6 +26,7 @@ class RedisWorkerRegistry:
         self._client = scripts.client
         self._keys = keys
         self.own = own
+        self.record = keys.workspace
         self._live = live
 
     def register(
@@ -34,19 +36,15 @@ class RedisWorkerRegistry:
         for pool in pools:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
             said = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
-            other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(open_tasks))
+            with _permitted():
+                other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(open_tasks))
             if other:
                 return _workspace(other)
         return None
 
-    def use(self, workspace: WorkspaceName) -> None:
-        """Record the workspace of a client that is about to submit, if its Redis user may."""
-        with answering(), suppress(NoPermissionError):
-            self._client.set(self._keys.workspace, f"{workspace.id} {workspace.address}")
-
     def silence(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
-        with answering():
+        with _permitted():
             newest: Any = [self._client.zrange(self._keys.workers(pool), -1, -1, withscores=True) for pool in POOLS]
             seconds, micros = self._time()
         now = seconds + micros / 1e6
@@ -58,7 +56,7 @@ class RedisWorkerRegistry:
 
     def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
         """Return the modules of each live worker of the pool, of a thousand at most."""
-        with answering():
+        with _permitted():
             seconds, micros = self._time()
             oldest = seconds + micros / 1e6 - self._live
             key = self._keys.workers(pool)
@@ -67,14 +65,27 @@ class RedisWorkerRegistry:
         return {name: frozenset(json.loads(found or "[]")) for name, found in zip(names, listed, strict=True)}
 
     def workspace(self) -> WorkspaceName | None:
-        """Return the workspace of the coordinators, or of the first client; None if neither has recorded one."""
-        with answering():
+        """Return the workspace of the coordinators; None if none has registered."""
+        with _permitted():
             found: Any = self._client.get(self._keys.workspace)
         return _workspace(found or "")
 
     def _time(self) -> tuple[int, int]:
         answer: Any = self._client.time()
         return int(answer[0]), int(answer[1])
+
+
+@contextmanager
+def _permitted() -> Iterator[None]:
+    """Raise TransientError, with the remedy, if the Redis user may not use the registry or Redis does not answer."""
+    try:
+        with answering():
+            yield
+    except NoPermissionError as error:
+        raise TransientError(
+            f"the Redis user may not use the registry of workers ({error}): give it the rights to the keys "
+            "'{workers}' of deploy/redis-users.acl"
+        ) from error
 
 
 def _workspace(found: str) -> WorkspaceName | None:

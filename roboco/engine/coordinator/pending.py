@@ -164,7 +164,8 @@ class PendingCalls:
         again = _calmed(self.engine, self.task_id, self.task)
         again = again or (bool(untaken) and ring and ring_again(self.engine, self.task_id, self.task))
         for call, state in untaken:
-            if again or needs_approval(self.team, call):  # it may be approved only now
+            now = again or needs_approval(self.team, call)  # which a person may have approved only now
+            if now and not self._is_held(call, state):
                 hand_out_call(self.engine, self.team, self.task, self._order(call, state), call)
         for call, state in open_calls:
             if state.claimed and state.lease_left <= 0:

@@ -50,12 +50,17 @@ def wait_alone(making: Making) -> TurnEnd:
     return defer(making, pause, reason, TurnEnd.DEFERRED)
 
 
-def defer(making: Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False) -> TurnEnd:
-    """Defer the turn for these seconds and publish the reason. `refused`: the model's server has refused it."""
+def defer(
+    making: Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False, declined_by: str = ""
+) -> TurnEnd:
+    """Defer the turn for these seconds and publish the reason. `refused`: the model's server has refused it.
+
+    `declined_by`: this worker cannot make it.
+    """
     engine, claim = making.engine, making.claim
     task_id = claim.order.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.turns.defer(claim, seconds, event, refused):
+    if not engine.turns.defer(claim, seconds, event, refused, declined_by):
         return TurnEnd.LOST
     engine.agenda.hasten(task_id, seconds)
     now = engine.board.load(task_id, 1)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.tool_answers import waits_for_person
 from roboco.domain.inbox.item import Hold
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import stored
-from roboco.engine.registration import check_workspace
+from roboco.engine.intake.accept import ABOUT_CALLS, stored
+from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import UsageError
 from roboco.ports import CallState, Phase, Snapshot
-from roboco.ports.registry import COORDINATOR, LIVE, POOLS
+from roboco.ports.registry import COORDINATOR, POOLS
 
 MOST = 20
 """Items of the inbox of a waiting task that are read."""
@@ -18,8 +19,8 @@ MOST = 20
 def unattended(engine: Engine, address: str, task_id: str) -> str:
     """Return why no worker attends to the open task, with a remedy, or "" if one does or none has to.
 
-    `address` is that of this process's workspace. Cost: one read of the task, eight commands to Redis, and
-    of a task that waits 20 reads of the workspace at most.
+    `address` is that of this process's workspace. Cost: one read of the task; of a task that waits 20 reads of
+    the workspace at most; and five commands to Redis every five seconds for all tasks of the process.
     """
     try:
         check_workspace(engine, address)
@@ -31,23 +32,19 @@ def unattended(engine: Engine, address: str, task_id: str) -> str:
 
 def missing_worker(engine: Engine, pool: str) -> str:
     """Return that no worker of the pool lives, with a remedy, or "" if one does."""
-    silence = engine.workers.silence()
-    return _missing(pool, silence) if _silent(silence[pool]) else ""
+    silence = engine.status.seen(engine).silence
+    return _missing(pool, silence) if is_silent(silence[pool]) else ""
 
 
 def missing_workers(engine: Engine) -> list[str]:
     """Return that no worker of a pool lives, for each pool of which that is true."""
-    silence = engine.workers.silence()
-    return list(dict.fromkeys(_missing(pool, silence) for pool in POOLS if _silent(silence[pool])))
-
-
-def _silent(seconds: float | None) -> bool:
-    return seconds is None or seconds >= LIVE
+    silence = engine.status.seen(engine).silence
+    return list(dict.fromkeys(_missing(pool, silence) for pool in POOLS if is_silent(silence[pool])))
 
 
 def _missing(pool: str, silence: Mapping[str, float | None]) -> str:
     """Return that no worker of the pool lives; if no worker lives at all, return that."""
-    all_silent = all(map(_silent, silence.values()))
+    all_silent = all(map(is_silent, silence.values()))
     known = [seconds for seconds in silence.values() if seconds is not None] if all_silent else [silence[pool]]
     seconds = min((one for one in known if one is not None), default=None)
     what = "worker" if all_silent else f"{pool} worker"
@@ -69,13 +66,25 @@ def _awaited(engine: Engine, task_id: str, task: Snapshot | None) -> str:
         case Phase.TOOLS:
             return _awaited_for_calls(task)
         case _:
-            return COORDINATOR if any(_has_come(engine, task_id, item_id) for item_id in task.item_ids[:MOST]) else ""
+            return COORDINATOR if _has_come(engine, task_id, task) else ""
 
 
-def _has_come(engine: Engine, task_id: str, item_id: str) -> bool:
-    """Return True if a coordinator has to apply the item; a pause stays in the inbox while it counts."""
-    item = stored(engine, task_id, item_id)
-    return item is not None and not isinstance(item, Hold)
+def _has_come(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Return True if a coordinator has to apply an item of the inbox of a task that waits.
+
+    A pause stays in the inbox while it counts. Answers and approvals stay until each open call of the step has one.
+    """
+    items = [item for item_id in task.item_ids[:MOST] if (item := stored(engine, task_id, item_id)) is not None]
+    judged = {item.call_id for item in items if isinstance(item, ABOUT_CALLS)}
+    open_calls = {call.id for call in task.tail[-1].calls if _is_open(task.calls.get(call.id))}
+    if open_calls and open_calls <= judged:
+        return True
+    return any(not isinstance(item, (Hold, *ABOUT_CALLS)) for item in items)
+
+
+def _is_open(state: CallState | None) -> bool:
+    """Return True if the call has no outcome yet, or one of which a person must judge."""
+    return state is None or state.outcome is None or waits_for_person(state.outcome)
 
 
 def _awaited_for_calls(task: Snapshot) -> str:

@@ -44,7 +44,9 @@ def _is_a_step(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bo
 
 
 def _comes_late(item: Item, task: Snapshot) -> bool:
-    """Whether the item is on a call whose result is a step already."""
+    """Return True if the item is about a call, or holds a step, that is a step of the history already."""
+    if isinstance(item, Hold):
+        return item.at is not None and item.at < task.seq
     return isinstance(item, Answer | Verdict | Resolution) and item.at_seq < task.seq - 1
 
 

@@ -1,11 +1,13 @@
 """A worker that lacks the function of a tool leaves its call or turn to another worker, or the task is paused."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from roboco.domain.status import TaskStatus
+from roboco.engine.engine import Engine
 from roboco.engine.execution.claimed_turn import TurnEnd
 from roboco.engine.execution.not_runnable import TRIES
 from roboco.engine.execution.tool_call import CallEnd, tool
@@ -14,6 +16,7 @@ from roboco.ports import WorkspaceName
 from tests.memory.dispatcher import Tool, Turn
 from tests.memory.model import Said, said
 from tests.memory.registry import MemoryWorkerRegistry
+from tests.memory.watch import make
 from tests.memory.world import TASK, WORKER, World, given, team_of
 
 WORKSPACE = WorkspaceName("w", "file:///w")
@@ -22,7 +25,7 @@ TEAM: dict[str, Any] = {
 }
 
 
-def begun(effect: str = "pure", *names: str) -> World:
+def begun(effect: str = "pure", *names: str, approval: list[str] | None = None) -> World:
     """A world whose model calls the tools of these names once."""
 
     def answer(request: Any) -> Said:
@@ -31,13 +34,21 @@ def begun(effect: str = "pure", *names: str) -> World:
 
     functions = {"mail": lambda args, context: "sent", "other": lambda args, context: "done"}
     world = World(given(answer, functions))
-    tools = [
+    tools: list[dict[str, Any]] = [
         {"name": "mail", "function": "shop:mail", "effect": effect},
         {"name": "other", "function": "books:other"},
     ]
+    for one in tools:
+        one["approval"] = "required" if one["name"] in (approval or []) else "never"
     world.submit(team_of(**TEAM, tools=tools))
     register(world, WORKER)
     return world
+
+
+def next_is(kind: type[Tool] | type[Turn], world: World) -> None:
+    """Deliver until a message of the kind is next."""
+    while not isinstance(world.dispatcher.queue[0], kind):
+        world.deliver(world.dispatcher.queue.popleft())
 
 
 def register(world: World, name: str, *modules: str) -> None:
@@ -51,6 +62,11 @@ def until_a(kind: type[Tool] | type[Turn], world: World) -> Any:
     while not isinstance(message := world.dispatcher.queue.popleft(), kind):
         world.deliver(message)
     return message.order
+
+
+def as_worker(world: World, name: str) -> Engine:
+    """The engine of another worker."""
+    return replace(world.process(), workers=MemoryWorkerRegistry(world.server, world.clock, name))
 
 
 def names_run(world: World) -> int:
@@ -99,13 +115,87 @@ def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_e
     world = begun()
     until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    for _ in range(10 * TRIES):
+    engines = [world.engine, as_worker(world, "other@there")]
+    for number in range(10 * TRIES):
         register(world, WORKER)
         register(world, "other@there", "shop")
+        assert world.status() is TaskStatus.RUNNING or number >= TRIES
+        world.engine = engines[number % 2]
         world.drain()
         world.sweep()
     assert world.status() is TaskStatus.PAUSED
-    assert "other@there did not run it either" in world.server.held.tasks[TASK].reason
+    assert "; nor can " in world.server.held.tasks[TASK].reason
+
+
+def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
+    world = begun()
+    until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    for _ in range(20 * TRIES):  # each announcement is taken by the worker that lacks the module
+        register(world, WORKER)
+        register(world, "busy@there", "shop")
+        world.drain()
+        world.sweep()
+    assert world.status() is TaskStatus.RUNNING
+    world.given.toolbox.missing = set()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_runs() -> None:
+    world = begun("pure", "mail", "other", approval=["mail"])
+    until_a(Tool, world)  # of the other call: no worker ever takes it
+    mail = world.history()[-1].calls[0].id
+    world.judge(mail, True)
+    world.given.toolbox.missing = {"shop"}
+    announced = 0
+    for _ in range(20 * TRIES):
+        register(world, WORKER)
+        for _ in range(100):
+            if not world.dispatcher.queue:
+                break
+            message = world.dispatcher.queue.popleft()
+            if isinstance(message, Tool):
+                announced += message.order.call_id == mail
+                if message.order.call_id != mail:
+                    continue
+            world.deliver(message)
+        assert not world.dispatcher.queue, "the coordinator announces the call for ever"
+        world.sweep()
+    assert announced == TRIES
+
+
+@pytest.mark.parametrize("soon", [True, False], ids=["before a coordinator looked", "after that"])
+def test_a_task_is_paused_again_if_it_is_resumed_and_still_no_worker_can_run_the_call(soon: bool) -> None:
+    world = begun()
+    next_is(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    world.settle()
+    for number in range(3):
+        world.resume(f"resume{number}")
+        if not soon:
+            world.drain()
+        world.settle()
+        assert world.status() is TaskStatus.PAUSED, f"after resume {number}"
+
+
+def test_a_hold_that_was_ended_before_a_coordinator_looked_is_followed_by_another() -> None:
+    world = begun()
+    world.given.toolbox.missing = {"shop"}
+
+    def resume_at_once(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "inbox.knock" and world.status() is TaskStatus.RUNNING and not resumed:
+            resumed.append(name)
+            world.watch = make
+            world.resume("at-once")
+        return answer
+
+    resumed: list[str] = []
+    world.watch = resume_at_once
+    world.settle()
+    assert resumed
+    assert world.status() is TaskStatus.PAUSED
 
 
 def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() -> None:
@@ -147,7 +237,7 @@ def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
     world.given.toolbox.missing = {"shop"}
     assert turn(world.engine, until_a(Turn, world)) is TurnEnd.DEFERRED
     told = [event["reason"] for event in world.events() if event["type"] == "event_status"]
-    assert re.search("another agents worker takes the turn$", told[-1])
+    assert re.search("another agents worker is to take the turn$", told[-1])
     world.given.toolbox.missing = set()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
@@ -172,6 +262,7 @@ def test_a_hold_ends_with_the_step_that_another_worker_has_made_meanwhile() -> N
     world.given.toolbox.missing = set()
     assert tool(world.engine, order) is CallEnd.DONE
     world.settle()
+    assert world.untaken() == []
     assert world.summary().status is TaskStatus.COMPLETED
 
 

@@ -11,7 +11,8 @@ from roboco.domain.paths import WORKSPACE
 from roboco.engine.execution.tool_call import tool
 from roboco.engine.execution.turn import turn
 from roboco.engine.intake.unattended import missing_workers, unattended
-from roboco.engine.registration import Registration, check_workspace, register, workspace_name
+from roboco.engine.registration import Registration, check_workspace, register
+from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import WorkspaceName
 from roboco.ports.registry import POOLS
@@ -58,7 +59,7 @@ def start(world: World, pool: str) -> None:
 
 
 def missing(world: World) -> str:
-    return unattended(world.engine, HERE, TASK)
+    return unattended(world.process(), HERE, TASK)
 
 
 @pytest.mark.parametrize(("kind", "pool"), [(Advance, "coordinator"), (Turn, "agents"), (Tool, "tools")])
@@ -114,7 +115,7 @@ def test_the_pools_without_a_worker_are_listed() -> None:
     world = begun()
     live(world, "agents")
     world.clock.move(5)
-    assert [text.split(";")[0] for text in missing_workers(world.engine)] == [
+    assert [text.split(";")[0] for text in missing_workers(world.process())] == [
         "no coordinator worker is registered",
         "no tools worker is registered",
     ]
@@ -141,7 +142,7 @@ def test_the_workspace_of_coordinators_that_are_gone_counts_while_tasks_are_open
     with pytest.raises(UsageError):
         check_workspace(world.engine, HERE)
     world.server.held.agenda.clear()
-    check_workspace(world.engine, HERE)
+    check_workspace(world.process(), HERE)
     start(world, "coordinator")
     assert world.engine.workers.workspace() == workspace_name(world.files, HERE)
 
@@ -176,12 +177,3 @@ def test_who_follows_a_task_logs_that_no_worker_attends(
     world.watch, now[0] = refuse, 2000.0
     looks.check()
     assert len(caplog.records) == 2
-
-
-def test_the_workspace_of_the_first_client_counts_for_workers_that_start_later() -> None:
-    world = begun()
-    check_workspace(world.engine, HERE, about_to_submit=True)
-    registry = MemoryWorkerRegistry(world.server, world.clock, "c@x")
-    assert registry.register(("coordinator",), (), OTHER, True) == workspace_name(world.files, HERE)
-    world.server.held.agenda.clear()
-    assert registry.register(("coordinator",), (), OTHER, False) is None
