@@ -8,11 +8,11 @@ import importlib
 from typing import Any, Final
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "roboco.adapters.team_file": (
+    "roboco.adapters.team.file": (
         "load_team",
         "team_from",
     ),
-    "roboco.adapters.tool": ("tool",),
+    "roboco.adapters.tools.function_tool": ("tool",),
     "roboco.celery": ("team",),
     "roboco.client.orchestrator": ("Orchestrator",),
     "roboco.client.receipt": ("Receipt",),

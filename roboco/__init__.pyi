@@ -1,7 +1,7 @@
 """Roboco: teams of LLM agents on the Celery workers you already operate."""
 
-from roboco.adapters.team_file import load_team, team_from
-from roboco.adapters.tool import tool
+from roboco.adapters.team.file import load_team, team_from
+from roboco.adapters.tools.function_tool import tool
 from roboco.celery import team
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt

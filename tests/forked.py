@@ -28,7 +28,7 @@ IMPORTED = (
     "roboco.adapters.celery.consumer",
     "roboco.adapters.model.openai_model",
     "roboco.workers.pulse",
-    "roboco.workers.root",
+    "roboco.workers.compose_app",
 )
 """What the process that forks imports: nothing that looks at the environment, which each worker has of its own."""
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from roboco.adapters.builtin_tools import BuiltinTools, text_of
-from roboco.adapters.functions import Functions
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.toolbox import FunctionToolbox
+from roboco.adapters.tools.builtin import BuiltinTools, text_of
+from roboco.adapters.tools.functions import Functions
+from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.ports import Files, Histories
 
 

@@ -3,8 +3,8 @@
 import roboco.adapters.model.openai_model  # noqa: F401  # now, so that no turn waits for it
 from roboco.adapters.celery.names import AGENTS_QUEUE
 from roboco.settings import read_settings
+from roboco.workers.compose_app import compose
 from roboco.workers.pulse import run_pulse
-from roboco.workers.root import compose
 
 PREFETCH = 4
 """Turns that a process takes from the broker before it can begin them."""

@@ -4,8 +4,8 @@ Prefork, because a tool's time limit must really end it; so each child makes one
 """
 
 from roboco.adapters.celery.names import QUEUES
+from roboco.workers.compose_app import compose
 from roboco.workers.pulse import run_pulse
-from roboco.workers.root import compose
 from roboco.workers.sweeper import run_sweeper
 
 app, engine = compose(QUEUES, "prefork", 8)

@@ -2,7 +2,7 @@
 
 from celery import Celery
 
-from roboco.adapters.celery.pulse_step import keep_pulse
+from roboco.adapters.celery.health.bootstep import keep_pulse
 from roboco.settings import Settings
 
 

@@ -4,8 +4,8 @@ import logging
 from typing import Any
 
 from roboco.adapters.celery import letters
+from roboco.adapters.celery.display import of_error, of_outside
 from roboco.adapters.celery.names import OUTSIDE, QUEUE_OF
-from roboco.adapters.celery.shown import of_error, of_outside
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError

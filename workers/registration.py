@@ -11,12 +11,12 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_init
 
-from roboco.adapters.celery.while_working import repeat_while_working
+from roboco.adapters.celery.background import repeat_while_working
 from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.registry import RedisWorkerRegistry
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import workspace_address
 from roboco.engine.registration import Registration, register

@@ -10,7 +10,7 @@ from typing import Any, Final
 from celery import Celery
 from celery.worker import state
 
-from roboco.adapters.celery.while_working import repeat_while_working
+from roboco.adapters.celery.background import repeat_while_working
 from roboco.adapters.workspace.conditions import REMEDY, conditions_flaw
 from roboco.adapters.workspace.open import open_objects
 from roboco.adapters.workspace.s3 import S3Objects

@@ -12,13 +12,13 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_ready
 
+from roboco.adapters.celery.background import repeat_while_working
 from roboco.adapters.celery.broker_scripts import BrokerScripts
-from roboco.adapters.celery.while_working import repeat_while_working
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.scripts import load_missing, script_texts
 from roboco.engine.coordinator.sweep import sweep
 from roboco.errors import RobocoError
-from roboco.workers.process import ProcessEngine
+from roboco.workers.process_engine import ProcessEngine
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from roboco.adapters.celery.names import (
     TOOL,
     TURN,
 )
-from roboco.client.intake import take
+from roboco.client.commands import take
 from roboco.engine.coordinator.advance import advance as engine_advance
 from roboco.engine.engine import Engine
 from roboco.engine.execution.tool_call import overdue
@@ -41,7 +41,7 @@ from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
 from roboco.workers.ended import call_ended, ended
 from roboco.workers.orders import order_of, task_of
-from roboco.workers.process import ProcessEngine
+from roboco.workers.process_engine import ProcessEngine
 from roboco.workers.refusal import letter_of, refuse
 
 PAUSE = 1.0
@@ -52,7 +52,7 @@ LONGEST_CALL = 86_400.0
 """Seconds of a tool call whose message names no limit: the longest that a team can give one."""
 LONGEST_LISTING = 900.0
 """Seconds of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
-SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.request:ShownRequest"}
+SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:ShownRequest"}
 SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
 

@@ -4,7 +4,7 @@ It consumes the replies of workers alone. Kombu looks for messages of lost consu
 Other names keep Flower from the messages that workers hold, so that its Redis user needs no right to read them.
 """
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.settings import read_settings
 
 _HELD = ("unacked_key", "unacked_index_key", "unacked_mutex_key")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import BinaryIO, Self, Unpack
 
 from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.client.requeue import dismiss, requeue
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.client.dead_letters import dismiss, requeue
+from roboco.client.options import Wished
 from roboco.client.task import Task
-from roboco.client.teams import chosen_team
+from roboco.client.team_lookup import chosen_team
 from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
-from roboco.client.wishes import Wished
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_tenant, is_task_id, of_tenant, tenant_of

@@ -9,21 +9,21 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, Literal, Unpack, overload
 
-from roboco.adapters.artifacts import find_artifact, list_artifacts, pieces_of, read_artifact
+from roboco.adapters.artifacts.store import find_artifact, list_artifacts, pieces_of, read_artifact
 from roboco.adapters.celery import names
-from roboco.adapters.redis.async_follower import AsyncFollower
-from roboco.adapters.redis.follower import RedisFollower
-from roboco.client import sessions
-from roboco.client.async_following import AsyncFollowing
+from roboco.adapters.redis.stream.async_follower import AsyncFollower
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.client import session as sessions
+from roboco.client.async_stream import AsyncFollowing
 from roboco.client.attendance import Attendance
-from roboco.client.control import Control
-from roboco.client.following import Following, is_settled
-from roboco.client.intake import take
+from roboco.client.commands import take
+from roboco.client.options import Forked
+from roboco.client.stream import Following, is_settled
+from roboco.client.task_control import Control
 from roboco.client.task_result import TaskResult
-from roboco.client.teams import chosen_team
+from roboco.client.team_lookup import chosen_team
 from roboco.client.uploads import upload
 from roboco.client.wiring import workspace_address
-from roboco.client.wishes import Forked
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_task_id, of_tenant, tenant_of

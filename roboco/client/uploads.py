@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import BinaryIO
 
-from roboco.adapters.artifacts import Written, store_artifact
+from roboco.adapters.artifacts.store import Written, store_artifact
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.ports import Files

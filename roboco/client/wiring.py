@@ -8,37 +8,37 @@ from dataclasses import dataclass
 import redis
 from celery import Celery
 
-from roboco.adapters.builtin_tools import BuiltinTools, text_of
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
-from roboco.adapters.functions import Functions
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.model.first_use import ModelAtFirstUse
-from roboco.adapters.notify.callback import Callbacks
-from roboco.adapters.notify.deliverer import OutsideDeliverer
-from roboco.adapters.notify.webhook import Webhooks
-from roboco.adapters.prompts import JinjaPrompts
+from roboco.adapters.model.lazy import ModelAtFirstUse
+from roboco.adapters.notifications.callback import Callbacks
+from roboco.adapters.notifications.notifier import OutsideDeliverer
+from roboco.adapters.notifications.webhook import Webhooks
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
 from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.board import RedisBoard
-from roboco.adapters.redis.dead import RedisDeadLetters
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
-from roboco.adapters.redis.rates import RedisRates
-from roboco.adapters.redis.registry import RedisWorkerRegistry
+from roboco.adapters.redis.rate_limits import RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
+from roboco.adapters.redis.task_store import RedisBoard
+from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.sandbox.budget import Budget, read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.telemetry.hidden import Hidden
-from roboco.adapters.telemetry.observed import Observed
-from roboco.adapters.telemetry.observed_model import ObservedModel
-from roboco.adapters.telemetry.traces import open_spans
+from roboco.adapters.telemetry.instrumented_model import ObservedModel
+from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.telemetry.telemetry import Observed
+from roboco.adapters.telemetry.tracing_setup import open_spans
+from roboco.adapters.templates.templates import JinjaPrompts
 from roboco.adapters.tokenizers import KnownTokenizers
-from roboco.adapters.toolbox import FunctionToolbox
+from roboco.adapters.tools.builtin import BuiltinTools, text_of
+from roboco.adapters.tools.functions import Functions
+from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.domain.team.model_limits import OPENAI, ModelLimits
 from roboco.domain.url import without_credentials
@@ -136,7 +136,7 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception],
     model = settings.embeddings_model
     rank = None
     if model is not None:
-        embeddings = importlib.import_module("roboco.adapters.search.embedding_rank")  # which imports openai
+        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # which imports openai
         rank = embeddings.EmbeddingRank(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
     index = MemoryIndex(
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace

@@ -4,8 +4,8 @@ import threading
 import time
 
 from roboco import Task
-from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.domain.stream.item import TextPartDelta
 from tests.bench.stage import Stage, fresh
 from tests.stack import until

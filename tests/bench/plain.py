@@ -17,7 +17,7 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu import Queue
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.settings import read_settings
 
 COORDINATOR_QUEUE, AGENTS_QUEUE = "bench.coordinator", "bench.agents"

@@ -5,9 +5,9 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
-from roboco.adapters.redis.async_follower import AsyncFollower
-from roboco.adapters.redis.follower import RedisFollower
-from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.redis.stream.async_follower import AsyncFollower
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Position, Record
 
 
 class FollowerInALoop:

@@ -8,13 +8,13 @@ import redis
 
 from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
 from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.board import RedisBoard
-from roboco.adapters.redis.dead import RedisDeadLetters
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
-from roboco.adapters.redis.rates import Buckets, RedisRates
-from roboco.adapters.redis.registry import RedisWorkerRegistry
+from roboco.adapters.redis.rate_limits import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.task_store import RedisBoard
+from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask

@@ -16,14 +16,14 @@ from redis.retry import Retry
 
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
-from roboco.adapters.redis import async_follower
-from roboco.adapters.redis import feed as redis_feed
-from roboco.adapters.redis.async_follower import AsyncFollower
 from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.listener import HELD, Listener, Word
-from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.redis.stream import async_follower
+from roboco.adapters.redis.stream import subscriptions as redis_feed
+from roboco.adapters.redis.stream.async_follower import AsyncFollower
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Position, Record
+from roboco.adapters.redis.stream.subscriber import HELD, Listener, Word
 from roboco.errors import TransientError
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis

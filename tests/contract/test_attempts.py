@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roboco.adapters.redis import dead as dead_letters
+from roboco.adapters.redis import dead_letters as dead_letters
 from roboco.domain.canonical_json import canonical
 from roboco.domain.dead_letter import DeadLetter, lost_work
 from roboco.ports import Attempts, DeadLetters

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis import board as redis_board
+from roboco.adapters.redis import task_store as redis_board
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.state import fold
 from roboco.domain.history.tool_outcome import Outcome

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis import board as redis_board
+from roboco.adapters.redis import task_store as redis_board
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import Outcome, failure
 from roboco.domain.status import TaskStatus

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis import dead as redis_dead
+from roboco.adapters.redis import dead_letters as redis_dead
 from roboco.domain.dead_letter import lost_work
 from roboco.domain.paths import TELLING
 from tests.contract.machine import MACHINE

@@ -13,13 +13,13 @@ import redis
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import agenda as redis_agenda
-from roboco.adapters.redis import board as redis_board
 from roboco.adapters.redis import client as redis_client
-from roboco.adapters.redis import feed as redis_feed
-from roboco.adapters.redis import follower as redis_follower
-from roboco.adapters.redis.follower import RedisFollower
+from roboco.adapters.redis import task_store as redis_board
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.redis.stream import follower as redis_follower
+from roboco.adapters.redis.stream import subscriptions as redis_feed
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Position, Record
 from roboco.domain.stream.event import AnyEvent, ErrorOccurred
 from roboco.ports import Phase
 from tests.contract.emitted import emitted

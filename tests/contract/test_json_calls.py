@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.adapters.model import assembly
+from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports import ModelStream
 from roboco.ports import Reply as Ended

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model import assembly, events
+from roboco.adapters.model import events
+from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, failure, gone

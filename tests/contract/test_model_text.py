@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.assembly import MOST_TOKENS
 from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.adapters.model.reply_assembly import MOST_TOKENS
 from roboco.ports import RequestedCall
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, events, failure
 from tests.servers.model_server import ModelServer, Reply

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.rates import Buckets, RedisRates
+from roboco.adapters.redis.rate_limits import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.adapters.redis.registry import FORGOTTEN
+from roboco.adapters.redis.worker_registry import FORGOTTEN
 from roboco.ports.registry import POOLS, WorkspaceName
 from tests.contract.a_task import SHORT, ATask
 from tests.contract.task_on_redis import TaskOnRedis

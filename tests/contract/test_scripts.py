@@ -9,7 +9,7 @@ import redis
 from roboco.adapters.celery.broker_scripts import BROKER_SCRIPTS, BrokerScripts
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.dead import RedisDeadLetters
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
 from roboco.client.wiring import producer

@@ -50,6 +50,6 @@ def unknown_variables(names: set[str]) -> set[str]:
 
 
 def missing_modules(command: list[str]) -> list[str]:
-    """The modules of a command (`-A roboco.workers.agents`, `-m roboco.workers.alive`) that do not exist."""
+    """The modules of a command (`-A roboco.workers.agents`, `-m roboco.workers.healthcheck`) that do not exist."""
     named = [command[place + 1] for place, word in enumerate(command[:-1]) if word in ("-A", "-m")]
     return [module for module in named if importlib.util.find_spec(module) is None]

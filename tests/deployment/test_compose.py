@@ -48,7 +48,7 @@ def test_our_services(name: str) -> None:
 @pytest.mark.parametrize("pool", POOLS)
 def test_health_of_a_pool_is_its_own(pool: str) -> None:
     """Asked for often, and cheaply: not by `roboco health`, which takes two seconds to begin."""
-    assert SERVICES[pool]["healthcheck"]["test"] == ["CMD", "python", "-m", "roboco.workers.alive", pool]
+    assert SERVICES[pool]["healthcheck"]["test"] == ["CMD", "python", "-m", "roboco.workers.healthcheck", pool]
     assert SERVICES[pool]["command"] == f"celery -A roboco.workers.{pool} worker"
     assert int(SERVICES[pool]["stop_grace_period"].removesuffix("s")) >= 60
 

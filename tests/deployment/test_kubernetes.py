@@ -104,7 +104,7 @@ def test_pool(pool: str) -> None:
     assert worker["args"][:4] == ["celery", "-A", f"roboco.workers.{pool}", "worker"]
     assert missing_modules(worker["args"]) == []
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert worker[probe]["exec"]["command"] == ["python", "-m", "roboco.workers.alive", pool]
+        assert worker[probe]["exec"]["command"] == ["python", "-m", "roboco.workers.healthcheck", pool]
     assert pod(f"roboco-{pool}")["terminationGracePeriodSeconds"] >= 60
     mounted = {volume["mountPath"] for volume in worker["volumeMounts"]}
     assert mounted == {"/run/roboco", "/tmp"}

@@ -63,7 +63,7 @@ def test_a_journey_through_closed_workers(stack: Stack, tmp_path: Path) -> None:
     assert task.result(60).status == PARALLEL.ends
     assert shape(task.history()) == PARALLEL.expected
     for pool in POOLS:
-        check = [sys.executable, "-m", "roboco.workers.alive", pool]
+        check = [sys.executable, "-m", "roboco.workers.healthcheck", pool]
         environment = os.environ | {"ROBOCO_HEALTH": f"{tmp_path}/{pool}"}
         until(lambda: not subprocess.run(check, env=environment, cwd=ROOT).returncode, 30, f"{pool} is healthy")  # noqa: B023
 

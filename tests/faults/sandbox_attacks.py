@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.adapters.sandbox.limits import MIB
-from roboco.adapters.sandbox.ran import Ran
+from roboco.adapters.sandbox.result import Ran
 from tests.faults.sandbox_payloads import (
     BOMB,
     DAEMON,

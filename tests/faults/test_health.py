@@ -1,4 +1,4 @@
-"""`roboco.workers.alive`, and so `roboco health`, says how a worker is: each case with a real worker of its own."""
+"""`roboco.workers.healthcheck`, and so `roboco health`, reports on a worker: each case with a real worker."""
 
 import os
 import signal
@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from roboco import Team
+from roboco.adapters.celery.health.bootstep import OWN_QUEUE
 from roboco.adapters.celery.names import TOOLS_QUEUE
-from roboco.adapters.celery.pulse_step import OWN_QUEUE
 from roboco.cli.main import commands
 from tests.servers.gate import Gate
 from tests.servers.model_server import Reply
@@ -73,7 +73,7 @@ def agents(stack: Stack) -> Iterator[Path]:
 
 def health(pool: str, folder: Path) -> tuple[int, str]:
     """The exit code and the words of the check, as a container's health check runs it."""
-    command = [sys.executable, "-m", "roboco.workers.alive", pool]
+    command = [sys.executable, "-m", "roboco.workers.healthcheck", pool]
     ran = subprocess.run(command, env={"ROBOCO_HEALTH": str(folder)}, cwd=ROOT, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 

@@ -9,7 +9,7 @@ import pytest
 from celery import Celery, chain
 
 import roboco
-from roboco.client.team_task import team_task_id
+from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.paths import NOTIFY, summary_path
 from tests.servers.model_server import Reply
 from tests.shops import shop_app

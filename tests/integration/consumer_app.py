@@ -12,7 +12,7 @@ from typing import Any
 from celery.worker.request import Request
 from redis import Redis
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN
 from roboco.adapters.celery.transport import guard_transports
 

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from roboco import Settings
-from roboco.adapters.team_file import load_team
+from roboco.adapters.team.file import load_team
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
 from roboco.errors import TeamError, UsageError

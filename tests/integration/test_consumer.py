@@ -22,7 +22,7 @@ from celery.app.defaults import DEFAULTS
 from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.consumer import GuardedConsumer
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
 from roboco.adapters.celery.refused import BODY_KEPT, BODY_LIMIT

@@ -12,8 +12,8 @@ import pytest
 from celery import Celery
 
 from roboco import Task
+from roboco.adapters.celery.display import SHORT
 from roboco.adapters.celery.names import COORDINATOR_QUEUE
-from roboco.adapters.celery.shown import SHORT
 from roboco.client.wiring import producer
 from roboco.domain.ids import call_id_at
 from roboco.engine.frozen_teams import team_as_data

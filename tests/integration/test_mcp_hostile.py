@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.mcp import session
-from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.allowlist import check_allowed
 from roboco.adapters.mcp.confined import Confinement, Mode
 from roboco.adapters.mcp.listed import as_listing
 from roboco.adapters.mcp.servers import McpServers

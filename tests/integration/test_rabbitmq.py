@@ -10,7 +10,7 @@ from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.client.wiring import producer

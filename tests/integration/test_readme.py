@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from roboco import CallContext
-from roboco.adapters.team_file import team_from
+from roboco.adapters.team.file import team_from
 from roboco.domain.history.part import ToolCall
 from roboco.domain.team.tool_spec import ToolSpec
 from tests.journeys import answer

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.local.process import start
 from roboco.settings import Settings
-from roboco.workers.process import ProcessEngine
+from roboco.workers.process_engine import ProcessEngine
 from tests.stack import ROOT, Stack, until
 
 

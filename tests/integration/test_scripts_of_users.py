@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError
 from roboco.adapters.celery.broker_scripts import BROKER_SCRIPTS
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rates import RedisRates
+from roboco.adapters.redis.rate_limits import RedisRates
 from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile

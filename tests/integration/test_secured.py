@@ -19,9 +19,9 @@ from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.follower import RedisFollower
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.position import Position
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Position
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import producer as producer_of
 from roboco.domain.dead_letter import lost_work

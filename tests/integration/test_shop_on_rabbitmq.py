@@ -10,7 +10,7 @@ from celery.result import allow_join_result
 
 import roboco
 from roboco import TeamFailed
-from roboco.client.team_task import team_task_id
+from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.paths import notices_path, open_path
 from tests.conftest import need
 from tests.events import watched

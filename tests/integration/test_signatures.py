@@ -14,9 +14,9 @@ from celery.result import AsyncResult, allow_join_result
 import roboco
 from roboco import TeamFailed, UsageError
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.client.continuing import go_on
-from roboco.client.signature import TeamTask
-from roboco.client.team_task import team_task_id
+from roboco.client.canvas.ended_task import go_on
+from roboco.client.canvas.signature import TeamTask
+from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.paths import open_path, told_folder
 from tests.events import watched
 from tests.servers.model_server import Reply, Request

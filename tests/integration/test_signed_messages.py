@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.config import application, configuration
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN, lanes
 from tests.integration.test_consumer import GOOD, ROOT, Bench, until
 

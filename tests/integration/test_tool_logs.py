@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.team_file import team_from
+from roboco.adapters.team.file import team_from
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from roboco import team_from
-from roboco.adapters.notify import post
-from roboco.adapters.notify.allowed import check_webhook, reachable
-from roboco.adapters.notify.rests import FIRST, Rests
-from roboco.adapters.notify.signed import signed
-from roboco.adapters.notify.webhook import Webhooks
+from roboco.adapters.notifications import http_post as post
+from roboco.adapters.notifications.allowlist import check_webhook, reachable
+from roboco.adapters.notifications.circuit_breaker import FIRST, Rests
+from roboco.adapters.notifications.webhook import Webhooks
+from roboco.adapters.notifications.webhook_signature import signed
 from roboco.domain.notification import Notice, Notify
 from roboco.domain.status import TaskStatus
 from roboco.errors import Later, TransientError, UsageError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from roboco.adapters.prompts import JinjaPrompts
+from roboco.adapters.templates.templates import JinjaPrompts
 from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router

@@ -1,4 +1,4 @@
-"""roboco.workers.alive: what a note says, and what its age says."""
+"""roboco.workers.healthcheck: what a note says, and what its age says."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.celery.pulse_note import PulseNote
-from roboco.workers.alive import problem
+from roboco.adapters.celery.health.pulse_note import PulseNote
+from roboco.workers.healthcheck import problem
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_signal_in_the_middle_of_a_note(tmp_path: Path, monkeypatch: pytest.Mo
     assert [found.name for found in tmp_path.iterdir()] == ["agents.json"]
 
 
-@pytest.mark.parametrize("command", [["-m", "roboco.workers.alive"], ["-m", "roboco.cli.main", "health"]])
+@pytest.mark.parametrize("command", [["-m", "roboco.workers.healthcheck"], ["-m", "roboco.cli.main", "health"]])
 def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None:
     """A worker and the command that asks for its state have to share a folder."""
     environment = {name: value for name, value in os.environ.items() if name != "ROBOCO_HEALTH"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.flaws import BODY_MOST, size_flaw
-from roboco.adapters.team_file import team_from
+from roboco.adapters.celery.validation_error import BODY_MOST, size_flaw
+from roboco.adapters.team.file import team_from
 from roboco.domain.inbox.submission import read_submission
 from roboco.errors import UsageError
 

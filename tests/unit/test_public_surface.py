@@ -41,7 +41,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 
 
 def test_a_health_check_imports_neither_celery_nor_redis_nor_pydantic() -> None:
-    asked = "import sys, roboco.workers.alive; print({'celery', 'redis', 'pydantic'} & set(sys.modules))"
+    asked = "import sys, roboco.workers.healthcheck; print({'celery', 'redis', 'pydantic'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -11,12 +11,12 @@ from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
 from kombu.message import Message
 
-from roboco.adapters.celery.config import Bury
-from roboco.adapters.celery.flaws import flaw
+from roboco.adapters.celery.app import Bury
+from roboco.adapters.celery.message_signing import MessageKeys, as_bytes
 from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.refused import record_of, record_of_raw
-from roboco.adapters.celery.signature import MessageKeys, as_bytes
 from roboco.adapters.celery.transport import ScriptsMissing
+from roboco.adapters.celery.validation_error import flaw
 
 UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """What remote control may still do where messages are signed: its own are not."""

@@ -13,8 +13,8 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery import shown
-from roboco.adapters.celery.lanes import Lanes
+from roboco.adapters.celery import display as shown
+from roboco.adapters.celery.fair_queues import Lanes
 from roboco.adapters.celery.names import ADVANCE, LIST_TOOLS, NOTIFY, TOOL, TURN
 from roboco.adapters.redis.refusal import BROKER_SETTING, refusal
 from roboco.domain.history.priority import Priority

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from roboco.adapters.celery.flaws import BODY_MOST, content_flaw, plain_flaw
+from roboco.adapters.celery.validation_error import BODY_MOST, content_flaw, plain_flaw
 
 REST_MOST: Final = 256 * 1024
 """Bytes of an envelope without its body."""

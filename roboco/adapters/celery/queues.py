@@ -9,7 +9,7 @@ from amqp.exceptions import NotFound
 from celery import Celery
 
 from roboco.adapters.celery.dispatcher import sending, sent_at
-from roboco.adapters.celery.lanes import headers_of
+from roboco.adapters.celery.fair_queues import headers_of
 from roboco.adapters.celery.names import lanes
 
 PRIORITIES: Final = ("", "\x06\x163", "\x06\x166")

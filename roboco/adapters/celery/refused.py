@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kombu.message import Message
 
-from roboco.adapters.celery.flaws import later_release
+from roboco.adapters.celery.validation_error import later_release
 from roboco.domain.canonical_json import canonical, well_formed, well_formed_json
 from roboco.domain.dead_letter import letter_id_of
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roboco.adapters.mcp.reason import without
+from roboco.adapters.mcp.errors import without
 from roboco.domain.url import without_credentials
 
 MOST_LINES, LONGEST_LINE = 20, 300

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roboco.adapters.mcp.allowed import check_allowed
+from roboco.adapters.mcp.allowlist import check_allowed
+from roboco.adapters.mcp.client_session import Conversation, Stale, check_installed, converse
 from roboco.adapters.mcp.confined import Confinement
-from roboco.adapters.mcp.conversation import Conversation, Stale, check_installed, converse
 from roboco.adapters.mcp.tool import McpTool, Offer, as_team_says, unreachable
-from roboco.adapters.model.loop import LoopThread
+from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 

@@ -16,16 +16,16 @@ from mcp import ClientSession, MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import TypeAdapter
 
+from roboco.adapters.mcp.client_session import Stale
 from roboco.adapters.mcp.confined import Confinement
-from roboco.adapters.mcp.conversation import Stale
+from roboco.adapters.mcp.errors import is_lost, means_unknown, reason, without
 from roboco.adapters.mcp.exit import Exit
 from roboco.adapters.mcp.http import Answered, answered
-from roboco.adapters.mcp.reach import Reach
-from roboco.adapters.mcp.reason import is_lost, means_unknown, reason, without
+from roboco.adapters.mcp.loop_call import Work, awaited, never
 from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
 from roboco.adapters.mcp.tool import Hints, McpTool, Offer, described
-from roboco.adapters.mcp.work import Work, awaited, never
-from roboco.adapters.model.loop import LoopThread
+from roboco.adapters.mcp.transport import Reach
+from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 

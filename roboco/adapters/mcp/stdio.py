@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from roboco.adapters.mcp import leash
+from roboco.adapters.mcp import watchdog as leash
 from roboco.adapters.mcp.streams import MAX_MESSAGE, Streams
 
 MOST_GARBAGE = 1000

@@ -13,14 +13,20 @@ import openai
 from httpx2 import Response
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
-from roboco.adapters.model.allowed import check_allowed, key_name
-from roboco.adapters.model.assembly import Assembly
+from roboco.adapters.model.allowlist import check_allowed, key_name
 from roboco.adapters.model.bounded import bound_response
-from roboco.adapters.model.chunks import chunks_of
-from roboco.adapters.model.failure import RATE_LIMIT, masked, refuses_format, retry_after, told
-from roboco.adapters.model.json_calls import asked_again, asked_in_json, asked_plainly, read_answer, response_format
-from roboco.adapters.model.loop import LoopThread, Running
-from roboco.adapters.model.paced import Paced
+from roboco.adapters.model.coalescer import Paced
+from roboco.adapters.model.errors import RATE_LIMIT, masked, refuses_format, retry_after, told
+from roboco.adapters.model.json_tool_calls import (
+    asked_again,
+    asked_in_json,
+    asked_plainly,
+    read_answer,
+    response_format,
+)
+from roboco.adapters.model.loop_thread import LoopThread, Running
+from roboco.adapters.model.reply_assembly import Assembly
+from roboco.adapters.model.sse import chunks_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request, Say

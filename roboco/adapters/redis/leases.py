@@ -2,10 +2,10 @@
 
 import uuid
 
-from roboco.adapters.redis.board import pairs, snapshot
-from roboco.adapters.redis.emitter import Emitter
+from roboco.adapters.redis.chunk_batcher import Emitter
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.task_store import pairs, snapshot
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, body
 from roboco.ports import CallOrder, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder

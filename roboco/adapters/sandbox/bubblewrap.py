@@ -24,7 +24,7 @@ _ISOLATED = (
 _BELOW_USR = ("bin", "lib", "lib32", "lib64", "libexec", "share", "local/bin", "local/lib", "local/lib64")
 _AT_THE_ROOT = ("bin", "lib", "lib32", "lib64")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_INSIDE = files("roboco.adapters.sandbox").joinpath("inside.py").read_text(encoding="utf-8")
+_INSIDE = files("roboco.adapters.sandbox").joinpath("init.py").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)

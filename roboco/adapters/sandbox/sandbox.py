@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from roboco.adapters.sandbox.attended import Attended
-from roboco.adapters.sandbox.box import started
 from roboco.adapters.sandbox.bubblewrap import Descriptors, command
 from roboco.adapters.sandbox.budget import Budget
-from roboco.adapters.sandbox.collected import collected
 from roboco.adapters.sandbox.inputs import opened_inputs, room_for
 from roboco.adapters.sandbox.limits import FOLDERS, SandboxLimits
+from roboco.adapters.sandbox.output_files import collected
+from roboco.adapters.sandbox.process import started
 from roboco.adapters.sandbox.programs import Programs, found_programs
-from roboco.adapters.sandbox.ran import Ran
-from roboco.adapters.sandbox.system_calls import system_call_filter
+from roboco.adapters.sandbox.result import Ran
+from roboco.adapters.sandbox.seccomp import system_call_filter
+from roboco.adapters.sandbox.supervisor import Attended
 from roboco.errors import TransientError, UsageError
 
 _TAKEN_WITHIN = 10

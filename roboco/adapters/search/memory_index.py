@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from roboco.adapters.search.asked import Asked, asked
 from roboco.adapters.search.hit import Filters, Found, Hit
-from roboco.adapters.search.index_file import IndexFile, Place, Stored
-from roboco.adapters.search.intake import Intake, ReadArtifact
+from roboco.adapters.search.index_cache import CAPACITY, Shelf, is_broken
+from roboco.adapters.search.indexer import Intake, ReadArtifact
 from roboco.adapters.search.passage import LENGTH
-from roboco.adapters.search.semantic import SemanticRank, fused
-from roboco.adapters.search.shelf import CAPACITY, Shelf, is_broken
+from roboco.adapters.search.query import Asked, asked
+from roboco.adapters.search.rank_fusion import SemanticRank, fused
 from roboco.adapters.search.snippet import snippet
+from roboco.adapters.search.sqlite_index import IndexFile, Place, Stored
 from roboco.adapters.search.vector import cosine, hash_of
 from roboco.errors import TransientError
 from roboco.ports import Histories

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from roboco.adapters.search.words import words
+from roboco.adapters.search.analyzer import words
 
 LENGTH = 240
 """Characters of a snippet at most."""

@@ -10,8 +10,8 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, setup_logging
 
-from roboco.adapters.telemetry.hidden import Hidden
-from roboco.adapters.telemetry.named import NAMED
+from roboco.adapters.telemetry.log_context import NAMED
+from roboco.adapters.telemetry.redaction import Hidden
 
 _OTHERS = ("celery", "celery.task", "celery.redirected", "multiprocessing")
 """Loggers that may have handlers of their own."""

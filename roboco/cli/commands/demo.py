@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from roboco.adapters.team_file import team_from
+from roboco.adapters.team.file import team_from
 from roboco.cli.interactive.run_team import Wish, run_team
 from roboco.cli.terminal import options
 from roboco.cli.terminal.screen import Screen

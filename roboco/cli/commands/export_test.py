@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from roboco.adapters.team_file import load_team
+from roboco.adapters.team.file import load_team
 from roboco.cli.commands.past import ledger_of
 from roboco.cli.commands.rehearsal_source import source
 from roboco.cli.terminal.sanitize import escaped

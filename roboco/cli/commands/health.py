@@ -14,10 +14,10 @@ from roboco.settings import read_settings
 def health(pool: str) -> int:
     """Whether the worker that shares ROBOCO_HEALTH with this command works.
 
-    The exit code is 0 if it does, 1 if it does not, and 2 without ROBOCO_HEALTH. `python -m roboco.workers.alive POOL`
-    does the same in 50 ms instead of two seconds, for the health checks of containers.
+    The exit code is 0 if it does, 1 if it does not, and 2 without ROBOCO_HEALTH.
+    `python -m roboco.workers.healthcheck POOL` does the same in 50 ms instead of two seconds, for containers.
     """
-    command = [sys.executable, "-P", "-m", "roboco.workers.alive", pool]
+    command = [sys.executable, "-P", "-m", "roboco.workers.healthcheck", pool]
     ran = subprocess.run(command, env=environment(read_settings(), {}), capture_output=True, text=True)
     click.echo(ran.stdout, nl=False)
     click.echo(ran.stderr, nl=False, err=True)

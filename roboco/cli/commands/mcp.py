@@ -16,7 +16,7 @@ from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.client.teams import chosen_team
+from roboco.client.team_lookup import chosen_team
 from roboco.domain.team.known_tools import missing
 from roboco.domain.team.team import Team, prefix_of
 from roboco.errors import UsageError

@@ -9,7 +9,7 @@ import click
 
 from roboco.cli.commands.overview import Overview
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.teams import chosen_team
+from roboco.client.team_lookup import chosen_team
 from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.lineage import parent_of

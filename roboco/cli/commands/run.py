@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from roboco.adapters.team_file import load_team
+from roboco.adapters.team.file import load_team
 from roboco.cli.interactive.run_team import Wish, run_team
 from roboco.cli.terminal import options
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from roboco.adapters.functions import Functions
-from roboco.adapters.team_file import load_team
+from roboco.adapters.team.file import load_team
+from roboco.adapters.tools.functions import Functions
 from roboco.cli.doctor.asked_servers import Answer, ask_servers, servers_in
 from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.terminal import options

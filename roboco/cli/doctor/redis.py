@@ -11,13 +11,13 @@ import redis
 from redis.cluster import RedisCluster
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from roboco.adapters.redis.board import RedisBoard
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.dead import RedisDeadLetters
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.task_store import RedisBoard
 from roboco.cli.doctor.check import Check, wanted
 from roboco.domain.url import without_credentials
 from roboco.errors import RobocoError

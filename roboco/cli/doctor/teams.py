@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from roboco.adapters.functions import Functions
-from roboco.adapters.mcp.conversation import check_installed
-from roboco.adapters.team_file import load_team, teams_in
+from roboco.adapters.mcp.client_session import check_installed
+from roboco.adapters.team.file import load_team, teams_in
+from roboco.adapters.tools.functions import Functions
 from roboco.cli.doctor.check import Check, wanted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team

@@ -6,9 +6,9 @@ import ssl
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from roboco.adapters.notify.allowed import reachable, secret_of
-from roboco.adapters.notify.post import PORTS, connected
-from roboco.adapters.notify.signed import signed
+from roboco.adapters.notifications.allowlist import reachable, secret_of
+from roboco.adapters.notifications.http_post import PORTS, connected
+from roboco.adapters.notifications.webhook_signature import signed
 from roboco.cli.doctor.check import Check, wanted
 from roboco.domain.url import url_mistake
 from roboco.errors import RobocoError, UsageError

@@ -15,8 +15,8 @@ from kombu.utils.url import maybe_sanitize_url
 from rich.console import Console
 from rich.live import Live
 
-from roboco.adapters.celery.heartbeats import Heartbeats
 from roboco.adapters.celery.names import QUEUES
+from roboco.adapters.celery.worker_monitor import Heartbeats
 from roboco.cli.terminal import options
 from roboco.cli.terminal.screen import WIDE
 from roboco.cli.top.snapshot import TopPicture, Viewer

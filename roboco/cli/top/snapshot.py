@@ -6,12 +6,12 @@ from typing import Any
 
 from celery import Celery
 
-from roboco.adapters.celery.heartbeats import Heartbeats, WorkerNow
 from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.celery.queues import QueueNow, queues_now
+from roboco.adapters.celery.worker_monitor import Heartbeats, WorkerNow
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.picture import RateNow, RedisPicture, TaskNow
+from roboco.adapters.redis.monitor import RateNow, RedisPicture, TaskNow
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team

@@ -7,8 +7,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.celery.heartbeats import WorkerNow
-from roboco.adapters.redis.picture import RateNow
+from roboco.adapters.celery.worker_monitor import WorkerNow
+from roboco.adapters.redis.monitor import RateNow
 from roboco.cli.terminal.format import age, colour
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.top.snapshot import TaskRow, TopPicture

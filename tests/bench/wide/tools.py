@@ -1,7 +1,7 @@
 """The tools pool with a process for each call of a step: `celery -A tests.bench.wide.tools worker`."""
 
 from roboco.adapters.celery.names import TOOLS_QUEUE
-from roboco.workers.root import compose
+from roboco.workers.compose_app import compose
 
 PROCESSES = 20
 

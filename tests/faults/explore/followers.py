@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
-from roboco.adapters.redis.follower import RedisFollower
-from roboco.adapters.redis.position import Position, Record
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Position, Record
 from roboco.client.attendance import Attendance
-from roboco.client.following import Following
+from roboco.client.stream import Following
 from roboco.domain.stream.item import Shown, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, View
 from tests.faults.explore.violation import Violation

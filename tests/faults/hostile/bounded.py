@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 
 from roboco.adapters.json_schema import mistake, schema_mistake
-from roboco.adapters.prompts import JinjaPrompts, check_template
+from roboco.adapters.templates.templates import JinjaPrompts, check_template
 from roboco.domain.pattern import check_pattern
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.allowed import check_allowed
+from roboco.adapters.model.allowlist import check_allowed
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.artifacts import Written, read_artifact, write_artifact
+from roboco.adapters.artifacts.store import Written, read_artifact, write_artifact
 from roboco.domain.history.part import Artifact
 from roboco.domain.paths import artifact_name
 from roboco.errors import UsageError

@@ -3,8 +3,8 @@
 import pytest
 from celery import Celery
 
+from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.broker import broker_settings
-from roboco.adapters.celery.config import application, configuration
 from roboco.errors import UsageError
 
 

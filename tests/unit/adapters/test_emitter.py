@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.adapters.redis import emitter
-from roboco.adapters.redis.emitter import Emitter
+from roboco.adapters.redis import chunk_batcher as emitter
+from roboco.adapters.redis.chunk_batcher import Emitter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.errors import TransientError
 from tests.stack import until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.failure_log import FailureLog
+from roboco.adapters.celery.log_redaction import FailureLog
 from roboco.errors import UsageError
 
 FORMAT = "Task %(name)s raised: %(exc)s"

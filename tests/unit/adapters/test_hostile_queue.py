@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from roboco.adapters.celery.dispatcher import SENT_AT, sent_at
-from roboco.adapters.celery.flaws import flaw
-from roboco.adapters.celery.lanes import headers_of
+from roboco.adapters.celery.fair_queues import headers_of
+from roboco.adapters.celery.message_signing import MessageKeys
 from roboco.adapters.celery.names import TURN
 from roboco.adapters.celery.refused import record_of
-from roboco.adapters.celery.signature import MessageKeys
 from roboco.adapters.celery.transport import AmqpMessage
+from roboco.adapters.celery.validation_error import flaw
 from roboco.domain.canonical_json import canonical
 from tests.faults.hostile.producer import BODY, MALFORMED, headers
 

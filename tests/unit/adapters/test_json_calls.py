@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.adapters.json_schema import schema_mistake
-from roboco.adapters.model.json_calls import MOST_CALLS, asked_in_json, read_answer, response_format
-from roboco.adapters.model.plain_turns import plain_turns
+from roboco.adapters.model.json_tool_calls import MOST_CALLS, asked_in_json, read_answer, response_format
+from roboco.adapters.model.plain_messages import plain_turns
 from roboco.adapters.model.strict_schema import ANYTHING, is_strict, strict_schema
-from roboco.adapters.model.tool_sheet import tool_sheet
+from roboco.adapters.model.tool_descriptions import tool_sheet
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Request
 

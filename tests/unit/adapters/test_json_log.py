@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.loop import LoopThread
-from roboco.adapters.telemetry.hidden import Hidden
+from roboco.adapters.model.loop_thread import LoopThread
 from roboco.adapters.telemetry.json_log import JsonFormatter
-from roboco.adapters.telemetry.observed import Observed
+from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.telemetry.telemetry import Observed
 from roboco.adapters.workspace.s3_history import _abreast
 from roboco.engine.heartbeat import Keeper
 from roboco.ports import Work

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.artifacts import list_artifacts, read_artifact
+from roboco.adapters.artifacts.media import drop_media, keep_media
+from roboco.adapters.artifacts.store import list_artifacts, read_artifact
 from roboco.adapters.mcp.media import taken_out
-from roboco.adapters.media_artifacts import drop_media, keep_media
 from roboco.domain.history.media import MOST_MEDIA
 from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.tool_outcome import Outcome

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from roboco.adapters.local.process import free_port
-from roboco.adapters.telemetry.levels import Levels
+from roboco.adapters.telemetry.backlog_gauges import Levels
 from roboco.adapters.telemetry.metrics import LONGEST_VALUE, MOST_VALUES, OTHER, Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
 from roboco.errors import TransientError, UsageError

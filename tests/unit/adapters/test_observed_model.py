@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.telemetry.observed_model import ObservedModel
+from roboco.adapters.telemetry.instrumented_model import ObservedModel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, Work

@@ -7,10 +7,10 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from roboco.adapters import template_rules
-from roboco.adapters.prompts import JinjaPrompts, check_template
-from roboco.adapters.template_rules import LONGEST_KEPT, parsed
-from roboco.adapters.template_values import LONGEST
+from roboco.adapters.templates import rules as template_rules
+from roboco.adapters.templates.rules import LONGEST_KEPT, parsed
+from roboco.adapters.templates.templates import JinjaPrompts, check_template
+from roboco.adapters.templates.values import LONGEST
 from roboco.domain.team.team import MAX_PROMPT
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant

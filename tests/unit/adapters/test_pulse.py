@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.adapters.celery.pulse import BUSY, OPEN, Load, Pulse, Question
+from roboco.adapters.celery.health.liveness import BUSY, OPEN, Load, Pulse, Question
 
 LIMIT = 60.0
 IDLE = Load(begun=5, active=0, places=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.adapters.notify.allowed import reachable
+from roboco.adapters.notifications.allowlist import reachable
 from roboco.errors import UsageError
 
 PRIVATE = {

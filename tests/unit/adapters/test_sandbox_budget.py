@@ -15,7 +15,7 @@ from roboco.adapters.sandbox.budget import (
     read_budget,
 )
 from roboco.adapters.sandbox.limits import MIB, SandboxLimits
-from roboco.adapters.sandbox.ran import Ran
+from roboco.adapters.sandbox.result import Ran
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.sandbox.output import Output
+from roboco.adapters.sandbox.output_buffer import Output
 
 
 @given(st.lists(st.text(max_size=20)), st.integers(2, 200))

@@ -10,9 +10,9 @@ import pytest
 from roboco.adapters.sandbox import bubblewrap, programs, sandbox
 from roboco.adapters.sandbox.limits import MIB, SandboxLimits
 from roboco.adapters.sandbox.programs import Programs
-from roboco.adapters.sandbox.ran import Ran
+from roboco.adapters.sandbox.result import Ran
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.adapters.sandbox.system_calls import system_call_filter
+from roboco.adapters.sandbox.seccomp import system_call_filter
 from roboco.errors import UsageError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.search.embedding_rank import BATCH, EmbeddingRank
+from roboco.adapters.search.embeddings import BATCH, EmbeddingRank
 from roboco.adapters.search.hit import Filters, Found
 from roboco.adapters.search.memory_index import NEWEST, MemoryIndex
 from roboco.adapters.search.vector import unit

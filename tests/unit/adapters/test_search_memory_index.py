@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.search import intake
+from roboco.adapters.search import indexer as intake
 from roboco.adapters.search.hit import Filters, Hit
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.search.passage import LENGTH, MAX_BYTES, is_text

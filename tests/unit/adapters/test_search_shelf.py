@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.search import index_file
+from roboco.adapters.search import sqlite_index as index_file
+from roboco.adapters.search.index_cache import Shelf
 from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.search.shelf import Shelf
 from roboco.adapters.workspace.open import open_workspace
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Histories
@@ -26,7 +26,8 @@ SEARCHING = """
 import os, signal, sqlite3, sys
 from functools import partial
 from pathlib import Path
-from roboco.adapters.search import intake, shelf
+from roboco.adapters.search import indexer as intake
+from roboco.adapters.search import index_cache as shelf
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 

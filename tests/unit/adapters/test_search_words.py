@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.search.asked import any_of, asked
+from roboco.adapters.search.analyzer import spelled, words
+from roboco.adapters.search.query import any_of, asked
 from roboco.adapters.search.snippet import LENGTH, snippet
-from roboco.adapters.search.words import spelled, words
 
 ENGLISH = "The {} of the house is to be found with this and that"
 GERMAN = "Der {} ist von der Firma und nicht für den Kunden"

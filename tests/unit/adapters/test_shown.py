@@ -3,7 +3,7 @@
 import pytest
 from celery.exceptions import TimeLimitExceeded
 
-from roboco.adapters.celery import shown
+from roboco.adapters.celery import display as shown
 from roboco.domain.ids import call_id_at
 from roboco.errors import ModelError, TeamError, TransientError, UsageError
 from roboco.ports import CallOrder, TurnOrder

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from roboco.adapters.celery.consumer import own_tasks
+from roboco.adapters.celery.message_signing import AHEAD, LONGEST, SIGNATURE, MessageKeys
 from roboco.adapters.celery.names import ADVANCE, AGENTS_QUEUE, LIST_TOOLS, QUEUE_OF, QUEUES, TOOL, TOOLS_QUEUE, TURN
-from roboco.adapters.celery.signature import AHEAD, LONGEST, SIGNATURE, MessageKeys
 
 KEYS = MessageKeys(("k" * 32,))
 HEADERS = {"task": TURN, "id": "1", "eta": None, "timelimit": [None, None]}

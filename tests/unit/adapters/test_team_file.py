@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters import template_rules
-from roboco.adapters.team_file import load_team, named_team, team_from
+from roboco.adapters.team.file import load_team, named_team, team_from
+from roboco.adapters.templates import rules as template_rules
 from roboco.domain.team.team import MAX_PROMPT, Team
 from roboco.domain.team.validation import MAX_TEAM
 from roboco.engine.frozen_teams import frozen

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from roboco.adapters.tool import describe_function, is_tool, tool
+from roboco.adapters.tools.function_tool import describe_function, is_tool, tool
 from roboco.errors import UsageError
 from roboco.ports import CallContext
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.telemetry.hidden import Hidden
-from roboco.adapters.tool_failure import CHAIN_MOST, LINE_MOST, error_text, failure_lines, without_arguments
+from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.tools.tool_failure import CHAIN_MOST, LINE_MOST, error_text, failure_lines, without_arguments
 
 SECRET = "canary-of-the-shop"
 

@@ -11,8 +11,8 @@ from contextvars import copy_context
 
 import pytest
 
-from roboco.adapters.telemetry.hidden import Hidden
-from roboco.adapters.tool_output import CHARACTERS_MOST, LINE_MOST, LINES_MOST, log_output
+from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.tools.tool_output import CHARACTERS_MOST, LINE_MOST, LINES_MOST, log_output
 
 SECRET = "canary-of-the-shop"
 MASK = Hidden({"SHOP_TOKEN": SECRET})
@@ -133,7 +133,7 @@ def test_handler_that_prints_is_not_logged_again() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             print(record.getMessage())
 
-    logger, handler, below = logging.getLogger("roboco.adapters.tool_output"), Printing(), io.StringIO()
+    logger, handler, below = logging.getLogger("roboco.adapters.tools.tool_output"), Printing(), io.StringIO()
     logger.addHandler(handler)
     try:
         with contextlib.redirect_stdout(below):

@@ -15,8 +15,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from roboco.adapters import tool_result
-from roboco.adapters.tool_result import as_json
+from roboco.adapters.tools import tool_result
+from roboco.adapters.tools.tool_result import as_json
 from roboco.domain.canonical_json import canonical
 
 

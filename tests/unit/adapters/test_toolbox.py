@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from roboco.adapters.artifacts import read_artifact
-from roboco.adapters.functions import Functions
-from roboco.adapters.large_result import KEPT, LARGEST
-from roboco.adapters.tool import tool
-from roboco.adapters.toolbox import FunctionToolbox
+from roboco.adapters.artifacts.large_result import KEPT, LARGEST
+from roboco.adapters.artifacts.store import read_artifact
+from roboco.adapters.tools.function_tool import tool
+from roboco.adapters.tools.functions import Functions
+from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.domain.decision.router import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import Outcome

@@ -9,9 +9,9 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from roboco.adapters.telemetry.observed import Observed
+from roboco.adapters.telemetry.telemetry import Observed
 from roboco.adapters.telemetry.tracer import Tracer, ids_of
-from roboco.adapters.telemetry.traces import open_spans, traces_wanted
+from roboco.adapters.telemetry.tracing_setup import open_spans, traces_wanted
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import UsageError

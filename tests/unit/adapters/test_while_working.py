@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
-from roboco.adapters.celery.while_working import repeat_while_working
+from roboco.adapters.celery.background import repeat_while_working
 from tests.stack import until
 
 NAME = "beside"

@@ -5,7 +5,7 @@ import time
 import pytest
 import yaml
 
-from roboco.adapters.yaml_text import read_yaml
+from roboco.adapters.team.safe_yaml import read_yaml
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(12))
 MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 9)}]}}\n" for n in range(12))

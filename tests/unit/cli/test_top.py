@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from roboco.adapters.celery.heartbeats import WorkerNow
 from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.celery.queues import QueueNow
-from roboco.adapters.redis.picture import RateNow, TaskNow
+from roboco.adapters.celery.worker_monitor import WorkerNow
+from roboco.adapters.redis.monitor import RateNow, TaskNow
 from roboco.cli.top.snapshot import TaskRow, TopPicture
 from roboco.cli.top.view import TopView
 

@@ -13,8 +13,8 @@ from celery.app.task import Context
 
 from roboco.adapters.celery.continuation import MOST, kept
 from roboco.celery import install
-from roboco.client.continuing import go_on
-from roboco.client.team_task import team_task_id
+from roboco.client.canvas.ended_task import go_on
+from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notice, Notify
 from roboco.domain.paths import NOTIFY, continued_path, told_folder

@@ -3,7 +3,7 @@
 import pytest
 
 from roboco.adapters.celery.names import SEND
-from roboco.client.intake import take
+from roboco.client.commands import take
 from roboco.domain.ids import fork_item_id
 from roboco.engine.intake.answer import answer_id, change_id, verdict_id
 from roboco.errors import UsageError

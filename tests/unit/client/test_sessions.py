@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.client.sessions import delta, session
+from roboco.client.session import delta, session
 from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.adapters.redis.follower import RedisFollower
-from roboco.adapters.redis.position import Record
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Record
 from roboco.client.attendance import Attendance
-from roboco.client.following import Following
+from roboco.client.stream import Following
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from tests.contract.samples import NOON

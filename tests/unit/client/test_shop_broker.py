@@ -4,7 +4,7 @@ import pytest
 from celery import Celery
 
 from roboco import Settings
-from roboco.client.shop_broker import broker_mistake
+from roboco.client.canvas.broker import broker_mistake
 
 SHOP = "amqp://shop:secret@rabbit:5672//"
 

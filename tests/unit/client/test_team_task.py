@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.client.team_task import Order, submit_team
+from roboco.client.canvas.team_task import Order, submit_team
 from roboco.errors import UsageError
 
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}

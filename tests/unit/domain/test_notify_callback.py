@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.notify.callback import Callbacks
+from roboco.adapters.notifications.callback import Callbacks
 from roboco.domain.notification import Notify, check_callback
 from roboco.errors import UsageError
 from tests.integration.test_webhooks import notice

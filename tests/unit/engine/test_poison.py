@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from roboco.client.requeue import dismiss, requeue
+from roboco.client.dead_letters import dismiss, requeue
 from roboco.domain.decision.router import Route
 from roboco.domain.history.history import History
 from roboco.domain.status import TaskStatus

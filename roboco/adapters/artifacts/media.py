@@ -1,0 +1,63 @@
+"""Media in the results of tools are kept as artifacts, which a result names."""
+
+import hashlib
+import re
+from typing import Any
+
+from roboco.adapters.artifacts.mime import HEAD, mime_of
+from roboco.adapters.artifacts.store import Written, write_artifact
+from roboco.domain.history.media import Media
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.tool_outcome import Outcome
+from roboco.ports import Files
+
+_MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,60}")
+_ENDINGS = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "audio/mpeg": ".mp3",
+    "audio/wave": ".wav",
+    "application/pdf": ".pdf",
+    "text/plain": ".txt",
+}
+
+
+def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
+    """The outcome, with its media as artifacts of the step; their names follow from their bytes.
+
+    A call that runs twice, or a server that repeats a picture, leaves one artifact.
+    """
+    if not outcome.media:
+        return outcome
+    kept = {media.part: _kept(files, task_id, step_id, media) for media in outcome.media}
+    named = {
+        part: {"mime_type": artifact.mime_type, "artifact": artifact.uri, "size": artifact.size}
+        for part, artifact in kept.items()
+    }
+    artifacts = tuple({artifact.uri: artifact for artifact in kept.values()}.values())
+    told = _with(outcome, named)
+    return told.model_copy(update={"artifacts": (*outcome.artifacts, *artifacts), "media": ()})
+
+
+def drop_media(outcome: Outcome) -> Outcome:
+    """The outcome without its media, of which it says that they could not be stored."""
+    told = _with(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
+    return told.model_copy(update={"media": ()})
+
+
+def _kept(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
+    digest = hashlib.sha256(media.data).hexdigest()[:32]
+    ending = _ENDINGS.get(mime_of("", media.data[:HEAD]), "")
+    kind = "file" if media.kind == "resource" else media.kind
+    said = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
+    return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", said, step_id), media.data)
+
+
+def _with(outcome: Outcome, told: dict[int, dict[str, Any]]) -> Outcome:
+    """The outcome whose parts say this, too."""
+    if not told:
+        return outcome
+    parts = [part | told.get(place, {}) for place, part in enumerate(outcome.result.result)]
+    return outcome.model_copy(update={"result": outcome.result.model_copy(update={"result": parts})})

@@ -1,0 +1,166 @@
+"""Artifacts: immutable files of a task's workspace, of any size, in versions.
+
+    artifact_info/NAME.json ─► artifacts/NAME
+    (create: the version is ours) (put: the same bytes, however often)
+
+What is known of a version is written first, with the digest of its bytes. Whoever dies before the bytes are there
+leaves a version that counts as not there, and the same call again completes it.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from roboco.adapters.artifacts.mime import HEAD, is_text, mime_of
+from roboco.domain.history.part import Artifact
+from roboco.domain.paths import MAX_NAME, artifact_info_path, artifact_name, artifact_path, artifact_uri, artifacts_path
+from roboco.errors import UsageError
+from roboco.ports import Files
+
+MAX_VERSIONS = 10_000
+LOOKED_AT = 8
+"""How many of the newest versions of a name are looked at for the same bytes, as a call leaves that is made again."""
+_PIECE = 1024 * 1024
+_TOLD = 50
+"""How many names an error tells."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is to be written: `mime_type` is found out, unless given; `step_id` is the step that writes it."""
+
+    name: str
+    mime_type: str = ""
+    step_id: str = ""
+
+
+def write_artifact(files: Files, task_id: str, written: Written, data: bytes) -> Artifact:
+    """Store the data under the name, or, where other data has it, under the next free version of it.
+
+    The same data under the same name, lately, is the same artifact. UsageError for a name that could leave the
+    workspace.
+    """
+    return store_artifact(files, task_id, written, io.BytesIO(data))
+
+
+def store_artifact(files: Files, task_id: str, written: Written, source: BinaryIO) -> Artifact:
+    """Store all that the source holds, of any size, as `write_artifact` does; it is read twice, from its beginning."""
+    base = checked_name(written.name)
+    digest, size, head = _looked_through(source)
+    mime_type = _type_of(base, head, written.mime_type)
+    for version in _versions(files, task_id, base):
+        name = _version(base, version)
+        artifact = Artifact(
+            artifact_id=name,
+            uri=artifact_uri(name),
+            mime_type=mime_type,
+            size=size,
+            sha256=digest,
+            base=base,
+            version=version,
+            step_id=written.step_id,
+        )
+        if (stored := _claimed(files, task_id, artifact)) is None:
+            continue
+        if files.size(artifact_path(task_id, name)) != size:
+            source.seek(0)
+            files.put_from(artifact_path(task_id, name), source)
+        return stored
+    raise UsageError(f"artifact {written.name!r} has {MAX_VERSIONS} versions, use another name")
+
+
+def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
+    """What is known of an artifact; UsageError names what there is instead."""
+    name = checked_name(uri_or_name)
+    size = files.size(artifact_path(task_id, name))
+    if size is None:
+        there = files.names(artifacts_path(task_id))
+        told = ", ".join(there[:_TOLD]) + (f" and {len(there) - _TOLD} more" if len(there) > _TOLD else "")
+        raise UsageError(f"no artifact {name!r} in this task; there are: {told or 'none'}")
+    info = files.get(artifact_info_path(task_id, name))
+    if info is not None:
+        return Artifact.model_validate_json(info)
+    head = files.read(artifact_path(task_id, name), 0, HEAD) or b""
+    return Artifact(artifact_id=name, uri=artifact_uri(name), mime_type=mime_of(name, head), size=size, base=name)
+
+
+def list_artifacts(files: Files, task_id: str) -> list[Artifact]:
+    """All artifacts of a task, by name."""
+    return [find_artifact(files, task_id, name) for name in files.names(artifacts_path(task_id))]
+
+
+def read_artifact(files: Files, task_id: str, uri_or_name: str) -> bytes:
+    """The bytes of an artifact; UsageError names what there is instead."""
+    artifact = find_artifact(files, task_id, uri_or_name)
+    return files.get(artifact_path(task_id, artifact.name)) or b""
+
+
+def pieces_of(files: Files, task_id: str, artifact: Artifact) -> Iterator[bytes]:
+    """The bytes of an artifact, piece by piece."""
+    place, path = 0, artifact_path(task_id, artifact.name)
+    while piece := files.read(path, place, _PIECE):
+        yield piece
+        place += len(piece)
+
+
+def checked_name(uri_or_name: str) -> str:
+    """The name of an artifact; UsageError if it could leave the workspace."""
+    try:
+        return artifact_name(uri_or_name)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _claimed(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
+    """The artifact of this version, if it is ours or holds the same bytes; None if it holds others."""
+    path = artifact_info_path(task_id, artifact.name)
+    if files.get(path) is None and files.size(artifact_path(task_id, artifact.name)) is not None:
+        return None  # somebody else's, of whom nothing is known
+    if files.create(path, artifact.model_dump_json().encode()):
+        return artifact
+    stored = Artifact.model_validate_json(files.get(path) or b"{}")
+    return stored if stored.sha256 == artifact.sha256 else None
+
+
+def _looked_through(source: BinaryIO) -> tuple[str, int, bytes]:
+    """The digest of all bytes, how many there are, and the first of them."""
+    source.seek(0)
+    digest, size, head = hashlib.sha256(), 0, b""
+    while piece := source.read(_PIECE):
+        head = head or piece[:HEAD]
+        digest.update(piece)
+        size += len(piece)
+    return digest.hexdigest(), size, head
+
+
+def _type_of(name: str, head: bytes, told: str) -> str:
+    """The type that is found out; who writes a text may say which kind of text it is."""
+    found = mime_of(name, head)
+    return told if told and is_text(told) and is_text(found) else found
+
+
+def _versions(files: Files, task_id: str, base: str) -> Iterator[int]:
+    """The versions that the name may get: those of the newest few, which may hold the same bytes, and the next ones.
+
+    However many there are, no more than one listing and LOOKED_AT of them are read.
+    """
+    yield 1
+    names = set(files.names(artifact_info_path(task_id)))
+    last = 1
+    while f"{_version(base, 2 * last)}.json" in names:
+        last *= 2
+    step = last
+    while step := step // 2:
+        last += step if f"{_version(base, last + step)}.json" in names else 0
+    yield from range(max(2, last - LOOKED_AT), MAX_VERSIONS)
+
+
+def _version(name: str, version: int) -> str:
+    if version == 1:
+        return name
+    path = PurePosixPath(name)
+    ending = f"-{version}{path.suffix[: MAX_NAME // 2]}"
+    return checked_name(f"{path.stem[: MAX_NAME - len(ending)]}{ending}")

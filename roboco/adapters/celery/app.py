@@ -1,0 +1,99 @@
+"""The settings of every Celery application of Roboco: workers, producers and Flower."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from celery import Celery
+from kombu import Queue
+
+from roboco.adapters.celery.broker import broker_settings, queue_arguments
+from roboco.adapters.celery.message_signing import MessageKeys, sign_messages
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
+
+# Stores a record, which is the JSON of a DeadLetter.
+# Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
+# again; a message whose acknowledgement is lost is stored again under the same id.
+Bury = Callable[[dict[str, Any]], None]
+
+
+def configuration(
+    broker_url: str,
+    *,
+    pool: str = "prefork",
+    concurrency: int | None = None,
+    prefetch: int = 1,
+    bury: Bury | None = None,
+    keys: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """The settings of one application; what only some pool needs is added with `|`.
+
+    `bury` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
+    messages are signed, and those that are not are buried. Messages are acknowledged early: a Celery task that wants it
+    late says so itself. The limit of connections for sending is Celery's default: kombu has one for all applications of
+    a process, and fails where one of them lowers it while another sends.
+    """
+    return {
+        **broker_settings(broker_url),
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_pool_acquire_timeout": 5,
+        # The exchange "" leads straight to the list that is the queue. Of any other one kombu keeps the bindings in
+        # the broker, so that they could be lost there.
+        "task_default_exchange": "",
+        "task_default_queue": COORDINATOR_QUEUE,
+        "task_queues": [
+            Queue(lane, routing_key=lane, queue_arguments=queue_arguments(broker_url))
+            for name in QUEUES
+            for lane in lanes(name)
+        ],
+        "task_routes": {task: {"queue": queue} for task, queue in QUEUE_OF.items()},
+        "task_create_missing_queues": False,
+        "task_publish_retry_policy": {
+            "max_retries": 3,
+            "interval_start": 0,
+            "interval_step": 0.2,
+            "interval_max": 0.5,
+        },
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "result_backend": None,
+        "task_acks_late": False,
+        "task_reject_on_worker_lost": True,  # of those that acknowledge late; else a killed child loses them
+        "task_send_sent_event": True,
+        "task_repr_maxlevels": 2,
+        "worker_consumer": "roboco.adapters.celery.consumer:GuardedConsumer",
+        "worker_pool": pool,
+        "worker_concurrency": concurrency,
+        "worker_prefetch_multiplier": prefetch,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "worker_send_task_events": True,
+        "worker_enable_remote_control": True,  # Flower asks the workers through it
+        "worker_hijack_root_logger": False,
+        "roboco_bury": bury,
+        "roboco_keys": MessageKeys(keys),
+    }
+
+
+def callback_configuration(broker_url: str) -> dict[str, Any]:
+    """The settings with which Celery tasks of others are sent to their broker; nothing is consumed with them."""
+    ours = configuration(broker_url)
+    options = ours["broker_transport_options"]
+    kept = ("broker_url", "broker_pool_acquire_timeout", "task_publish_retry_policy", "task_serializer")
+    sockets = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "health_check_interval", "client_name")
+    return {name: ours[name] for name in kept} | {
+        "broker_transport_options": {name: options[name] for name in sockets if name in options},
+        "accept_content": ["json"],
+    }
+
+
+def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
+    """An application that can send to every queue; its workers consume `queues`, with their lanes, unless `-Q` differs.
+
+    It does not become Celery's current application, which may be that of a service that merely submits tasks.
+    """
+    app = Celery("roboco", set_as_current=False)
+    app.conf.update(settings)
+    app.amqp.queues.select([lane for name in queues for lane in lanes(name) if lane in app.amqp.queues])
+    sign_messages(app, app.conf["roboco_keys"])
+    return app

@@ -1,0 +1,61 @@
+"""ShownRequest: a Celery task at a worker, as its events and its answers to `inspect` show it."""
+
+from typing import Any
+
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
+from celery.worker.request import Request
+from celery.worker.state import revoked
+
+from roboco.adapters.celery import display as shown
+from roboco.adapters.celery.names import OUTSIDE, TOOL
+
+
+class ShownRequest(Request):
+    """Celery's request, which shows nobody's words and no name but its own, whatever the message's sender wrote.
+
+    A revoke of what Roboco itself announces drops that one message. The sweeper announces it again under the same id,
+    which must not be dropped for hours.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own: Any = self
+        self._error: BaseException | None = None
+        self._type: str = own._type
+        own.name = self._type
+        if self._type != TOOL:
+            own.time_limits = (None, None)  # those of its Celery task: a sender may not lengthen them
+        if self._type in OUTSIDE:
+            headers: dict[str, Any] = own._request_dict
+            own._argsrepr, own._kwargsrepr = shown.of_outside(headers["kwargs"], headers.get("origin"))
+            headers |= {"argsrepr": own._argsrepr, "kwargsrepr": own._kwargsrepr}
+
+    def info(self, safe: bool = False) -> Any:
+        """What `inspect` is told; never the arguments themselves."""
+        return super().info(safe=True)
+
+    def revoked(self) -> bool:
+        """Whether somebody wants the message to be dropped."""
+        found = bool(super().revoked())
+        if found and self._type not in OUTSIDE:
+            revoked.discard(self.id)
+        return found
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        """Show that a Celery task failed.
+
+        If its time was up, what came from outside goes back to its queue, also if its process had to be killed. That
+        counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
+        """
+        error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
+        if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:
+            self.reject(requeue=True)
+        return super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002  # named by Celery
+        """Send an event; of an error without what that quotes."""
+        if "traceback" in fields:
+            error = self._error
+            told = fields.get("exception") if error is None else shown.of_error(error)
+            fields |= {"exception": told, "traceback": shown.frames_of(fields["traceback"])}
+        super().send_event(type, **fields)

@@ -1,0 +1,132 @@
+"""Failures: what a provider's refusal means, in words that a user can act on."""
+
+import os
+import re
+
+import openai
+
+from roboco.adapters.model.allowlist import key_name
+from roboco.adapters.retry_after import retry_after as told_after
+from roboco.adapters.retry_after import seconds_of
+from roboco.domain.canonical_json import well_formed
+from roboco.errors import ModelError
+from roboco.ports import Request
+
+RATE_LIMIT = "rate_limit"
+"""The code of a ModelError that the caller waits out, not this process: all of them share the limit."""
+
+_RETRYABLE_STATUS = frozenset({408, 409, 425})
+_LIMITED = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
+_SPENT = "insufficient_quota"
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context window|ContextWindow|"
+    r"available context size|prompt is too long|exceed context limit|input token count",
+    re.IGNORECASE,
+)
+"""How servers word a request that is longer than the context of their model, in a code, a type or a message."""
+_REFUSALS = frozenset({400, 413, 422})
+"""The statuses with which a server refuses a request that is too long."""
+_MOST_QUOTED = 160
+"""Characters of a server's message that are quoted before a remedy."""
+_FORMAT = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
+
+
+def told(error: openai.OpenAIError, request: Request) -> ModelError:
+    """The error as a user can act on it; the model's key never stands in it, whatever the server answers."""
+    return masked(_explained(error, request), request)
+
+
+def masked(error: ModelError, request: Request) -> ModelError:
+    """The error in well-formed text, without the model's key, whatever a server put into it, and of limited length."""
+    secret = os.environ.get(key_name(request.profile), "")
+    message = well_formed(error.message)
+    message = message.replace(secret, "***") if secret else message
+    return ModelError(error.code, message[:400], error.retryable, error.retry_after)
+
+
+def retry_after(error: Exception) -> float | None:
+    """In how many seconds the provider wants to be asked again: `retry-after-ms`, or Retry-After in both its forms."""
+    if not isinstance(error, openai.APIStatusError):
+        return None
+    headers = error.response.headers
+    milliseconds = seconds_of(headers.get("retry-after-ms", ""))
+    return told_after(headers.get("retry-after", "")) if milliseconds is None else milliseconds / 1000
+
+
+def refuses_format(error: ModelError) -> bool:
+    """Whether the server does not take the response format, or not this one."""
+    cause = error.__cause__
+    if not isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
+        return False
+    return _FORMAT.search(_body(cause)) is not None
+
+
+def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
+    model = request.profile.model
+    match error:
+        case openai.APIStatusError():
+            return _answered(error, request)
+        case openai.APIConnectionError():
+            cause = error.__cause__ or error
+            return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
+        case openai.APIError() if _is_too_long(error):
+            return _too_long(model, error.message)
+        case openai.APIError() if _SPENT in (error.code, error.type):
+            return _spent(model, f"(within its answer): {error.message}")
+        case openai.APIError() if str(error.code) in _LIMITED or error.type in _LIMITED:
+            return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {error!s}", True)
+        case _:
+            return ModelError("model", f"model {model!r} failed: {error!s}", not _is_refusal(error))
+
+
+def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
+    model = request.profile.model
+    match error:
+        case openai.AuthenticationError() | openai.PermissionDeniedError():
+            key = key_name(request.profile) or "no variable"
+            message = f"model {model!r} refuses the key in {key} ({error.status_code}); set a valid one"
+            return ModelError("auth", message, False)
+        case openai.NotFoundError():
+            return ModelError("not_found", f"model {model!r} is not there (404): {_body(error)}", False)
+        case openai.RateLimitError() if _SPENT in (error.code, error.type):
+            return _spent(model, f"(429): {_body(error)}")
+        case openai.RateLimitError():
+            message = f"model {model!r} is at its rate limit (429): {_body(error)}"
+            return ModelError(RATE_LIMIT, message, True, retry_after(error))
+        case _ if error.status_code in _REFUSALS and _is_too_long(error):
+            return _too_long(model, _body(error))
+        case _:
+            retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
+            message = f"model {model!r} answers {error.status_code}: {_body(error)}"
+            return ModelError("status", message, retryable, retry_after(error))
+
+
+def _is_refusal(error: openai.OpenAIError) -> bool:
+    """Return True if an error within an answer has the code of a status that no second request changes."""
+    code = str(getattr(error, "code", ""))
+    return re.fullmatch("4[0-9][0-9]", code) is not None and int(code) not in _RETRYABLE_STATUS
+
+
+def _is_too_long(error: openai.APIError) -> bool:
+    """Return True if the server says that the request is longer than its model's context."""
+    said = error.message if not isinstance(error, openai.APIStatusError) else _body(error)
+    return _TOO_LONG.search(f"{error.code} {error.type} {said}") is not None
+
+
+def _too_long(model: str, said: str) -> ModelError:
+    message = (
+        f"the request is too long for model {model!r}: {said[:_MOST_QUOTED].rstrip('. ')}; give its agent "
+        "`context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model takes"
+    )
+    return ModelError("context_length", message, False)
+
+
+def _spent(model: str, said: str) -> ModelError:
+    message = f"the account of model {model!r} has no credit left {said[:_MOST_QUOTED]}; add some, or change it"
+    return ModelError("quota", message, False)
+
+
+def _body(error: openai.APIStatusError) -> str:
+    body = error.body
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or (body if isinstance(body, str) else "") or error.message)

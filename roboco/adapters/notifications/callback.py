@@ -1,0 +1,75 @@
+"""Callbacks: Celery tasks of the shop's application, sent to its broker."""
+
+import json
+import logging
+from typing import Any
+
+from celery import Celery
+from celery.canvas import Signature
+
+from roboco.adapters.celery.app import callback_configuration
+from roboco.adapters.celery.broker_place import same_broker
+from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.celery.names import BROKER, ENDED
+from roboco.domain.notification import Notice, Notify, check_callback, check_plain
+from roboco.domain.url import without_credentials
+from roboco.errors import UsageError
+
+_log = logging.getLogger(__name__)
+
+
+class Callbacks:
+    """Sends the Celery tasks that receive notices, if `allowed` names them. It declares none of the shop's queues.
+
+    The coordinator checks each callback again, whichever service has submitted the task. So a tenant can reach no other
+    Celery task and no other queue.
+    """
+
+    def __init__(self, broker_url: str, allowed: tuple[str, ...] = ()) -> None:
+        self._allowed = allowed
+        self._broker_url = broker_url
+        self._app = Celery("roboco.callbacks", set_as_current=False)
+        self._app.conf.update(callback_configuration(broker_url))
+
+    def deliver(self, target: Notify, notice: Notice) -> None:
+        """Send the Celery task with the notice as its first argument. Its id is the same in every attempt.
+
+        The Celery task that continues a canvas gets the names of task and notice instead and reads the workspace.
+        """
+        self._check(target)
+        given: dict[str, Any] = target.celery or {}
+        queue = check_plain(target)
+        options = {"queue": queue} if queue else {}
+        args, kwargs, immutable = (
+            tuple(given.get("args") or ()),
+            given.get("kwargs") or {},
+            bool(given.get("immutable")),
+        )
+        signature: Any = Signature(given["task"], args, kwargs, options=options, immutable=immutable, app=self._app)
+        sent: dict[str, Any] = {"task_id": notice.notice_id, "declare": [], "serializer": "json"}
+        with sending(target.named):
+            if target.confirmed:
+                self._warn_of_broker(target, notice)
+                signature.apply_async(kwargs={"task_id": notice.task_id, "name": notice.name}, **sent)
+            else:
+                signature.apply_async((notice.body(),), argsrepr=repr((notice.notice_id,)), **sent)
+
+    def _warn_of_broker(self, target: Notify, notice: Notice) -> None:
+        """Log a warning if the application that waits for this has another broker, as far as addresses show that."""
+        kept = json.loads(target.kept or "{}")
+        own = str(kept.get(BROKER) or "") if isinstance(kept, dict) else ""
+        if not same_broker(own, self._broker_url):
+            _log.warning(
+                "the end of task %s is sent to %s, and the broker of the application that waits for it is %s: if these "
+                "are two brokers, set ROBOCO_CALLBACK_BROKER_URL of the coordinators to the second",
+                notice.task_id,
+                without_credentials(self._broker_url),
+                without_credentials(own[:500]),
+            )
+
+    def _check(self, target: Notify) -> None:
+        """Raise UsageError unless the callback is allowed, or continues the canvas of `roboco.team`."""
+        if not target.confirmed:
+            check_callback(target, self._allowed)
+        elif target.named != ENDED:
+            raise UsageError(f"callback {target.named!r}: 'confirmed' is possible for {ENDED!r} only")

@@ -1,0 +1,134 @@
+"""RedisPicture: what stands in Redis at this moment, for people; only as much is read as is shown."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import redis
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.rate_limits import SLOTS, WINDOW, Bucket, Buckets
+from roboco.adapters.redis.scripts import answering
+from roboco.domain.history.state import TaskState
+from roboco.domain.ids import tenant_of
+from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.team import Team
+
+_FIELDS = ("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted", "sent", "said", "reason", "fold")
+
+
+@dataclass(frozen=True)
+class TaskNow:
+    """An open task. `working` says whether a worker is at it; tokens are those of its steps, and of the answer so far.
+
+    `followers` are the connections that follow its text.
+    """
+
+    task_id: str
+    status: str
+    agent: str
+    seq: int
+    attempt: int
+    working: bool
+    reason: str
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    started_at: float
+    followers: int
+
+
+@dataclass(frozen=True)
+class RateNow:
+    """What was asked of a model in the last minute, of its server or by a team; None where that is not limited."""
+
+    model: str
+    requests: int
+    most_requests: int | None
+    tokens: int | None
+    most_tokens: int | None
+    waiting: int
+    held_back: float
+
+
+class RedisPicture:
+    """Bounded reads, a few round trips each."""
+
+    def __init__(self, client: redis.Redis, keys: Keys, limits: ModelLimits) -> None:
+        self._client = client
+        self._keys = keys
+        self._buckets = Buckets(keys, limits)
+
+    def open_tasks(self) -> int:
+        """How many tasks have not ended."""
+        with answering():
+            return int(self._client.zcard(self._keys.agenda))
+
+    def tasks(self, most: int) -> list[TaskNow]:
+        """Open tasks, at most so many: those that are looked after soonest, which those at work are."""
+        with answering():
+            task_ids = [str(one) for one in self._client.zrange(self._keys.agenda, 0, most - 1)]
+        if not task_ids:
+            return []
+        with answering(), self._client.pipeline(transaction=False) as pipe:
+            for task_id in task_ids:
+                pipe.hmget(self._keys.state(task_id), _FIELDS)
+            pipe.pubsub_numsub(*map(self._keys.content, task_ids))
+            *states, followers = pipe.execute()
+        found = zip(task_ids, states, followers, strict=True)
+        return [_task(task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None]
+
+    def dead_letters(self) -> int:
+        """How many dead letters there are."""
+        with answering():
+            return int(self._client.hlen(self._keys.dead))
+
+    def rates(self, asking: Iterable[tuple[str, Team]]) -> list[RateNow]:
+        """How much is used of the limits of the teams of these tasks, and of the operator's, where there are any."""
+        buckets: dict[tuple[str, ...], tuple[Bucket, str]] = {}
+        for task_id, team in asking:
+            for profile in team.models.values():
+                for bucket in self._buckets.shown(profile, tenant_of(task_id), team.name):
+                    buckets[*bucket.keys, self._buckets.held_back(profile)] = (bucket, self._buckets.held_back(profile))
+        found = (self._rate(bucket, held_back) for bucket, held_back in buckets.values())
+        return [one for one in found if one.most_requests or one.most_tokens or one.held_back]
+
+    def _rate(self, bucket: Bucket, held_back: str) -> RateNow:
+        used, queue, *_ = bucket.keys
+        with answering(), self._client.pipeline(transaction=False) as pipe:
+            pipe.hgetall(used)
+            pipe.zcard(queue)
+            pipe.get(held_back)
+            slots, waiting, until = pipe.execute()
+        now = time.time()
+        first = (now - WINDOW) / (WINDOW / SLOTS)
+        counted = [(name[-1], int(count)) for name, count in slots.items() if int(name[:-1]) >= first]
+        return RateNow(
+            model=f"{bucket.model} ({bucket.team})" if bucket.team else bucket.model,
+            requests=sum(count for kind, count in counted if kind == "r"),
+            most_requests=bucket.requests,
+            tokens=sum(count for kind, count in counted if kind == "t") if bucket.tokens else None,
+            most_tokens=bucket.tokens,
+            waiting=int(waiting),
+            held_back=max(0.0, float(until or 0) / 1000 - now),
+        )
+
+
+def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow:
+    told = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
+    state = TaskState.model_validate_json(told["fold"])
+    speaks = told["phase"] == "turn" and told["emitted"] not in ("", "0")
+    return TaskNow(
+        task_id=task_id,
+        status=told["status"],
+        agent=told["agent"],
+        seq=int(told["seq"]),
+        attempt=int(told["attempt"]),
+        working=told["owner"] != "" or told["phase"] == "tools",
+        reason=told["reason"],
+        tokens_in=state.tokens_in + (int(told["sent"] or 0) if speaks else 0),
+        tokens_out=state.tokens_out + (int(told["said"] or 0) if speaks else 0),
+        cost=state.cost,
+        started_at=state.started_at.timestamp() if state.started_at else 0.0,
+        followers=followers,
+    )

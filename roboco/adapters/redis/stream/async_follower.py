@@ -1,0 +1,84 @@
+"""Following in an event loop: as in follower.py, with one connection for all, and the logs read in threads."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Position, Record
+from roboco.adapters.redis.stream.subscriber import Word
+from roboco.errors import TransientError
+
+BATCH = 100
+"""How many messages are read from the logs at a time, and so held by each follower that has fallen behind."""
+PATIENCE = 60.0
+"""Seconds for which a follower tries to read logs from a Redis that does not answer."""
+PAUSE = 0.5
+
+
+class AsyncFollower:
+    """Follows one task in the event loop that runs; what followers share is the RedisFollower's."""
+
+    def __init__(self, follower: RedisFollower) -> None:
+        self._follower = follower
+
+    async def follow(self, task_id: str, position: Position) -> AsyncGenerator[Record | None, None]:
+        """The messages after the position, each once and in order; None when the logs hold no more for now.
+
+        It never ends by itself. A lost connection is made anew; TransientError after PATIENCE seconds without one.
+        """
+        with self._follower.feeds.here().listening(task_id, position) as listener:
+            while True:
+                word = await listener.take()
+                if word is Word.READ_ON:
+                    async with aclosing(self._replay(task_id, position)) as records:
+                        async for record in records:
+                            yield record
+                    yield None
+                elif word is Word.QUIET:
+                    yield None
+                elif word.get("type") == "event_error" and not word.get("generation"):
+                    yield word
+                elif position.fits(word):
+                    yield position.take(word)
+                elif not position.has(word):
+                    listener.read_on()
+
+    async def stirs(self, task_id: str) -> AsyncGenerator[Record | None, None]:
+        """Each event of the task as it comes; None at first, after a loss, and now and then: it may have changed."""
+        with self._follower.feeds.here().listening(task_id, Position()) as listener:
+            while True:
+                word = await listener.take()
+                if isinstance(word, Word):
+                    yield None
+                elif word.get("type") != "content_chunk":
+                    yield word
+
+    async def _replay(self, task_id: str, position: Position) -> AsyncGenerator[Record, None]:
+        silent_since: float | None = None
+        while True:
+            try:
+                records, after = await self._follower.threads.run(partial(self._batch, task_id, replace(position)))
+            except TransientError as error:
+                silent_since = silent_since or time.monotonic()
+                if time.monotonic() - silent_since > PATIENCE:
+                    raise TransientError(f"redis does not answer for {PATIENCE:g} s: {error}") from error
+                await asyncio.sleep(PAUSE)
+                continue
+            silent_since = None
+            for record in records:
+                if record["generation"] != position.generation:
+                    position.begin(record["generation"])
+                yield position.take(record)
+            if after.generation != position.generation:
+                position.begin(after.generation)
+            if len(records) < BATCH:
+                return
+
+    def _batch(self, task_id: str, position: Position) -> tuple[list[Record], Position]:
+        """The next messages, and the position after them, which may be the beginning of a new generation."""
+        return list(islice(self._follower.replay(task_id, position, BATCH), BATCH)), position

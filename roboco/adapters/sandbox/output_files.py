@@ -1,0 +1,99 @@
+"""The files that the code left in its working folder. None of its processes is alive any more."""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from roboco.adapters.sandbox.limits import SandboxLimits
+from roboco.adapters.sandbox.result import WrittenFile
+from roboco.domain.paths import artifact_name
+
+_TOLD = 20
+"""Files of which it is said one by one that they are not kept."""
+_SHOWN = 80
+"""Characters of a name that are shown."""
+_BLOCK = 1 << 20
+_KINDS = {
+    stat.S_IFDIR: "is a folder: write files directly into the working folder",
+    stat.S_IFLNK: "is a symbolic link",
+    stat.S_IFIFO: "is a named pipe",
+    stat.S_IFSOCK: "is a socket",
+    stat.S_IFCHR: "is a device",
+    stat.S_IFBLK: "is a device",
+}
+
+
+@dataclass
+class Collected:
+    """`files` are kept; `skipped` says of each other one why it is not."""
+
+    limits: SandboxLimits
+    files: list[WrittenFile] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    untold: int = 0
+    size: int = 0
+
+    def lines(self) -> tuple[str, ...]:
+        """What was not kept, one line each."""
+        return (*self.skipped, f"and {self.untold} more that are not kept") if self.untold else tuple(self.skipped)
+
+    def take(self, folder: int, name: str, inputs: Mapping[str, int]) -> None:
+        """Keep the file, unless it is an input as it was, or say why not."""
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        try:
+            if stat.S_ISREG(status.st_mode):
+                os.chmod(name, 0o600, dir_fd=folder)  # no link, and nobody is left to make it one
+                if name in inputs and _same(folder, name, inputs[name]):
+                    return
+            why = self._obstacle(name, status)
+        except OSError as error:
+            why = f"cannot be read: {error.strerror}"
+        if why:
+            self._skip(name, why)
+        else:
+            self.size += status.st_size
+            self.files.append(WrittenFile(name, Path(f"/proc/self/fd/{folder}/{name}"), status.st_size))
+
+    def _obstacle(self, name: str, status: os.stat_result) -> str:
+        if not stat.S_ISREG(status.st_mode):
+            return _KINDS.get(stat.S_IFMT(status.st_mode), "is not a file")
+        if len(self.files) >= self.limits.files:
+            return f"is one more than the {self.limits.files} files that one run may write"
+        if self.size + status.st_size > self.limits.disk:
+            return f"has {status.st_size} bytes, with which the files exceed the {self.limits.disk} of one run"
+        try:
+            artifact_name(name)
+        except ValueError as error:
+            return str(error).partition(": ")[2]
+        return ""
+
+    def _skip(self, name: str, why: str) -> None:
+        if len(self.skipped) >= _TOLD:
+            self.untold += 1
+            return
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+        self.skipped.append(f"{shown!r} {why}")
+
+
+def collected(folder: int, inputs: Mapping[str, int], limits: SandboxLimits) -> Collected:
+    """The files in `folder` that are new, or not the same as the input of their name, in the order of their names."""
+    found = Collected(limits)
+    os.fchmod(folder, 0o700)
+    for name in sorted(os.listdir(folder)):
+        found.take(folder, name, inputs)
+    return found
+
+
+def _same(folder: int, name: str, given: int) -> bool:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size != os.fstat(given).st_size:
+            return False
+        return all(
+            os.pread(descriptor, _BLOCK, start) == os.pread(given, _BLOCK, start) for start in range(0, size, _BLOCK)
+        )
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,146 @@
+"""Shelf: the folder in which a worker keeps its index files, private and not larger than allowed.
+
+A file is open in one process at a time, under a lock beside it; the number of locks is fixed, so that none has to be
+removed. Every file can be made again, so what is broken is removed.
+"""
+
+import fcntl
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+
+from roboco.adapters.search.sqlite_index import IndexFile
+from roboco.errors import TransientError, UsageError
+
+CAPACITY = 512 * 1024 * 1024
+"""Bytes of all files together."""
+PATIENCE = 30.0
+"""Seconds to wait for a file that another process works on."""
+_POLL = 0.005
+_SETTINGS = ("temp_store = MEMORY", "synchronous = NORMAL", "cache_size = -32000")
+_SUFFIX = ".index"
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
+
+
+class Shelf:
+    """Index files by name. When they are too large together, those used longest ago are removed."""
+
+    def __init__(self, folder: Path, capacity: int = CAPACITY, patience: float = PATIENCE) -> None:
+        self._folder = folder
+        self._capacity = capacity
+        self._patience = patience
+
+    @contextmanager
+    def opened(self, *name: str) -> Iterator[IndexFile]:
+        """The file of this name, made if there is none, for us alone; sqlite3.DatabaseError if it is not whole."""
+        path = self._path(name)
+        with self._locked(path):
+            size = self._made(path)
+            with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as database:
+                for setting in _SETTINGS:
+                    database.execute(f"PRAGMA {setting}")
+                yield IndexFile(database)
+            self._put_back(path, size)
+
+    def remove(self, *name: str) -> None:
+        """Remove the file of this name, if there is one."""
+        path = self._path(name)
+        with self._locked(path), self._errors():
+            _remove(path)
+
+    def _made(self, path: Path) -> int:
+        """Have the file there, for its owner alone: its size."""
+        with self._errors():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            return path.stat().st_size
+
+    def _put_back(self, path: Path, size: int) -> None:
+        """Note that the file was used; if it has another size now, look whether all still have room."""
+        with self._errors():
+            os.utime(path)
+            if path.stat().st_size != size:
+                self._make_room(path)
+
+    def _path(self, name: tuple[str, ...]) -> Path:
+        with self._errors():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if (owner := self._folder.stat().st_uid) != os.geteuid():
+                raise UsageError(
+                    f"folder {self._folder} for memory indexes belongs to user {owner}; use one of your own"
+                )
+            self._folder.chmod(0o700)
+        return self._folder / (hashlib.sha256("\n".join(name).encode()).hexdigest() + _SUFFIX)
+
+    def _make_room(self, ours: Path) -> None:
+        """Remove files, those used longest ago first, until the rest is small enough; ours and those in use stay."""
+        files = []
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):
+                files.append((path.stat().st_mtime_ns, path.stat().st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= self._capacity:
+                return
+            if path != ours and self._removed(path):
+                total -= size
+
+    def _removed(self, path: Path) -> bool:
+        with ExitStack() as stack:
+            lock = _lock_file(path)
+            stack.callback(os.close, lock)
+            if not _taken(lock):
+                return False
+            _remove(path)
+            return True
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        with self._errors():
+            lock = _lock_file(path)
+        try:
+            until = time.monotonic() + self._patience
+            while not _taken(lock):
+                if time.monotonic() > until:
+                    raise TransientError(
+                        f"memory index {path} was in use for {self._patience:g} s by another process; try again later"
+                    )
+                time.sleep(_POLL)
+            yield
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise TransientError(f"folder {self._folder} for memory indexes cannot be used: {reason}") from error
+
+
+def is_broken(error: sqlite3.Error) -> bool:
+    """Whether the error says that the file is not whole: it is to be removed."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _BROKEN
+
+
+def _remove(path: Path) -> None:
+    """Remove the file and only then its journal, which without its file is harmless; a file without its is not."""
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + "-journal").unlink(missing_ok=True)
+
+
+def _lock_file(path: Path) -> int:
+    return os.open(path.with_name(f"{path.name[:2]}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

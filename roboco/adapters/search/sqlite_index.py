@@ -1,0 +1,228 @@
+"""IndexFile: the passages of one task in an SQLite file, with their terms in a full-text index."""
+
+import sqlite3
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from roboco.adapters.search.analyzer import SPELLING, spelled
+from roboco.adapters.search.hit import Filters, Kind
+from roboco.adapters.search.passage import Passage
+from roboco.adapters.search.query import MEMBER, any_of, long_terms, may_be_compound
+from roboco.adapters.search.vector import Vector
+from roboco.domain.history.step import TaskStep
+from roboco.errors import UsageError
+
+LAYOUT = f"1 {SPELLING}"
+"""What the file holds and how; a file of another layout is thrown away."""
+_EXPANDED = 20
+"""How many compounds a query's word stands for at most."""
+_TABLES = (
+    "CREATE TABLE layout (name TEXT)",
+    "CREATE TABLE reached (seq INTEGER, digest TEXT)",
+    "CREATE TABLE passages (id INTEGER PRIMARY KEY, seq INTEGER, step_id TEXT, agent TEXT, part TEXT, at REAL,"
+    " uri TEXT, offset INTEGER, text TEXT)",
+    "CREATE TABLE artifacts (uri TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE compounds (word TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE vectors (model TEXT, hash BLOB, vector BLOB, PRIMARY KEY (model, hash)) WITHOUT ROWID",
+    "CREATE VIRTUAL TABLE terms USING fts5(spelled, content='', tokenize=\"ascii tokenchars '_'\")",
+)
+_FORGET = (
+    "DELETE FROM reached",
+    "DELETE FROM passages",
+    "DELETE FROM artifacts",
+    "DELETE FROM compounds",
+    "INSERT INTO terms (terms) VALUES ('delete-all')",
+)
+_PLACES = """SELECT id, seq, uri, offset, score FROM
+ (SELECT rowid AS number, -bm25(terms) AS score FROM terms WHERE terms MATCH :terms
+ ORDER BY score DESC, number DESC LIMIT :most)
+ JOIN passages ON id = number ORDER BY score DESC, id DESC"""
+_FILTERED = """SELECT id, seq, uri, offset, -bm25(terms) AS score FROM terms JOIN passages ON id = terms.rowid
+ WHERE terms MATCH :terms
+ AND (:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
+ AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
+ ORDER BY score DESC, id DESC LIMIT :most"""
+_NEWEST = """SELECT id, seq, uri, offset, 0.0 FROM passages
+ WHERE (:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
+ AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
+ ORDER BY id DESC LIMIT :most"""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The newest step that is in the index."""
+
+    seq: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A passage that matches: `id` is its number in the file, and grows with the history."""
+
+    id: int
+    seq: int
+    uri: str | None
+    offset: int | None
+    score: float
+
+    def scored(self, score: float) -> "Place":
+        """The same place with another score."""
+        return replace(self, score=score)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A passage as the file has it; `at` in Unix seconds."""
+
+    id: int
+    seq: int
+    step_id: str
+    agent: str
+    part: Kind
+    at: float
+    uri: str | None
+    offset: int | None
+    text: str
+
+
+class IndexFile:
+    """One task's index. Whoever has it open has it alone; sqlite3.DatabaseError if the file is not whole."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        need_fts5()
+        self._database = database
+        self._set_up()
+
+    def reached(self) -> Reached | None:
+        """How far the history is in the index; None if nothing is."""
+        row = self._database.execute("SELECT seq, digest FROM reached").fetchone()
+        return Reached(*row) if row else None
+
+    def holds(self, uri: str) -> bool:
+        """Whether the artifact's text is in the index, or there was none."""
+        return self._database.execute("SELECT 1 FROM artifacts WHERE uri = ?", (uri,)).fetchone() is not None
+
+    def add(self, passages: Sequence[Passage], uris: Collection[str], newest: TaskStep) -> None:
+        """Take over passages, all or none; the index then reaches to the step `newest`."""
+        texts = [(spelled(passage.text), passage) for passage in passages]
+        with self._writing() as database:
+            (first,) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM passages").fetchone()
+            database.executemany(
+                "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (_row(number, passage) for number, passage in enumerate(passages, first)),
+            )
+            rows = ((number, terms) for number, (terms, _) in enumerate(texts, first))
+            database.executemany("INSERT INTO terms (rowid, spelled) VALUES (?, ?)", rows)
+            long = set(chain.from_iterable(long_terms(terms) for terms, _ in texts))
+            compounds = ((term,) for term in long if may_be_compound(term))
+            database.executemany("INSERT OR IGNORE INTO compounds VALUES (?)", compounds)
+            database.executemany("INSERT OR IGNORE INTO artifacts VALUES (?)", ((uri,) for uri in uris))
+            database.execute("DELETE FROM reached")
+            database.execute("INSERT INTO reached VALUES (?, ?)", (newest.seq, newest.digest))
+
+    def forget(self) -> None:
+        """Drop all that came of the history; vectors stay, they belong to texts."""
+        with self._writing() as database:
+            for statement in _FORGET:
+                database.execute(statement)
+
+    def places(self, terms: Iterable[str], filters: Filters, most: int) -> list[Place]:
+        """Where any of the terms stands, best first by BM25; among equals the newest first."""
+        expression = any_of(terms)
+        if not expression:
+            return []
+        statement = _PLACES if filters == Filters() else _FILTERED
+        rows = self._database.execute(statement, {"terms": expression, "most": most, **filters.values})
+        return [Place(*row) for row in rows]
+
+    def newest(self, filters: Filters, most: int) -> list[Place]:
+        """The newest passages, whatever they say, newest first."""
+        rows = self._database.execute(_NEWEST, {"most": most, **filters.values})
+        return [Place(*row) for row in rows]
+
+    def compounds(self, members: Iterable[str]) -> list[str]:
+        """Long words of the history that begin or end with one of the members; the shortest ones."""
+        found: dict[str, None] = {}
+        for member in members:
+            rows = self._database.execute(
+                "SELECT word FROM compounds WHERE length(word) >= ? AND"
+                " (substr(word, 1, ?) = ? OR substr(word, ?) = ?) ORDER BY length(word), word LIMIT ?",
+                (len(member) + MEMBER, len(member), member, -len(member), member, _EXPANDED),
+            )
+            found |= dict.fromkeys(word for (word,) in rows)
+        return list(found)
+
+    def stored(self, number: int) -> Stored:
+        """The passage with this number."""
+        return Stored(*self._database.execute("SELECT * FROM passages WHERE id = ?", (number,)).fetchone())
+
+    def vectors(self, model: str, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
+        """What is known of the vectors of texts, by the hash of the text."""
+        found = {}
+        for one in hashes:
+            query = "SELECT vector FROM vectors WHERE model = ? AND hash = ?"
+            if row := self._database.execute(query, (model, one)).fetchone():
+                found[one] = array("f", row[0])
+        return found
+
+    def keep_vectors(self, model: str, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep vectors of texts, by the hash of the text."""
+        with self._writing() as database:
+            rows = ((model, one, vector.tobytes()) for one, vector in vectors.items())
+            database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+
+    def _set_up(self) -> None:
+        if self._layout() == LAYOUT:
+            return
+        with self._writing() as database:
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'terms_%'")
+            for (name,) in tables.fetchall():
+                database.execute(f'DROP TABLE "{name}"')
+            for statement in _TABLES:
+                database.execute(statement)
+            database.execute("INSERT INTO layout VALUES (?)", (LAYOUT,))
+
+    def _layout(self) -> str | None:
+        if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'layout'").fetchone():
+            return None
+        row = self._database.execute("SELECT name FROM layout").fetchone()
+        return str(row[0]) if row else None
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all or nothing."""
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._database
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+
+@lru_cache(maxsize=1)
+def need_fts5() -> None:
+    """UsageError if this Python's SQLite has no full-text index."""
+    database = sqlite3.connect(":memory:")
+    try:
+        database.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
+    except sqlite3.OperationalError as error:
+        raise UsageError(
+            f"memory_search needs SQLite with FTS5, which SQLite {sqlite3.sqlite_version} of this Python lacks: "
+            "run the workers with a Python whose sqlite3 module has it"
+        ) from error
+    finally:
+        database.close()
+
+
+def _row(number: int, passage: Passage) -> tuple[Any, ...]:
+    step = passage.step
+    at = step.created_at.timestamp()
+    return number, step.seq, step.step_id, step.agent_name, passage.part, at, passage.uri, passage.offset, passage.text

@@ -1,0 +1,56 @@
+"""Prompts: templates in a part of Jinja's language, rendered within an allowance of work and memory.
+
+A tree walker runs them, not Jinja's compiled code: no limit that is checked between lines of code can end a filter or
+a method of a text that works for days, or takes gigabytes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from roboco.adapters.templates.rules import VARIABLES, RefusedTemplate, code_size, is_plain, parsed, plain_text
+from roboco.adapters.templates.run import Run
+from roboco.adapters.templates.values import Allowance, TemplateFailure
+from roboco.errors import UsageError
+
+__all__ = ["VARIABLES", "JinjaPrompts", "check_template", "code_size"]
+
+_SHARED = 4
+"""How many times the allowance of one template all templates of a team have together."""
+
+
+class JinjaPrompts:
+    """Renders prompts. A template that names what is not there is refused, never rendered as nothing."""
+
+    def __init__(self, shared: Allowance | None = None) -> None:
+        self._shared = shared
+
+    def render(self, template: str, variables: Mapping[str, Any]) -> str:
+        """Return the rendered prompt; UsageError if it fails, takes too much work or becomes too long."""
+        if is_plain(template):
+            return plain_text(template)
+        try:
+            tree = parsed(template)
+        except RefusedTemplate as error:
+            raise UsageError(f"the template fails: {error.mistakes[0]}") from error
+        run = Run(Allowance(self._shared))
+        try:
+            return run.text(tree, variables)
+        except TemplateFailure as error:
+            raise UsageError(f"the template fails: line {run.line}: {error}") from error
+        except Exception as error:  # operators fail in the ways that Python has
+            raise UsageError(f"the template fails: line {run.line}: {type(error).__name__}: {error}") from error
+
+    def sharing(self) -> "JinjaPrompts":
+        """Return prompts that share one allowance, so that a team of many agents renders in bounded time."""
+        return JinjaPrompts(Allowance(times=_SHARED))
+
+
+def check_template(template: str) -> list[str]:
+    """Return what is wrong with the template as far as it can be seen without a task."""
+    if is_plain(template):
+        return []
+    try:
+        parsed(template)
+    except RefusedTemplate as error:
+        return list(error.mistakes)
+    return []

@@ -1,0 +1,141 @@
+"""The tools that every team has without declaring them."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roboco.adapters.artifacts.mime import is_text
+from roboco.adapters.artifacts.store import Written, find_artifact, list_artifacts, pieces_of, write_artifact
+from roboco.adapters.artifacts.text_reader import TextReader
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.adapters.search.hit import Filters, Kind
+from roboco.adapters.search.memory_index import MemoryIndex
+from roboco.adapters.tools.function_tool import describe_function
+from roboco.adapters.tools.python_tool import run_code
+from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
+from roboco.domain.history.part import Artifact
+from roboco.errors import UsageError
+from roboco.ports import CallContext, Files
+
+MAX_CONTENT = 1024 * 1024
+"""The largest text that `artifact_write` takes, in characters."""
+READ_LIMIT = 16_000
+"""How many characters `artifact_read` returns at most."""
+FARTHEST = 64 * 1024 * 1024
+"""Up to which character `artifact_read` goes: all before it has to be read, too."""
+
+
+class BuiltinTools:
+    """Tools over the workspace of the task that calls them."""
+
+    def __init__(self, files: Files, index: MemoryIndex, sandbox: Sandbox) -> None:
+        self._files = files
+        self._index = index
+        self._sandbox = sandbox
+        self._made: dict[str, tuple[Artifact, ...]] = {}
+        named: dict[str, Callable[..., Any]] = {
+            ARTIFACT_WRITE: self._artifact_write,
+            ARTIFACT_READ: self._artifact_read,
+            ARTIFACT_LIST: self._artifact_list,
+            MEMORY_SEARCH: self._memory_search,
+            PYTHON: self._python,
+        }
+        self._tools = {name: describe_function(function) for name, function in named.items()}
+
+    def schema(self, name: str) -> dict[str, Any]:
+        """The tool as the chat completions protocol has it."""
+        return self._tools[name].schema(name)
+
+    def call(self, name: str, args: dict[str, Any], context: CallContext) -> tuple[Any, tuple[Artifact, ...]]:
+        """The tool's result, and the artifacts that it made."""
+        result = self._tools[name].call(args, context)
+        return result, self._made.pop(context.call_id, ())
+
+    def _artifact_write(
+        self,
+        name: Annotated[str, Field(description="file name such as report.md: letters, digits, '_', '-', '.'")],
+        content: Annotated[str, Field(max_length=MAX_CONTENT)],
+        context: CallContext,
+        mime_type: str = "",
+    ) -> dict[str, Any]:
+        """Store a text as a file of this task. A name that is taken gets a version number; the answer has the URI."""
+        written = Written(name, mime_type, context.step_id)
+        artifact = write_artifact(self._files, context.task_id, written, content.encode())
+        self._made[context.call_id] = (artifact,)
+        return artifact.model_dump(include={"uri", "mime_type", "size", "version"})
+
+    def _artifact_read(
+        self,
+        uri: Annotated[str, Field(description="the file's URI or name")],
+        context: CallContext,
+        offset: Annotated[int, Field(ge=0, le=FARTHEST, description="first character to return")] = 0,
+        limit: Annotated[int, Field(ge=1, le=READ_LIMIT)] = READ_LIMIT,
+    ) -> dict[str, Any]:
+        """Read a text file of this task, or a part of it: `more` says whether there is more after that."""
+        artifact = find_artifact(self._files, context.task_id, uri)
+        reader = TextReader(pieces_of(self._files, context.task_id, artifact))
+        try:
+            text = reader.characters(offset, limit)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"artifact {uri!r} is not a text in UTF-8, but {artifact.mime_type}") from error
+        return {"text": text, "offset": offset, "more": reader.more, "total_bytes": artifact.size}
+
+    def _artifact_list(self, context: CallContext) -> list[dict[str, Any]]:
+        """All files of this task, each with its type, size, version and the step that wrote it."""
+        found = list_artifacts(self._files, context.task_id)
+        return [artifact.model_dump(exclude={"artifact_id"}) for artifact in found]
+
+    def _memory_search(  # noqa: PLR0913 - as many as a search may have
+        self,
+        query: Annotated[str, Field(min_length=1, max_length=1000)],
+        context: CallContext,
+        limit: Annotated[int, Field(ge=1, le=50)] = 5,
+        agent: Annotated[str | None, Field(description="only what this agent, or 'user', said")] = None,
+        part: Annotated[Kind | None, Field(description="only parts of this kind")] = None,
+        after: Annotated[datetime | None, Field(description="only at or after this time")] = None,
+        before: Annotated[datetime | None, Field(description="only before this time")] = None,
+    ) -> Any:
+        """Search everything that was said and done in this task, and its text files; best matches first."""
+        found = self._index.search(context.task_id, query, limit + 1, Filters(agent, part, after, before))
+        hits = [hit.record() for hit in found.hits if hit.step_id != context.step_id][:limit]  # not this very call
+        return hits if not found.note else {"hits": hits, "note": found.note}
+
+    def _python(
+        self,
+        code: Annotated[str, Field(min_length=1, description="a Python 3 program; what it prints is the result")],
+        context: CallContext,
+    ) -> dict[str, Any]:
+        """Run a program in a sandbox without network. The files of this task stand in its folder.
+
+        Files that it writes there become files of this task.
+        """
+        result, made = run_code(self._files, self._sandbox, code, context)
+        self._made[context.call_id] = made
+        return result
+
+
+def text_of(files: Files) -> Callable[[str, str, int], bytes | None]:
+    """Reads the beginning of text artifacts, for the index."""
+
+    def read(task_id: str, name: str, most: int) -> bytes | None:
+        try:
+            artifact = find_artifact(files, task_id, name)
+        except UsageError:
+            return None
+        whole = b"".join(_first(pieces_of(files, task_id, artifact), most)) if is_text(artifact.mime_type) else None
+        return None if whole is None else whole[:most]
+
+    return read
+
+
+def _first(pieces: Any, most: int) -> list[bytes]:
+    """The pieces that hold the first so many bytes."""
+    taken: list[bytes] = []
+    for piece in pieces:
+        taken.append(piece)
+        most -= len(piece)
+        if most <= 0:
+            break
+    return taken

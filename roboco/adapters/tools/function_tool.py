@@ -1,0 +1,145 @@
+"""tool: Python functions as tools of agents."""
+
+import asyncio
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from roboco.adapters.tools.tool_result import as_json
+from roboco.errors import UsageError
+from roboco.ports import CallContext
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Verify = Callable[[dict[str, Any], str], Any]
+"""Looks whether a call with these arguments and this idempotency key had its effect."""
+
+_MARK = "__roboco_tool__"
+_VERIFY = "__roboco_verify__"
+
+
+@overload
+def tool(function: Function) -> Function: ...
+
+
+@overload
+def tool(*, verify: Verify | None = None) -> Callable[[Function], Function]: ...
+
+
+def tool(function: Function | None = None, *, verify: Verify | None = None) -> Any:
+    """Mark a function as one that teams may name; nothing else about it changes.
+
+    It needs type hints and a docstring: both are what the model sees. A parameter annotated with
+    `CallContext` gets the call's context, and the model does not see it.
+
+    `verify(args, key)` is asked where an irreversible call was begun and its worker was lost: whether the call with
+    these arguments (an object of JSON) and this idempotency key had its effect. What it returns, in JSON, becomes the
+    call's result; True stands for a result that is not known. False says that the effect did not happen and will not:
+    the lost worker may be one that stood still and goes on, so void the key with whoever carries the effect out before
+    you say so. Where it returns None, or raises, the outcome stays unknown.
+    """
+
+    def mark(marked: Function) -> Function:
+        describe_function(marked)
+        setattr(marked, _MARK, True)
+        setattr(marked, _VERIFY, verify)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def is_tool(function: object) -> bool:
+    """Whether the function was marked with `tool`."""
+    return callable(function) and getattr(function, _MARK, False) is True
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a tool's `verify` found out."""
+
+    happened: bool
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class FunctionTool:
+    """A function with what is needed to describe it to a model and to call it with a model's arguments."""
+
+    function: Callable[..., Any]
+    description: str
+    arguments: type[BaseModel]
+    context: str | None
+    verify: Verify | None
+
+    def schema(self, name: str, description: str | None = None) -> dict[str, Any]:
+        """The tool as the chat completions protocol has it."""
+        parameters = self.arguments.model_json_schema()
+        parameters.pop("title", None)
+        return {
+            "type": "function",
+            "function": {"name": name, "description": description or self.description, "parameters": parameters},
+        }
+
+    def call(self, args: Mapping[str, Any], context: CallContext) -> Any:
+        """What the function returns, as JSON; UsageError for arguments that do not fit, TypeError for other results."""
+        try:
+            checked = self.arguments.model_validate(args)
+        except ValidationError as error:
+            raise UsageError(_told(error, self.arguments)) from error
+        fields = type(checked).model_fields
+        keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
+        if self.context is not None:
+            keywords[self.context] = context
+        return self._awaited(self.function(**keywords))
+
+    def find_out(self, args: dict[str, Any], context: CallContext) -> Found | None:
+        """What became of a call that was begun; None if the tool cannot tell."""
+        if self.verify is None:
+            return None
+        found = self._awaited(self.verify(args, context.idempotency_key))
+        if found is None:
+            return None
+        if found is False:
+            return Found(happened=False)
+        return Found(happened=True, result="the call had its effect" if found is True else found)
+
+    def _awaited(self, result: Any) -> Any:
+        """Return what the function has returned, which may be a coroutine, as JSON."""
+        name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
+        return as_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
+
+
+def describe_function(function: Callable[..., Any]) -> FunctionTool:
+    """The function as a tool; UsageError if a parameter has no type hint or is not passed by name."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    context = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise UsageError(f"tool {_name(function)}: parameter {name!r} cannot be passed by name")
+        if name not in hints:
+            raise UsageError(f"tool {_name(function)}: parameter {name!r} has no type hint")
+        if hints[name] is CallContext:
+            context = name
+        else:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
+    arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
+    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, getattr(function, _VERIFY, None))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _told(error: ValidationError, arguments: type[BaseModel]) -> str:
+    possible = ", ".join(str(field.alias) for field in arguments.model_fields.values()) or "none"
+    lines = [
+        f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']} (found {detail['input']!r:.80})"
+        for detail in error.errors()
+    ]
+    return f"wrong arguments: {'; '.join(lines)}; parameters are: {possible}"

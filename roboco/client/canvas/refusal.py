@@ -1,0 +1,32 @@
+"""refusal: what operators find of a `roboco.team` that is refused: a warning, and a dead letter."""
+
+import logging
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from roboco.adapters.celery.display import of_error
+from roboco.adapters.celery.letters import letter_of
+from roboco.adapters.celery.names import TEAM
+from roboco.client.orchestrator import Orchestrator
+from roboco.errors import TransientError, UsageError
+
+_log = logging.getLogger(__name__)
+
+
+def refuse(orchestrator: Orchestrator, request: Any, error: UsageError) -> None:
+    """Store the dead letter and log the refusal. The failure of the Celery task does not depend on either.
+
+    The dead letters are the operator's: for a tenant the refusal is logged only.
+    """
+    queue = str((request.delivery_info or {}).get("routing_key") or "")
+    letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator.engine.now())
+    kept = f"; it is dead letter {letter.letter_id}"
+    if orchestrator.settings.tenant is not None:
+        kept = ""
+    else:
+        try:
+            orchestrator.engine.dead.bury(letter)
+        except (TransientError, RedisError) as away:
+            kept = f"; its dead letter cannot be stored ({away})"
+    _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM, kept, of_error(error))

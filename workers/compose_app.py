@@ -1,0 +1,96 @@
+"""What the composition roots share: an application with Roboco's settings, Celery tasks and dead letters."""
+
+import gc
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from celery import Celery
+from celery.signals import celeryd_after_setup, celeryd_init
+
+from roboco.adapters.celery.app import application, configuration
+from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.celery.log_redaction import quote_nobody
+from roboco.adapters.celery.names import TOOLS_QUEUE
+from roboco.adapters.celery.transport import guard_transports
+from roboco.adapters.guarded import guard_process
+from roboco.adapters.per_process import PerProcess
+from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
+from roboco.settings import Settings, read_settings
+from roboco.workers.passwords import check_passwords
+from roboco.workers.process_engine import ProcessEngine
+from roboco.workers.registration import keep_registered
+from roboco.workers.store import check_store
+from roboco.workers.tasks import register
+
+_log = logging.getLogger(__name__)
+
+
+def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
+    """An application that consumes these queues, and the engine of its processes."""
+    guard_process()
+    guard_transports()
+    settings = read_settings()
+    letters = _dead_letters(settings)
+
+    def bury(record: dict[str, Any]) -> None:
+        letters.bury_record(record)
+        engine.observing.refused(record)
+
+    basis = configuration(
+        settings.broker,
+        pool=pool,
+        concurrency=concurrency,
+        bury=bury,
+        keys=settings.message_keys,
+    )
+    app = application(basis | changes, queues)
+    engine = ProcessEngine(app, settings)
+    register(app, engine)
+    quote_nobody()
+    celeryd_init.connect(partial(_note_node, app), weak=False)
+    celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
+    celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
+    celeryd_init.connect(partial(check_passwords, app, settings), weak=False)
+    celeryd_init.connect(partial(check_store, app, settings), weak=False)
+    keep_registered(app, settings, queues)
+    gc.collect()
+    gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
+    return app, engine
+
+
+def _import_tools(modules: Sequence[str], **_: Any) -> None:
+    """Import the modules of ROBOCO_TOOLS before the worker takes work, from its folder too; end it if one cannot be."""
+    sys.path.append(os.getcwd())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # a module of the user's may fail in any way
+            _log.exception("module %r of ROBOCO_TOOLS cannot be imported", module)
+            raise SystemExit(
+                f"this worker ends: module {module!r} of ROBOCO_TOOLS cannot be imported: {type(error).__name__}: "
+                f"{error}\ninstall it where the workers run, start them in its folder, or change ROBOCO_TOOLS"
+            ) from error
+
+
+def _note_node(app: Celery, sender: str, **_: Any) -> None:
+    app.conf[NODE] = sender  # before the pool forks, so that its children know it
+
+
+def _note_concurrency(engine: ProcessEngine, runs_tools: bool, instance: Any, **_: Any) -> None:
+    """Keep how much the worker does at once, options of its command line included, before its pool forks."""
+    engine.concurrency = max(instance.concurrency, getattr(instance, "max_concurrency", None) or 0)  # --autoscale
+    if runs_tools:
+        log_sandbox_share(read_budget(engine.settings.sandbox_memory, engine.concurrency))
+
+
+def _dead_letters(settings: Settings) -> RedisDeadLetters:
+    connected = PerProcess(lambda: connect_briefly(settings.redis_url))
+    return RedisDeadLetters(connected, Keys(settings.prefix))

@@ -1,0 +1,85 @@
+"""What the operators of a worker are told: metrics, logs as JSON, traces. Nothing that is not asked for."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from celery import Celery
+from celery.signals import task_prerun, worker_init, worker_process_shutdown
+
+from roboco.adapters.celery.dispatcher import SENT_AT
+from roboco.adapters.celery.names import QUEUE_OF
+from roboco.adapters.celery.queue_stats import queue_lengths
+from roboco.adapters.redis.agenda import RedisAgenda
+from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.telemetry.backlog_gauges import Levels
+from roboco.adapters.telemetry.json_log import log_as_json
+from roboco.adapters.telemetry.metrics import OTHER, Metrics
+from roboco.adapters.telemetry.metrics_server import serve_metrics
+from roboco.adapters.telemetry.telemetry import Observed
+from roboco.adapters.telemetry.tracing_setup import open_spans, traces_wanted
+from roboco.client.wiring import hidden_of
+from roboco.errors import UsageError
+from roboco.ports import Telemetry
+from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED
+from roboco.settings import Settings
+
+
+class Observing:
+    """Begins with the worker: an application that merely sends, or shows, tells nobody anything."""
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics: Metrics | None = None
+        self._open: Observed | None = None
+        self._in_logs = settings.log == "json"
+        if self._in_logs:
+            log_as_json(app, hidden_of(settings))
+        if settings.metrics_port:
+            worker_init.connect(self._serve, weak=False)
+            task_prerun.connect(self._waited, weak=False)
+        worker_process_shutdown.connect(self._close, weak=False)
+
+    def telemetry(self) -> Telemetry | None:
+        """What the engine of this process tells; None if nobody is told anything."""
+        wanted = traces_wanted(self._settings.traces, os.environ)
+        if self._metrics is None and not self._in_logs and not wanted:
+            return None
+        self._open = Observed(self._metrics, open_spans(self._settings.traces, os.environ))
+        return self._open
+
+    def refused(self, record: Mapping[str, Any]) -> None:
+        """Count a message that the consumer of this worker has refused, by this record of it."""
+        if self._metrics is not None:
+            name = record.get("headers", {}).get("task")
+            self._metrics.note(REFUSED, 1, name if name in QUEUE_OF else OTHER)
+
+    def tell_levels(self) -> None:
+        """Tell what waits, too: in the workers that sweep."""
+        if self._metrics is not None:
+            client, keys = connect_briefly(self._settings.redis_url), Keys(self._settings.prefix)
+            agenda, dead = RedisAgenda(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
+            self._metrics.watch(Levels(agenda.count, dead.count, lambda: queue_lengths(self._app)))
+
+    def _serve(self, **_: Any) -> None:
+        """Begin in the worker's first process, before its pool; a worker whose port is taken does not start."""
+        self._metrics = Metrics()
+        try:
+            serve_metrics(self._metrics.registry, self._settings.metrics_address, self._settings.metrics_port)
+        except UsageError as error:
+            raise SystemExit(f"roboco: {error}") from error
+
+    def _waited(self, task: Any, **_: Any) -> None:
+        sent = task.request.get(SENT_AT)
+        queue = (task.request.delivery_info or {}).get("routing_key")
+        if self._metrics is not None and isinstance(sent, int | float) and queue:
+            self._metrics.note(QUEUE_WAIT_SECONDS, time.time() - sent, queue)
+
+    def _close(self, **_: Any) -> None:
+        if self._open is not None:
+            self._open.close()
