@@ -11,10 +11,10 @@ from celery.signals import task_prerun, worker_init, worker_process_shutdown
 from roboco.adapters.celery.dispatcher import SENT_AT
 from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.queue_stats import queue_lengths
-from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.telemetry.backlog_gauges import Levels
 from roboco.adapters.telemetry.json_log import log_as_json

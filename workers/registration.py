@@ -12,9 +12,9 @@ from celery import Celery
 from celery.signals import celeryd_init
 
 from roboco.adapters.celery.background import repeat_while_working
-from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.workspace.open import open_workspace

@@ -17,12 +17,14 @@ from roboco.adapters.model.lazy import ModelAtFirstUse
 from roboco.adapters.notifications.callback import Callbacks
 from roboco.adapters.notifications.notifier import OutsideDeliverer
 from roboco.adapters.notifications.webhook import Webhooks
-from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
 from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
+from roboco.adapters.redis.logs import RedisLogs
 from roboco.adapters.redis.rate_limits import RedisRates
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.redis.task_store import RedisBoard

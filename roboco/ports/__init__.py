@@ -5,16 +5,23 @@ was doing, and the sweeper has it done again. A call that is sent twice, because
 the effect of one.
 """
 
-from roboco.ports.agenda import Agenda, Attempts, DeadLetters, Inbox, Logs
-from roboco.ports.board import Board, CallState, Choice, Commit, Phase, Snapshot, Used
+from roboco.ports.attempts import Attempts
+from roboco.ports.clock import Clock
+from roboco.ports.dead_letters import DeadLetters
+from roboco.ports.dispatcher import AttemptEnd, Dispatcher
+from roboco.ports.inbox import Inbox
 from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder, Turns
+from roboco.ports.logs import Logs
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
-from roboco.ports.rates import Rates, Ticket, Tokenizers
+from roboco.ports.notifier import Deliverer
+from roboco.ports.rate_limits import Rates, Ticket, Tokenizers
 from roboco.ports.registry import WorkerRegistry, WorkspaceName
+from roboco.ports.schedule import Agenda
+from roboco.ports.signals import Signals
+from roboco.ports.task_store import Board, CallState, Choice, Commit, Phase, Snapshot, Used
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Listings, ListOrder, Toolbox, Unlisted
 from roboco.ports.workspace import Files, Histories, Versioned
-from roboco.ports.world import AttemptEnd, Clock, Deliverer, Dispatcher, Signals
 
 __all__ = [
     "Agenda",

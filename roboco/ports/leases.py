@@ -8,7 +8,7 @@ from typing import Protocol
 from roboco.domain.history.priority import Priority
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
-from roboco.ports.board import Snapshot, Used
+from roboco.ports.task_store import Snapshot, Used
 
 
 class Grip(Enum):

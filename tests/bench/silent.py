@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.figures import Figure, Goal, Lane, Result

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco import Task
-from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.noise import Process

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from roboco import Task
-from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from tests.bench import plain
 from tests.bench.figures import Figure, Goal, Lane, Measure, Result, Series, in_turn

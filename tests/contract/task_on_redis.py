@@ -6,12 +6,14 @@ from typing import Any
 
 import redis
 
-from roboco.adapters.redis.agenda import RedisAgenda, RedisInbox, RedisLogs
 from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
+from roboco.adapters.redis.logs import RedisLogs
 from roboco.adapters.redis.rate_limits import Buckets, RedisRates
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisBoard
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.redis.agenda import RedisAgenda
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisAgenda
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.paths import ENTER, RESTART, TELLING
 from roboco.errors import TransientError

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis import agenda as redis_agenda
 from roboco.adapters.redis import client as redis_client
+from roboco.adapters.redis import logs as redis_logs
 from roboco.adapters.redis import task_store as redis_board
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream import follower as redis_follower
@@ -159,7 +159,7 @@ def test_followers_that_disconnect_hear_everything_once(follower: Follower, redi
 def test_a_replay_goes_on_from_any_position(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_agenda, "PAGE", 7)
+    monkeypatch.setattr(redis_logs, "PAGE", 7)
     speaker = Speaker(redis_task)
     speaker.begin()
     for _ in range(12):
@@ -177,7 +177,7 @@ def test_a_replay_goes_on_from_any_position(
 def test_a_replay_keeps_the_order_while_more_is_said(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_agenda, "PAGE", 3)
+    monkeypatch.setattr(redis_logs, "PAGE", 3)
     speaker = Speaker(redis_task)
     speaker.begin()
 
@@ -329,7 +329,7 @@ def test_a_loss_in_mid_replay_repeats_nothing(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int, new_turns: int
 ) -> None:
     """The logs are lost and begun anew while a follower reads them; the new ones are heard once, from the start."""
-    monkeypatch.setattr(redis_agenda, "PAGE", 10)
+    monkeypatch.setattr(redis_logs, "PAGE", 10)
     before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
     before.begin()
     for _ in range(4):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis import agenda as redis_agenda
+from roboco.adapters.redis import logs as redis_logs
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.errors import TransientError
 from tests.contract.a_task import ATask
@@ -26,7 +26,7 @@ def test_events_after_a_number(task: ATask) -> None:
 @pytest.mark.parametrize("count", [6, 7])
 def test_a_log_is_read_in_pages(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Also when it grows meanwhile."""
-    monkeypatch.setattr(redis_agenda, "PAGE", 3)
+    monkeypatch.setattr(redis_logs, "PAGE", 3)
     redis_task.create(1, *[told(str(number)) for number in range(count)])
     reading = redis_task.logs.events(TASK, 0)
     found = [next(reading)]

@@ -10,7 +10,7 @@ from roboco.adapters.redis.rate_limits import Buckets, RedisRates
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
-from roboco.ports.rates import AWAITING
+from roboco.ports.rate_limits import AWAITING
 from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis

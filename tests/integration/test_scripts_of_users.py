@@ -19,7 +19,7 @@ from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import TransientError
-from roboco.ports.rates import Ticket
+from roboco.ports.rate_limits import Ticket
 from tests.flower import flower
 from tests.journeys import GRAPH, answer, shape
 from tests.redis_users import StackOfUsers, denied, url_of

@@ -7,7 +7,7 @@ from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import ESTIMATE, Tokens
 from roboco.ports import Clock, Ticket
-from roboco.ports.rates import AWAITING
+from roboco.ports.rate_limits import AWAITING
 from tests.memory.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0

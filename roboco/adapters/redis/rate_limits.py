@@ -17,7 +17,7 @@ from roboco.adapters.redis.scripts import Scripts, answering
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rates import AWAITING, Ticket
+from roboco.ports.rate_limits import AWAITING, Ticket
 
 WINDOW = 61.0
 """Seconds in which the limits hold: a minute, and how late a request may reach its server."""

@@ -1,0 +1,1 @@
+"""Metrics, traces and JSON logs, without what users wrote. Read `telemetry.py` first."""

@@ -13,9 +13,9 @@ from typing import Any
 import redis
 from redis.client import PubSub
 
-from roboco.adapters.redis.agenda import RedisLogs
 from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.logs import RedisLogs
 from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.scripts import answering
 from roboco.adapters.redis.stream.position import Position, Record, read_record

@@ -1,14 +1,11 @@
-"""Messages to workers, deliveries outside, signals and time."""
+"""The dispatcher: messages that announce work to workers."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol
 
 from roboco.domain.history.priority import Priority
-from roboco.domain.notification import Notice, Notify
-from roboco.ports.board import Phase
 from roboco.ports.leases import CallOrder, TurnOrder
+from roboco.ports.task_store import Phase
 from roboco.ports.tools import ListOrder
 
 
@@ -53,31 +50,3 @@ class Dispatcher(Protocol):
 
     def backlog(self, task_id: str) -> int:
         """Return the number of waiting messages that workers take before, or beside, those of a new task of this id."""
-
-
-class Deliverer(Protocol):
-    """Delivers notices."""
-
-    def deliver(self, target: Notify, notice: Notice) -> None:
-        """Deliver the notice. It may have arrived even if this raises.
-
-        UsageError if no attempt can succeed; TransientError if a later one may; Later if the receiver says when. This
-        returns or raises within seconds.
-        """
-
-
-class Signals(Protocol):
-    """Requests to end work. A signal may get lost; the lease then reports the request, later."""
-
-    def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `heard`, from any thread, if the work of this epoch is requested to end before the block ends."""
-
-
-class Clock(Protocol):
-    """The time."""
-
-    def now(self) -> float:
-        """Return the time in Unix seconds."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait so many seconds."""

@@ -1,23 +1,18 @@
-"""The sweeper's schedule, the inboxes of tasks and their logs on Redis."""
+"""The sweeper's schedule on Redis."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
-
-import redis
 
 from roboco.adapters.redis.client import run_of, same_run
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.canonical_json import canonical
 from roboco.domain.paths import ENTER, RESTART
-from roboco.domain.stream.event import AnyEvent
 
 PAGE = 500
+"""Entries that are read or sent at a time."""
 MARK = "|"
 """Stands between the parts of a mark of the sentinel."""
-KEPT = 86_400
-"""Seconds after which the inbox of a task that Redis does not know is removed."""
 
 
 class RedisAgenda:
@@ -144,74 +139,3 @@ class RedisAgenda:
             elif not self._scripts.run("confirm", [self._keys.sentinel], mark, (mark.split(MARK)[1:2] or [mark])[0]):
                 return
             self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
-
-
-class RedisInbox:
-    """The ids of the items that wait for a task: one set for each task."""
-
-    def __init__(self, scripts: Scripts, keys: Keys) -> None:
-        self._scripts = scripts
-        self._keys = keys
-
-    def knock(
-        self,
-        task_id: str,
-        item_ids: Sequence[str],
-        urgent: bool = False,
-        epoch: int | None = None,
-        hold: bool = False,
-    ) -> None:
-        """Add the items, and with `urgent` or `hold` request the end of the pending work (of this epoch)."""
-        names = [self._keys.state(task_id), self._keys.inbox(task_id)]
-        ends = "1" if urgent else "hold" if hold else "0"
-        fixed = [ends, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
-        for start in range(0, len(item_ids) or urgent, PAGE):
-            self._scripts.run("knock", names, *fixed, *item_ids[start : start + PAGE])
-
-    def count(self, task_id: str) -> int:
-        """Return the number of items."""
-        with answering():
-            waiting: Any = self._scripts.client.scard(self._keys.inbox(task_id))
-            return int(waiting)
-
-    def calm(self, task_id: str, epoch: int) -> None:
-        """Withdraw the request to end the pending work of this epoch."""
-        self._scripts.run("calm", [self._keys.state(task_id)], epoch)
-
-    def forget(self, task_id: str, item_id: str) -> None:
-        """Remove the item."""
-        with answering():
-            self._scripts.client.srem(self._keys.inbox(task_id), item_id)
-
-
-class RedisLogs:
-    """The logs of both channels: one stream each."""
-
-    def __init__(self, client: redis.Redis, keys: Keys) -> None:
-        self._client = client
-        self._keys = keys
-
-    def events(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the execution channel after this number, oldest first."""
-        return (message.encode() for _, message in self.entries(self._keys.events(task_id), after))
-
-    def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the content channel after this number that are still kept, oldest first."""
-        return (message.encode() for _, message in self.entries(self._keys.content(task_id), after))
-
-    def announce(self, task_id: str, event: AnyEvent) -> None:
-        """Publish an event of a task that does not exist. It has no number and is stored in no log."""
-        with answering():
-            self._client.publish(self._keys.events(task_id), canonical(event.model_dump(mode="json")))
-
-    def entries(self, log: str, after: int, count: int | None = None) -> Iterator[tuple[int, str]]:
-        """Return the numbers and messages of a log after this number, read in pages."""
-        size = count or PAGE
-        while True:
-            with answering():
-                page: Any = self._client.xrange(log, min=f"({after}-0", count=size)
-            for entry_id, fields in page:
-                after = int(entry_id.partition("-")[0])
-                yield after, fields["m"]
-            if len(page) < size:
-                return

@@ -1,0 +1,13 @@
+"""The clock."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> float:
+        """Return the time in Unix seconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so many seconds."""

@@ -1,0 +1,31 @@
+"""The inboxes of tasks: the ids of items that are not applied yet."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Inbox(Protocol):
+    """The ids of the items that wait for a task. The items themselves are in the workspace."""
+
+    def knock(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        urgent: bool = False,
+        epoch: int | None = None,
+        hold: bool = False,
+    ) -> None:
+        """Add the items. With `urgent`, also request that the workers end the task's pending turn or calls now.
+
+        With an epoch, the request is for the work of that epoch only. With `hold`, no worker can claim the pending turn
+        from now on; a worker that has claimed it continues.
+        """
+
+    def count(self, task_id: str) -> int:
+        """Return the number of items."""
+
+    def calm(self, task_id: str, epoch: int) -> None:
+        """Withdraw the request to end the pending work of this epoch."""
+
+    def forget(self, task_id: str, item_id: str) -> None:
+        """Remove the item."""
