@@ -11,7 +11,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.validation import read_team
 from roboco.engine.frozen_teams import frozen
 from roboco.errors import TeamError
-from tests.unit.domain.test_team import DESIGN
+from tests.unit.domain.team.test_team import DESIGN
 
 
 def mistakes(data: object) -> tuple[str, ...]:

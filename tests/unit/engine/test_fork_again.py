@@ -12,9 +12,9 @@ from roboco.errors import UsageError
 from tests.memory.journeys import member, own_turns, speaker
 from tests.memory.model import Said, said
 from tests.memory.world import TASK, World, given, team_of
-from tests.unit.engine.test_delegate import script as delegating
-from tests.unit.engine.test_delegate import team as delegating_team
-from tests.unit.engine.test_fork import FORK, forked
+from tests.unit.engine.coordinator.test_delegate import script as delegating
+from tests.unit.engine.coordinator.test_delegate import team as delegating_team
+from tests.unit.engine.intake.test_fork import FORK, forked
 from tests.unit.engine.test_late_control import waiting
 
 

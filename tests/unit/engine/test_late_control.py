@@ -24,7 +24,7 @@ from tests.memory.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.memory.model import Said, said
 from tests.memory.watch import Crash
 from tests.memory.world import TASK, World, given, team_of
-from tests.unit.engine.test_delegate import begun, children
+from tests.unit.engine.coordinator.test_delegate import begun, children
 from tests.unit.engine.test_outside_calls import calls_of, results_of
 from tests.unit.engine.test_outside_calls import task as asking
 

@@ -13,7 +13,7 @@ from tests.faults.enumerated import ALL
 from tests.memory.journeys import MANUAL, SEQUENTIAL, Journey, member
 from tests.memory.model import Said, said
 from tests.memory.world import TASK, World, given, team_of
-from tests.unit.engine.test_fork import FORK, forked
+from tests.unit.engine.intake.test_fork import FORK, forked
 from tests.unit.engine.test_goals import ANSWER
 from tests.unit.engine.test_goals import TEAM as ASKED
 from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS

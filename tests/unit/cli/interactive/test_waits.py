@@ -8,9 +8,9 @@ from roboco.domain.history.tool_outcome import success
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import answer, judge
 from tests.memory.world import TASK, World
+from tests.unit.engine.intake.test_resolve import asking
 from tests.unit.engine.test_listings import listing, shopping
 from tests.unit.engine.test_outside_calls import TEAM, task
-from tests.unit.engine.test_resolve import asking
 
 PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
 

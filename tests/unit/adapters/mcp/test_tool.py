@@ -201,6 +201,6 @@ def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_reme
         call(look_up)
     told = str(failed.value)
     assert told.startswith(
-        "tool 'tests.unit.adapters.test_tool:look_up' returned a value of type dict that is not JSON: "
+        "tool 'tests.unit.adapters.mcp.test_tool:look_up' returned a value of type dict that is not JSON: "
     )
     assert "it holds a value of type object; return texts, " in told
