@@ -1,90 +1,98 @@
-"""The command `roboco`: its subcommands, and how errors become messages and exit codes."""
+"""The command `roboco`: its subcommands, and how errors become messages and exit codes.
 
+A command is imported when it is called: `roboco --help` imports none of them.
+"""
+
+import importlib
 import sys
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
-from redis.exceptions import NoPermissionError
 
-from roboco.cli.commands.answers import answer, approve, deny, resolve
-from roboco.cli.commands.context import context
-from roboco.cli.commands.control import interrupt, pause, resume, step, stop
-from roboco.cli.commands.dead_letters import dead, dismiss, requeue
-from roboco.cli.commands.demo import demo
-from roboco.cli.commands.dev import dev
-from roboco.cli.commands.export_test import to_test
-from roboco.cli.commands.fork import fork
-from roboco.cli.commands.health import health
-from roboco.cli.commands.mcp import mcp
-from roboco.cli.commands.models import models
-from roboco.cli.commands.raise_limits import raise_limits
-from roboco.cli.commands.replay import replay_task
-from roboco.cli.commands.run import run
-from roboco.cli.commands.schema import schema
-from roboco.cli.commands.session import delta, session
-from roboco.cli.commands.show import show
-from roboco.cli.commands.submit import send, submit
-from roboco.cli.commands.tasks import tasks
-from roboco.cli.commands.validate import validate
-from roboco.cli.commands.verify import verify
-from roboco.cli.commands.watch import watch
-from roboco.cli.commands.why import why
-from roboco.cli.doctor.command import doctor
-from roboco.cli.terminal.exit import interrupted, report, report_denied, report_usage
+from roboco.cli.terminal.exit import interrupted, is_denied, report, report_denied, report_usage
 from roboco.cli.terminal.signals import interruptible
-from roboco.cli.top.command import top
 from roboco.errors import RobocoError
 
+_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Run": {
+        "run": ("commands.run:run", "Run a team here and show it live."),
+        "demo": ("commands.demo:demo", "Run a shipped team on TOPIC."),
+        "dev": ("commands.dev:dev", "Run a whole stack: Redis, S3, workers and Flower."),
+        "submit": ("commands.submit:submit", "Submit a task to running workers and print its id."),
+        "watch": ("commands.watch:watch", "Show a task live until it has ended."),
+    },
+    "Control": {
+        "send": ("commands.submit:send", "Send a message to a task."),
+        "interrupt": ("commands.control:interrupt", "Interrupt a task with a message."),
+        "stop": ("commands.control:stop", "Stop a task: it ends as cancelled."),
+        "pause": ("commands.control:pause", "Pause a task before its next step."),
+        "step": ("commands.control:step", "Run one step of a task, show it, and pause the task."),
+        "resume": ("commands.control:resume", "Resume a paused task."),
+        "approve": ("commands.answers:approve", "Approve a tool call."),
+        "deny": ("commands.answers:deny", "Deny a tool call."),
+        "answer": ("commands.answers:answer", "Submit the result of a client tool call."),
+        "resolve": ("commands.answers:resolve", "Resolve a tool call with an unknown outcome."),
+        "raise": ("commands.raise_limits:raise_limits", "Set other limits for a task."),
+        "fork": ("commands.fork:fork", "Start a new task from the first steps of a task."),
+    },
+    "Inspect": {
+        "tasks": ("commands.tasks:tasks", "List the tasks of the workspace, oldest first."),
+        "show": ("commands.show:show", "Show a task: its steps, files and cost."),
+        "why": ("commands.why:why", "Explain who acted in a task and why."),
+        "context": ("commands.context:context", "Show what the model was sent for a step, and what was left out."),
+        "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
+        "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
+        "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
+        "to-test": ("commands.export_test:to_test", "Print a pytest file that replays a task."),
+        "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
+        "models": ("commands.models:models", "List the model profiles of a team, for --model."),
+        "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
+        "validate": ("commands.validate:validate", "Check a team file and list every mistake."),
+        "schema": ("commands.schema:schema", "Print the JSON Schema of team files, for editors."),
+    },
+    "Operate": {
+        "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
+        "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
+        "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH with this command."),
+        "dead": ("commands.dead_letters:dead", "List dead letters with their reasons."),
+        "requeue": ("commands.dead_letters:requeue", "Send dead letters again and remove them from the list."),
+        "dismiss": ("commands.dead_letters:dismiss", "Remove dead letters from the list without sending them again."),
+    },
+}
+"""The commands by section: where each is below `roboco.cli`, and the first line of its help."""
+_PLACES: Final = {name: place for section in _COMMANDS.values() for name, (place, _) in section.items()}
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(click.Group):
+    """The commands, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the help."""
+        return list(_PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command, or None if there is none of this name."""
+        if cmd_name not in _PLACES:
+            return None
+        module, _, attribute = _PLACES[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"roboco.cli.{module}"), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in sections."""
+        for section, entries in _COMMANDS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, text) for name, (_, text) in entries.items()])
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="roboco", prog_name="roboco")
 @click.pass_context
 def commands(context: click.Context) -> None:
     """Teams of LLM agents on the Celery workers you already operate."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _command in (
-    run,
-    demo,
-    dev,
-    submit,
-    watch,
-    send,
-    interrupt,
-    stop,
-    pause,
-    resume,
-    step,
-    answer,
-    approve,
-    deny,
-    resolve,
-    fork,
-    tasks,
-    top,
-    show,
-    session,
-    delta,
-    context,
-    why,
-    replay_task,
-    to_test,
-    raise_limits,
-    models,
-    mcp,
-    dead,
-    requeue,
-    dismiss,
-    validate,
-    schema,
-    verify,
-    doctor,
-    health,
-):
-    commands.add_command(_command)
 
 
 def main() -> NoReturn:
@@ -103,10 +111,12 @@ def _code() -> int:
         return report_usage(error)
     except RobocoError as error:
         return report(error)
-    except NoPermissionError as error:
-        return report_denied(error)
     except click.Abort as error:
         return interrupted(error)
+    except Exception as error:
+        if is_denied(error):
+            return report_denied(error)
+        raise
     return code if isinstance(code, int) else 0
 
 

@@ -18,7 +18,7 @@ from roboco.cli.terminal.tool_change import show_change
 @click.option("--error", metavar="TEXT", help="Why it has no result.")
 @click.option("--declined", is_flag=True, help="The client did not want to run it.")
 def answer(task_id: str, call_id: str, result: Any, error: str | None, declined: bool) -> None:
-    """Say what came of a call of a client tool.
+    """Submit the result of a client tool call.
 
     A task waits for it in status client_tool_turn. A call has one answer.
     """
@@ -38,7 +38,7 @@ def answer(task_id: str, call_id: str, result: Any, error: str | None, declined:
     help="Other arguments, all of them, for the call to run with.",
 )
 def approve(task_id: str, call_id: str, args: dict[str, Any] | None) -> None:
-    """Let a tool call run that needs approval.
+    """Approve a tool call.
 
     A task waits for it in status approval. The first word on a call counts. If the tool has changed since the task
     began, the change is approved and shown; `roboco why TASK` shows it before that.
@@ -56,7 +56,7 @@ def approve(task_id: str, call_id: str, args: dict[str, Any] | None) -> None:
 @click.argument("call_id")
 @click.option("--reason", metavar="TEXT", default="", help="Why; the agent is told.")
 def deny(task_id: str, call_id: str, reason: str) -> None:
-    """Do not let a tool call run that needs approval.
+    """Deny a tool call.
 
     Its agent reads that, and goes on. The first word on a call counts.
     """
@@ -71,7 +71,7 @@ def deny(task_id: str, call_id: str, reason: str) -> None:
 @click.option("--happened/--did-not-happen", default=None, help="Whether the call had its effect.")
 @click.option("--result", metavar="JSON", callback=options.json_value, help="The call's result, where that is known.")
 def resolve(task_id: str, call_id: str, happened: bool | None, result: Any) -> None:
-    """Say what came of a tool call whose outcome nobody knows.
+    """Resolve a tool call with an unknown outcome.
 
     A task waits for it (status approval) where its tool says on_unknown: ask.
     """

@@ -18,7 +18,7 @@ from roboco.errors import UsageError
 @click.option("--step", "seq", type=int, help="The position of an agent's step; without it, the newest one.")
 @options.as_json
 def context(task_id: str, seq: int | None, as_json: bool) -> None:
-    """Show what an agent was given for a step, and what not.
+    """Show what the model was sent for a step, and what was left out.
 
     That is which steps of the history, which not and why, and how many tokens; and what has changed since the step
     before of the same agent.

@@ -34,7 +34,7 @@ _SETTLED = 0.5
 @options.wait(5)
 @options.as_json
 def interrupt(task_id: str, message: str, agent: str | None, wait: float, as_json: bool) -> None:
-    """End what a task is doing, and have it go on with a message.
+    """Interrupt a task with a message.
 
     What an agent was saying stands as it is. Printed is what became of it, at the latest after --wait seconds.
     """
@@ -64,7 +64,7 @@ def stop(task_id: str, reason: str, wait: float) -> None:
 @click.command()
 @click.argument("task_id")
 def pause(task_id: str) -> None:
-    """Let a task begin no further step.
+    """Pause a task before its next step.
 
     What is being done comes to its end.
     """
@@ -76,7 +76,7 @@ def pause(task_id: str) -> None:
 @click.command()
 @click.argument("task_id")
 def resume(task_id: str) -> None:
-    """Let a paused task go on.
+    """Resume a paused task.
 
     One that has paused at a limit goes on once that is raised.
     """
@@ -95,7 +95,7 @@ def resume(task_id: str) -> None:
 @options.wait(30)
 @options.as_json
 def step(task_id: str, wait: float, as_json: bool) -> int:
-    """Let a task make one step, show it, and hold the task then.
+    """Run one step of a task, show it, and pause the task.
 
     A task at work ends the step that it is at. The exit code is 1 if that took longer than --wait seconds.
     """

@@ -21,7 +21,7 @@ from roboco.settings import read_settings
 @click.command()
 @options.as_json
 def dead(as_json: bool) -> None:
-    """List what is not delivered any more, and why.
+    """List dead letters with their reasons.
 
     Dead letters are messages that no worker could read, refused submissions, and turns and tool calls that were lost
     too often. `roboco requeue` sends a letter again, and `roboco dismiss` drops it.
@@ -39,7 +39,7 @@ def dead(as_json: bool) -> None:
 @click.command()
 @click.argument("letter_ids", metavar="LETTERS", nargs=-1, required=True)
 def requeue(letter_ids: tuple[str, ...]) -> None:
-    """Send dead letters again, and take them off the list.
+    """Send dead letters again and remove them from the list.
 
     Work of a task that has ended cannot be sent again.
     """
@@ -53,7 +53,7 @@ def requeue(letter_ids: tuple[str, ...]) -> None:
 @click.argument("letter_ids", metavar="LETTERS", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Dismiss all letters that are on the list now.")
 def dismiss(letter_ids: tuple[str, ...], every: bool) -> None:
-    """Take dead letters off the list, without sending them again.
+    """Remove dead letters from the list without sending them again.
 
     Also those of tasks that have ended. A letter that is not on the list is no error.
     """

@@ -41,7 +41,7 @@ SHIPPED = {
 @click.option("--list", "listed", is_flag=True, help="List the teams, and run none.")
 @options.as_json
 def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
-    """Let a shipped team work on TOPIC.
+    """Run a shipped team on TOPIC.
 
     It is a writer and a critic, unless another team is named. It needs no server and no key; with OPENAI_API_KEY it
     uses that. On a terminal Ctrl-C asks for a message and interrupts with it; twice stops.

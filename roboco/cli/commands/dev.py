@@ -19,7 +19,7 @@ from roboco.cli.terminal.signals import Interrupted
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(".roboco/dev"), show_default=True
 )
 def dev(port_base: int | None, folder: Path) -> None:
-    """Keep a whole stack running: Redis, S3, workers, Flower.
+    """Run a whole stack: Redis, S3, workers and Flower.
 
     It prints where everything is, starts again what dies, and ends on Ctrl-C. Its data stays in the folder.
     """

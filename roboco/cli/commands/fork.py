@@ -21,7 +21,7 @@ from roboco.settings import read_settings
 @click.option("--id", "task_id", metavar="NEW_ID", help="The new task's id; the same fork again is the same task.")
 @options.as_json
 def fork(source: str, as_json: bool, **wished: Any) -> None:
-    """Make a new task of the first steps of a task, and print its id.
+    """Start a new task from the first steps of a task.
 
     It goes on with the message, team or model that is given; the other task stays as it is.
     """

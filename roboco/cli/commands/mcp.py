@@ -28,7 +28,7 @@ _PARAMETERS = 20
 
 @click.group()
 def mcp() -> None:
-    """See what the MCP servers of a team offer."""
+    """List the tools of MCP servers."""
 
 
 @mcp.command()

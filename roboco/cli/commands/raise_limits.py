@@ -32,7 +32,7 @@ def _options(command: Any) -> Any:
 @click.option("--tool", help="The limits are this tool's: --max-calls, --max-seconds, --max-cost.")
 @_options
 def raise_limits(task_id: str, agent: str | None, tool: str | None, **limits: Any) -> None:
-    """Let a task spend more than its team says.
+    """Set other limits for a task.
 
     One that has paused at a limit goes on. Each limit that is given takes the place of the one before.
     """

@@ -28,7 +28,7 @@ _WIDE = 160
 @click.option("--team", metavar="TEAM", help="Another team: the path of its file, or its name in ROBOCO_TEAMS.")
 @options.as_json
 def replay_task(task_id: str, team: str | None, as_json: bool) -> int:
-    """Choose anew at each position of a task's history, and compare.
+    """Decide a recorded task again and compare.
 
     No model or tool is asked, and nothing is written. With --team it shows where that team would choose otherwise, each
     position judged on what was recorded before it. The exit code is 1 if a choice differs.

@@ -20,7 +20,7 @@ _form = click.option(
 @click.argument("task_id")
 @_form
 def session(task_id: str, form: SessionForm) -> None:
-    """Print a task as a conversation, in JSON.
+    """Print a task as a conversation, as JSON.
 
     There is a message for each step, and one for a turn that is being made.
     """
@@ -33,7 +33,7 @@ def session(task_id: str, form: SessionForm) -> None:
 @click.argument("token", default="")
 @_form
 def delta(task_id: str, token: str, form: SessionForm) -> None:
-    """Print what is new in a task's conversation, in JSON.
+    """Print the changes of a task's conversation as JSON.
 
     TOKEN is the continuation_token of a session or of an earlier delta; without it everything is new.
     """

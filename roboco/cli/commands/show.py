@@ -23,7 +23,7 @@ from roboco.settings import read_settings
 @click.argument("task_id")
 @options.as_json
 def show(task_id: str, as_json: bool) -> None:
-    """Show everything that a task has come to.
+    """Show a task: its steps, files and cost.
 
     Its steps with texts, tool calls and results, the last frames of exceptions of tools, its files, and what it used.
     """

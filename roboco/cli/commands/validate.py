@@ -21,7 +21,7 @@ from roboco.settings import read_settings
 @click.argument("file", type=click.Path(path_type=Path))
 @options.as_json
 def validate(file: Path, as_json: bool) -> int:
-    """Check a team file: every mistake at once, and exit code 2.
+    """Check a team file and list every mistake.
 
     With ROBOCO_TOOLS set, the functions that it names are imported too. A warning names those without a description.
     MCP servers of the team that ROBOCO_MCP allows are started or reached, and the names of their tools are compared. A

@@ -23,7 +23,7 @@ _WIDE = 240
 @click.argument("step", required=False)
 @options.as_json
 def why(task_id: str, step: str | None, as_json: bool) -> None:
-    """Tell who acted in a task and why, as a story.
+    """Explain who acted in a task and why.
 
     STEP, a position or a step's id, tells of that step alone. The story says what happened before, which rule of which
     router named who acts, what else was possible, and at the end why the task ended or what it waits for, such as a

@@ -42,7 +42,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 )
 @options.as_json
 def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> int:
-    """Check everything that a deployment needs, and say what to do.
+    """Check everything that a deployment needs.
 
     What it finds is ok, worth a warning, or fails; the exit code is 1 if something fails. What it says of this machine
     counts where workers run: run it there. MCP servers of the teams in ROBOCO_TEAMS that ROBOCO_MCP allows are started,

@@ -5,7 +5,6 @@ import sys
 from urllib.parse import urlsplit
 
 import click
-from redis.exceptions import NoPermissionError
 
 from roboco.cli.terminal.sanitize import escaped
 from roboco.cli.terminal.signals import Interrupted
@@ -27,7 +26,13 @@ def report_usage(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def report_denied(error: NoPermissionError) -> int:
+def is_denied(error: Exception) -> bool:
+    """Return True if Redis has refused a command because its user lacks a right. It does not import redis."""
+    redis = sys.modules.get("redis.exceptions")
+    return redis is not None and isinstance(error, redis.NoPermissionError)
+
+
+def report_denied(error: Exception) -> int:
     """Print that the Redis user lacks a right: the exit code."""
     user = urlsplit(os.environ.get("ROBOCO_REDIS_URL", "")).username or "default"
     print(

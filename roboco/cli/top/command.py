@@ -40,7 +40,7 @@ _LOOK = 0.1
 @click.option("--every", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @options.as_json
 def top(once: bool, most: int, every: float, as_json: bool) -> None:
-    """Watch tasks, workers, queues and rates; q ends it.
+    """Watch tasks, workers, queues and rates.
 
     Only as many tasks are read as are shown, those at work first.
     """

@@ -1,0 +1,38 @@
+"""The command `roboco`: each command is imported when it is used, and its help says the same before and after that."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from roboco.cli.main import commands
+
+NAMES = commands.list_commands(click.Context(commands))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_has_the_name_and_help_of_the_list(name: str) -> None:
+    context = click.Context(commands)
+    command = commands.get_command(context, name)
+    assert command is not None
+    assert command.name == name
+    formatter = click.HelpFormatter(width=400)
+    commands.format_commands(context, formatter)
+    lines = [line.split(maxsplit=1) for line in formatter.getvalue().splitlines() if line.startswith("  ")]
+    assert (command.help or "").replace("\n", " ").startswith(dict(lines)[name])
+
+
+def test_help_imports_no_command() -> None:
+    asked = (
+        "import sys; from roboco.cli.main import commands; commands(['--help'], standalone_mode=False);"
+        "print(sorted({'celery', 'redis', 'pydantic', 'openai', 'boto3', 'rich', 'jinja2'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "Operate:" in done.stdout
+
+
+def test_an_unknown_command_is_named() -> None:
+    with pytest.raises(click.UsageError, match="No such command 'sbumit'"):
+        commands(["sbumit"], standalone_mode=False)
