@@ -14,7 +14,7 @@ from roboco.adapters.celery.queue_stats import queue_lengths
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.telemetry.backlog_gauges import Levels
 from roboco.adapters.telemetry.json_log import log_as_json
@@ -63,8 +63,8 @@ class Observing:
         """Tell what waits, too: in the workers that sweep."""
         if self._metrics is not None:
             client, keys = connect_briefly(self._settings.redis_url), Keys(self._settings.prefix)
-            agenda, dead = RedisAgenda(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
-            self._metrics.watch(Levels(agenda.count, dead.count, lambda: queue_lengths(self._app)))
+            schedule, dead = RedisSchedule(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
+            self._metrics.watch(Levels(schedule.count, dead.count, lambda: queue_lengths(self._app)))
 
     def _serve(self, **_: Any) -> None:
         """Begin in the worker's first process, before its pool; a worker whose port is taken does not start."""

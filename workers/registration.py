@@ -14,7 +14,7 @@ from celery.signals import celeryd_init
 from roboco.adapters.celery.background import repeat_while_working
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.workspace.open import open_workspace
@@ -70,7 +70,7 @@ class Registrar:
         self._settings = settings
         self._pools = pools
         self._workers = RedisWorkerRegistry(scripts, keys, name)
-        self._agenda = RedisAgenda(scripts, keys)
+        self._schedule = RedisSchedule(scripts, keys)
         self._worker: Registration | None = None
 
     def __call__(self) -> None:
@@ -83,4 +83,4 @@ class Registrar:
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
             self._worker = Registration(self._pools, settings.tools, name)
-        register(self._workers, self._agenda, self._worker)
+        register(self._workers, self._schedule, self._worker)

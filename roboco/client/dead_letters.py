@@ -64,7 +64,7 @@ def _look_again(engine: Engine, letter: DeadLetter) -> None:
         )
     for key in LOOKS:
         engine.attempts.end(f"{key}:{letter.task_id}")
-    engine.agenda.put(letter.task_id)
+    engine.schedule.put(letter.task_id)
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:

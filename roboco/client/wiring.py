@@ -24,7 +24,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.logs import RedisLogs
 from roboco.adapters.redis.rate_limits import RedisRates
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.redis.task_store import RedisBoard
@@ -79,7 +79,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         board=RedisBoard(scripts, keys),
         turns=RedisTurns(scripts, keys, settings.turn_lease),
         calls=RedisCalls(scripts, keys, settings.turn_lease),
-        agenda=RedisAgenda(scripts, keys),
+        schedule=RedisSchedule(scripts, keys),
         attempts=RedisAttempts(client, keys, settings.turn_lease),
         dead=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),

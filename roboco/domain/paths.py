@@ -22,7 +22,7 @@ OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""
 TELLING = "notify/"
-"""With what the name in the agenda begins of what is to be told of a task; no task id holds a "/"."""
+"""With what the name in the schedule begins of what is to be told of a task; no task id holds a "/"."""
 
 
 def team_path(task_id: str) -> str:

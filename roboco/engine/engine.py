@@ -10,7 +10,6 @@ from roboco.engine.heartbeat import Keeper
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports import (
-    Agenda,
     Attempts,
     Board,
     Calls,
@@ -26,6 +25,7 @@ from roboco.ports import (
     NoTelemetry,
     Prompts,
     Rates,
+    Schedule,
     Signals,
     Telemetry,
     Tokenizers,
@@ -66,7 +66,7 @@ class Engine:
     board: Board
     turns: Turns
     calls: Calls
-    agenda: Agenda
+    schedule: Schedule
     attempts: Attempts
     dead: DeadLetters
     inbox: Inbox

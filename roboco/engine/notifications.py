@@ -1,6 +1,6 @@
 """notify: deliver notices when a task has ended, or waits.
 
-    status ─► notice ─► marker ─► agenda ─► doorbell ─► delivery ─► told ─► no marker
+    status ─► notice ─► marker ─► schedule ─► doorbell ─► delivery ─► told ─► no marker
               (create)  (put)                           (outside)   (put)
 
 Each pass of the coordinator over a waiting or ended task stores its notices if they are missing. If the worker dies
@@ -75,7 +75,7 @@ def ring(engine: Engine, name: str) -> bool:
     """Announce the delivery if this entry of the schedule is for notices. Return True if it is."""
     if not name.startswith(TELLING):
         return False
-    engine.agenda.put(name, RING)
+    engine.schedule.put(name, RING)
     engine.dispatcher.notify(name.removeprefix(TELLING))
     return True
 
@@ -93,7 +93,7 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
     written = [_write(engine, task_id, task, index, known) for index in wanted]
     if any(written):
         engine.files.put(to_tell_path(task_id), b"")
-        engine.agenda.put(entry(task_id), RING)
+        engine.schedule.put(entry(task_id), RING)
         try:
             engine.dispatcher.notify(task_id)
         except TransientError as error:
@@ -112,7 +112,7 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
     newest = max(here, default=None)
     if newest is not None and (newest >= name or newest.again_as(name)):
         return str(newest) not in settled
-    said, now = last_said(task.tail), engine.agenda.time()
+    said, now = last_said(task.tail), engine.schedule.time()
     notice = Notice(
         notice_id=notice_id_of(task_id, str(name)),
         name=str(name),
@@ -152,7 +152,7 @@ def deliver(engine: Engine, task_id: str) -> None:
     lost = engine.attempts.begin(key)
     if lost is None:
         if _pending(engine, task_id):
-            engine.agenda.hasten(key, engine.policy.lease)
+            engine.schedule.hasten(key, engine.policy.lease)
         return
     exhausted = f"{lost} workers were lost while they delivered it" if lost >= engine.policy.attempts else ""
     try:
@@ -178,7 +178,7 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str) -> None:
 
 def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str) -> bool:
     """Attempt the delivery if the notice is due. Return True if it is delivered or no longer attempted."""
-    notice, now = _read(engine, notice_path(task_id, name)), engine.agenda.time()
+    notice, now = _read(engine, notice_path(task_id, name)), engine.schedule.time()
     told = _read(engine, _told(task_id, name))
     if notice is None or (told is not None and told.round == notice.round):
         engine.files.delete(notice_path(task_id, name))
@@ -240,7 +240,7 @@ def again(engine: Engine, task_id: str, name: str) -> None:
     notice = _read(engine, _told(task_id, name))
     if notice is None or notice.outcome != "given_up":
         raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
-    now = engine.agenda.time()
+    now = engine.schedule.time()
     fresh = {
         "outcome": "pending",
         "round": notice.round + 1,
@@ -251,7 +251,7 @@ def again(engine: Engine, task_id: str, name: str) -> None:
     }
     engine.files.put(notice_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode())
     engine.files.put(to_tell_path(task_id), b"")
-    engine.agenda.put(entry(task_id))
+    engine.schedule.put(entry(task_id))
 
 
 def _rest(engine: Engine, task_id: str) -> None:
@@ -259,12 +259,12 @@ def _rest(engine: Engine, task_id: str) -> None:
     due = min(_due_times(engine, task_id), default=None)
     if due is None:
         engine.files.delete(to_tell_path(task_id))
-        engine.agenda.drop(entry(task_id))
+        engine.schedule.drop(entry(task_id))
         if not _pending(engine, task_id):
             return
         engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
-        due = engine.agenda.time()
-    engine.agenda.put(entry(task_id), due - engine.agenda.time())
+        due = engine.schedule.time()
+    engine.schedule.put(entry(task_id), due - engine.schedule.time())
 
 
 def _due_times(engine: Engine, task_id: str) -> Iterator[float]:

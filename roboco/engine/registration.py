@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import Agenda, WorkerRegistry, WorkspaceName
+from roboco.ports import Schedule, WorkerRegistry, WorkspaceName
 from roboco.ports.registry import COORDINATOR, LIVE
 
 
@@ -21,9 +21,9 @@ class Registration:
     workspace: WorkspaceName
 
 
-def register(workers: WorkerRegistry, agenda: Agenda, worker: Registration) -> None:
+def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) -> None:
     """Register the worker of this process. UsageError if its workspace is not the coordinators'."""
-    other = workers.register(worker.pools, worker.modules, worker.workspace, agenda.count() > 0)
+    other = workers.register(worker.pools, worker.modules, worker.workspace, schedule.count() > 0)
     if other is not None:
         raise UsageError(
             f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others is gone for "
@@ -40,7 +40,7 @@ def check_workspace(engine: Engine, address: str) -> None:
     if seen.workspace is None:
         return
     own = engine.status.own(engine, address)
-    if own.id != seen.workspace.id and (not is_silent(seen.silence[COORDINATOR]) or engine.agenda.count()):
+    if own.id != seen.workspace.id and (not is_silent(seen.silence[COORDINATOR]) or engine.schedule.count()):
         raise UsageError(f"this client {_differ(own, seen.workspace)}")
 
 

@@ -16,7 +16,7 @@ from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, Requ
 from roboco.ports.notifier import Deliverer
 from roboco.ports.rate_limits import Rates, Ticket, Tokenizers
 from roboco.ports.registry import WorkerRegistry, WorkspaceName
-from roboco.ports.schedule import Agenda
+from roboco.ports.schedule import Schedule
 from roboco.ports.signals import Signals
 from roboco.ports.task_store import Board, CallState, Choice, Commit, Phase, Snapshot, Used
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
@@ -24,7 +24,6 @@ from roboco.ports.tools import CallContext, Listings, ListOrder, Toolbox, Unlist
 from roboco.ports.workspace import Files, Histories, Versioned
 
 __all__ = [
-    "Agenda",
     "AttemptEnd",
     "Attempts",
     "Board",
@@ -60,6 +59,7 @@ __all__ = [
     "Request",
     "RequestedCall",
     "Say",
+    "Schedule",
     "Signals",
     "Snapshot",
     "Telemetry",

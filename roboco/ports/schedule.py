@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 
-class Agenda(Protocol):
+class Schedule(Protocol):
     """The time of the next sweep of each open task, by the clock of the server that leases go by.
 
     Callers give delays in seconds, so that the clocks of machines may differ.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.figures import Figure, Goal, Lane, Result
@@ -48,8 +48,8 @@ def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, flo
     """MB while all are silent and while all speak, the CPU that this takes, and how late each token was."""
     keys, group = Keys(stage.settings.prefix), fresh("group")
     team = team_of("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
-    agenda = RedisAgenda(Scripts(stage.redis), keys)
-    before, names = agenda.count(), [fresh("task") for _ in range(turns)]
+    schedule = RedisSchedule(Scripts(stage.redis), keys)
+    before, names = schedule.count(), [fresh("task") for _ in range(turns)]
     with (
         closing(ModelLog(stage.model_log)) as log,
         Ear(stage.valkey.url, [keys.content(name) for name in names]) as ear,
@@ -62,5 +62,5 @@ def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, flo
         began, used = time.monotonic(), agents.cpu
         until(lambda: len(ear.heard) >= turns * (CHUNKS - 1), PATIENCE, "all have spoken on")
         slow, cores = agents.megabytes, (agents.cpu - used) / (time.monotonic() - began)
-        until(lambda: len(ear.heard) >= turns * CHUNKS and agenda.count() <= before, PATIENCE, "all have ended")
+        until(lambda: len(ear.heard) >= turns * CHUNKS and schedule.count() <= before, PATIENCE, "all have ended")
     return silent, slow, cores, tuple((come - sent) / 1e9 for sent, come in ear.heard)

@@ -7,7 +7,7 @@ from typing import Any
 
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.noise import Process
@@ -56,14 +56,14 @@ class Speakers:
         """One task for each stream."""
         names = [fresh("task") for _ in range(streams)]
         team = team_of("writer", prompt=_prompt(streams, chunks))
-        agenda = RedisAgenda(Scripts(self._stage.redis), self._keys)
-        before = agenda.count()
+        schedule = RedisSchedule(Scripts(self._stage.redis), self._keys)
+        before = schedule.count()
 
         def begin() -> list[Task]:
             return [self._stage.orchestrator.run(team, "Go.", task_id=name) for name in names]
 
         spoken = self._heard([self._keys.content(name) for name in names], chunks, self._agents, begin)
-        until(lambda: agenda.count() <= before, PATIENCE, "all tasks have ended")
+        until(lambda: schedule.count() <= before, PATIENCE, "all tasks have ended")
         return spoken
 
     def loop(self, way: str, streams: int, chunks: int) -> Spoken:

@@ -13,7 +13,7 @@ from typing import Any
 
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from tests.bench import plain
 from tests.bench.figures import Figure, Goal, Lane, Measure, Result, Series, in_turn
@@ -55,11 +55,11 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
 def run_tasks(stage: Stage, tasks: int, **team_fields: Any) -> float:
     """Run so many tasks of three agents, all submitted at once: seconds for each."""
     team = team_of(*AGENTS, prompt="short", **team_fields)
-    agenda = RedisAgenda(Scripts(stage.redis), Keys(stage.settings.prefix))
-    before = agenda.count()
+    schedule = RedisSchedule(Scripts(stage.redis), Keys(stage.settings.prefix))
+    before = schedule.count()
     began = time.perf_counter()
     last: list[Task] = [stage.orchestrator.run(team, "Go.") for _ in range(tasks)]
-    until(lambda: agenda.count() <= before, PATIENCE, "all tasks have ended")
+    until(lambda: schedule.count() <= before, PATIENCE, "all tasks have ended")
     took = time.perf_counter() - began
     assert last[-1].result(PATIENCE).status == "completed", last[-1]
     return took / tasks

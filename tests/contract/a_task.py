@@ -12,7 +12,6 @@ from roboco.domain.stream.event import AnyEvent
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import (
-    Agenda,
     Attempts,
     Board,
     CallOrder,
@@ -24,6 +23,7 @@ from roboco.ports import (
     Logs,
     Phase,
     Rates,
+    Schedule,
     Snapshot,
     Ticket,
     TurnClaim,
@@ -55,7 +55,7 @@ class ATask(ABC):
     calls: Calls
     brief_turns: Turns
     brief_calls: Calls
-    agenda: Agenda
+    schedule: Schedule
     inbox: Inbox
     logs: Logs
     attempts: Attempts

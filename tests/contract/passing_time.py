@@ -23,7 +23,7 @@ def _age_contents(client: Any, name: str, seconds: float) -> None:
             for field in _TIMES:
                 if stored := client.hget(name, field):
                     client.hset(name, field, f"{float(stored) - seconds:.6f}")
-        case "agenda" | "telling":
+        case "schedule" | "telling":
             _age_scores(client, name, seconds)
         case "asked":
             _age_scores(client, name, seconds * 1000)

@@ -223,45 +223,45 @@ class Side:
         logs = (self.task.logs.events(TASK, after), self.task.logs.chunks(TASK, after))
         return [self._messages(log) for log in logs]
 
-    # Agenda
+    # Schedule
 
     def put(self, task_id: str, delay: float) -> None:
         """Look at a task after so many seconds."""
-        self.task.agenda.put(task_id, delay)
+        self.task.schedule.put(task_id, delay)
 
     def add(self, task_id: str, delay: float) -> object:
         """Look at a task after so many seconds, unless a time is set; if sent twice, the answer is the second one's."""
-        added = self.task.agenda.add(task_id, delay)
+        added = self.task.schedule.add(task_id, delay)
         return ANY if self.sent_twice else added
 
     def hasten(self, task_id: str, delay: float) -> None:
         """Look at a task after so many seconds at the latest."""
-        self.task.agenda.hasten(task_id, delay)
+        self.task.schedule.hasten(task_id, delay)
 
     def due(self, limit: int) -> list[str]:
         """The tasks that are due."""
-        return self.reader.agenda.due(limit)
+        return self.reader.schedule.due(limit)
 
     def known(self) -> list[str]:
         """The tasks that have a time."""
-        return sorted(self.reader.agenda.known())
+        return sorted(self.reader.schedule.known())
 
     def drop(self, task_id: str) -> None:
         """Do not look at a task again."""
-        self.task.agenda.drop(task_id)
+        self.task.schedule.drop(task_id)
 
     def lock(self, token: str, seconds: float) -> object:
         """Ask to sweep."""
-        return self.task.agenda.lock(token, seconds)
+        return self.task.schedule.lock(token, seconds)
 
     def begin_sweeps(self, seconds: float) -> None:
-        """Note that the agenda is whole."""
-        self.task.agenda.begin(seconds)
+        """Note that the schedule is whole."""
+        self.task.schedule.begin(seconds)
 
     def swept(self) -> object:
         """What is known of the last beginning."""
-        agenda = self.task.agenda
-        return (agenda.intact(), agenda.restarted(), agenda.fresh())
+        schedule = self.task.schedule
+        return (schedule.intact(), schedule.restarted(), schedule.fresh())
 
     # Attempts, DeadLetters
 

@@ -6,12 +6,12 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
-from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.rates import MemoryRates
 from tests.memory.registry import MemoryWorkerRegistry
+from tests.memory.schedule import MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs, MemorySchedule
 from tests.memory.server import MemoryServer
 
 
@@ -27,7 +27,7 @@ class TaskInMemory(ATask):
         self.calls = MemoryCalls(server, clock, LONG)
         self.brief_turns = MemoryTurns(server, clock, SHORT)
         self.brief_calls = MemoryCalls(server, clock, SHORT)
-        self.agenda = MemoryAgenda(server, clock)
+        self.schedule = MemorySchedule(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
         self.attempts = MemoryAttempts(server, clock, LONG)

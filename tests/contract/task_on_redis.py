@@ -13,7 +13,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisCalls, RedisTurns
 from roboco.adapters.redis.logs import RedisLogs
 from roboco.adapters.redis.rate_limits import Buckets, RedisRates
-from roboco.adapters.redis.schedule import RedisAgenda
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisBoard
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
@@ -37,7 +37,7 @@ class TaskOnRedis(ATask):
         self.calls = RedisCalls(scripts, keys, LONG)
         self.brief_turns = RedisTurns(scripts, keys, SHORT)
         self.brief_calls = RedisCalls(scripts, keys, SHORT)
-        self.agenda: RedisAgenda = RedisAgenda(scripts, keys)
+        self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisLogs = RedisLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, LONG)

@@ -135,7 +135,7 @@ def test_a_choice_is_void_in_another_run_of_redis(task: ATask) -> None:
     before = task.now
     assert task.board.choose(TASK, before.epoch, replace(TURN, run="0123456789abcdef"), [told("void")]) is None
     assert task.now == before
-    here = replace(TURN, run=task.agenda.run())
+    here = replace(TURN, run=task.schedule.run())
     assert task.board.choose(TASK, before.epoch, here, [told("a")]) == task.now.epoch
     assert task.told() == [(1, 0, "a")]
 

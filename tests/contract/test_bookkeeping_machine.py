@@ -1,4 +1,4 @@
-"""The agenda, attempts and dead letters in memory and on Redis answer the same to any sequence of commands."""
+"""The schedule, attempts and dead letters in memory and on Redis answer the same to any sequence of commands."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from roboco.domain.paths import TELLING
 from tests.contract.machine import MACHINE
 from tests.contract.side import Side, assert_same
 from tests.contract.sides import Clients, connected, sides_of
-from tests.memory import agenda as memory_agenda
+from tests.memory import schedule as memory_schedule
 
 TASKS = st.sampled_from(["a", "b", "c", f"{TELLING}a"])
 DELAYS = st.sampled_from([-200.0, 0.0, 30.0, 100.0])
@@ -41,7 +41,7 @@ class BookkeepingMachine(RuleBasedStateMachine):
             side.wipe()
 
     def do(self, command: str, act: Callable[[Side], object]) -> None:
-        """Have all sides do it, and compare what they answer and what the agenda holds then."""
+        """Have all sides do it, and compare what they answer and what the schedule holds then."""
         assert_same(self.sides, command, act)
         assert_same(self.sides, f"{command}, looked at", Side.known)
 
@@ -119,7 +119,7 @@ class BookkeepingMachine(RuleBasedStateMachine):
 def test_the_bookkeeping_in_memory_and_on_redis_is_the_same(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for dead in (memory_agenda, redis_dead):
+    for dead in (memory_schedule, redis_dead):
         monkeypatch.setattr(dead, "MOST", MOST)
     with connected(valkey.url) as clients:
         made: Any = partial(BookkeepingMachine, clients)

@@ -75,7 +75,7 @@ def test_other_pools_set_no_workspace(task: ATask) -> None:
 def test_workers_are_forgotten_after_a_day(redis_task: TaskOnRedis) -> None:
     redis_task.registry("old").register(("tools",), ("shop",), A, False)
     key = redis_task.keys.workers("tools")
-    redis_task.client.zadd(key, {"old": redis_task.agenda.time() - FORGOTTEN - 1})
+    redis_task.client.zadd(key, {"old": redis_task.schedule.time() - FORGOTTEN - 1})
     assert redis_task.registry("").silence()["tools"] is None
     redis_task.registry("new").register(("tools",), (), A, False)
     assert redis_task.client.zrange(key, 0, -1) == ["new"]

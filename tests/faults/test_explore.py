@@ -92,7 +92,7 @@ def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, hear
 
 
 def _refill_only(engine: Engine) -> None:
-    sweep.fill_agenda(engine, engine.agenda.prepare(), all_now=True)
+    sweep.fill_schedule(engine, engine.schedule.prepare(), all_now=True)
 
 
 def _wait_on(team: Team, history: History, situation: Situation, router: Router = route) -> Action:

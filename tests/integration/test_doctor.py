@@ -125,11 +125,11 @@ def test_a_user_without_rights(settings: Settings, admin: redis.Redis) -> None:
 
 
 def test_a_prefix_that_somebody_else_uses(settings: Settings, admin: redis.Redis) -> None:
-    admin.zadd(f"{settings.prefix}:agenda", {"task_1": 1})
+    admin.zadd(f"{settings.prefix}:schedule", {"task_1": 1})
     admin.hset(f"{settings.prefix}:{{task_1}}:state", "status", "of another version")
     assert states(check_redis(settings, True))["redis keys"] == "fail"
-    admin.delete(f"{settings.prefix}:agenda")
-    admin.set(f"{settings.prefix}:agenda", "not ours")
+    admin.delete(f"{settings.prefix}:schedule")
+    admin.set(f"{settings.prefix}:schedule", "not ours")
     assert "expected a zset" in found(check_redis(settings, True))["redis keys"].found
 
 

@@ -120,7 +120,7 @@ class Stored:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
     inbox_until: dict[str, float] = field(default_factory=dict)
-    agenda: dict[str, float] = field(default_factory=dict)
+    schedule: dict[str, float] = field(default_factory=dict)
     run: int = 0
     mark: str = ""
     fresh_until: float = 0.0

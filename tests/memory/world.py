@@ -39,7 +39,6 @@ from roboco.engine.notifications import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
 from roboco.ports import Phase
-from tests.memory.agenda import MemoryAgenda, MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.deliverer import MemoryDeliverer
@@ -49,6 +48,7 @@ from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
 from tests.memory.rates import Estimates, MemoryRates
 from tests.memory.registry import MemoryWorkerRegistry
+from tests.memory.schedule import MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs, MemorySchedule
 from tests.memory.server import MemoryServer
 from tests.memory.signals import MemorySignals
 from tests.memory.telemetry import KeptTelemetry
@@ -62,7 +62,7 @@ WORKER = "worker@here"
 SWEEP = 1.0
 """Seconds between two sweeps."""
 UNKNOWN = 60.0
-"""Seconds that pass at a time while the agenda does not hold the task."""
+"""Seconds that pass at a time while the schedule does not hold the task."""
 PATIENCE = 60
 """How often time may pass until a task has settled."""
 
@@ -95,7 +95,7 @@ class World:
         self.failures: list[Exception] = []
         self.telemetry = KeptTelemetry()
         self.engine = self.process()
-        MemoryAgenda(self.server, self.clock).begin(REFILL)
+        MemorySchedule(self.server, self.clock).begin(REFILL)
 
     def process(self) -> Engine:
         """The engine of a new process."""
@@ -109,7 +109,7 @@ class World:
             board=watched(MemoryBoard(self.server, self.clock), "board", watch),
             turns=watched(MemoryTurns(self.server, self.clock, lease), "turns", watch),
             calls=watched(MemoryCalls(self.server, self.clock, lease), "calls", watch),
-            agenda=watched(MemoryAgenda(self.server, self.clock), "agenda", watch),
+            schedule=watched(MemorySchedule(self.server, self.clock), "schedule", watch),
             attempts=watched(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
             dead=watched(MemoryDeadLetters(self.server), "dead", watch),
             inbox=watched(MemoryInbox(self.server, self.clock), "inbox", watch),
@@ -213,7 +213,7 @@ class World:
             self.drain()
             if self.settled(task_id):
                 return
-            self.clock.move(self.server.held.agenda.get(task_id, self.clock.now() + UNKNOWN) - self.clock.now())
+            self.clock.move(self.server.held.schedule.get(task_id, self.clock.now() + UNKNOWN) - self.clock.now())
             self.sweep()
         raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
 
@@ -228,7 +228,7 @@ class World:
     def settled(self, task_id: str = TASK) -> bool:
         """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
         if self.summary(task_id).status.ended and open_path(task_id) not in self.files.held:
-            return task_id not in self.server.held.agenda
+            return task_id not in self.server.held.schedule
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
             return False

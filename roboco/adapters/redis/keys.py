@@ -47,9 +47,9 @@ class Keys:
         return f"{self.prefix}:signals"
 
     @property
-    def agenda(self) -> str:
+    def schedule(self) -> str:
         """Sorted set: open tasks by the time of their next sweep."""
-        return f"{self.prefix}:agenda"
+        return f"{self.prefix}:schedule"
 
     @property
     def telling(self) -> str:
@@ -58,12 +58,12 @@ class Keys:
 
     @property
     def sentinel(self) -> str:
-        """String: the run of Redis in which the agenda was filled. It is lost when Redis is emptied."""
+        """String: the run of Redis in which the schedule was filled. It is lost when Redis is emptied."""
         return f"{self.prefix}:sentinel"
 
     @property
     def filled(self) -> str:
-        """String with a time to live: exists for a while after the agenda was filled."""
+        """String with a time to live: exists for a while after the schedule was filled."""
         return f"{self.prefix}:filled"
 
     @property

@@ -62,12 +62,12 @@ class RedisPicture:
     def open_tasks(self) -> int:
         """How many tasks have not ended."""
         with answering():
-            return int(self._client.zcard(self._keys.agenda))
+            return int(self._client.zcard(self._keys.schedule))
 
     def tasks(self, most: int) -> list[TaskNow]:
         """Open tasks, at most so many: those that are looked after soonest, which those at work are."""
         with answering():
-            task_ids = [str(one) for one in self._client.zrange(self._keys.agenda, 0, most - 1)]
+            task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, most - 1)]
         if not task_ids:
             return []
         with answering(), self._client.pipeline(transaction=False) as pipe:

@@ -15,7 +15,7 @@ MARK = "|"
 """Stands between the parts of a mark of the sentinel."""
 
 
-class RedisAgenda:
+class RedisSchedule:
     """The schedule: a sorted set of open tasks by due time, and one of other entries, such as notices.
 
     With two sets the size of the first is the number of open tasks. No task id contains "/"; every other entry does.
@@ -41,7 +41,7 @@ class RedisAgenda:
     def due(self, limit: int) -> list[str]:
         """Return at most `limit` due tasks, earliest first."""
         found: list[tuple[float, str]] = []
-        for key in (self._keys.agenda, self._keys.telling):
+        for key in (self._keys.schedule, self._keys.telling):
             flat = self._scripts.run("due", [key], limit)
             found += zip(map(float, flat[1::2]), map(str, flat[::2]), strict=True)
         return [name for _, name in sorted(found)[:limit]]
@@ -52,7 +52,7 @@ class RedisAgenda:
     def count(self) -> int:
         """Return the number of tasks in the schedule: all open tasks."""
         with answering():
-            return int(self._client.zcard(self._keys.agenda))
+            return int(self._client.zcard(self._keys.schedule))
 
     def at(self, task_id: str) -> float | None:
         """Return when the task is due, in Unix seconds; None if it has no time."""
@@ -76,12 +76,12 @@ class RedisAgenda:
         cursor, seen = 0, False
         while cursor or not seen:
             with answering():
-                cursor, page = cast(Any, self._client.zscan(self._keys.agenda, cursor, count=PAGE))
+                cursor, page = cast(Any, self._client.zscan(self._keys.schedule, cursor, count=PAGE))
             seen = True
             yield from (str(name) for name, _ in page)
 
     def _of(self, name: str) -> str:
-        return self._keys.telling if "/" in name else self._keys.agenda
+        return self._keys.telling if "/" in name else self._keys.schedule
 
     def lock(self, token: str, seconds: float) -> bool:
         """Take the sweepers' lock for so many seconds. Return False if another sweeper holds it."""

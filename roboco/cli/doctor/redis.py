@@ -136,12 +136,12 @@ def _keeping(facts: dict[str, Any]) -> Iterator[Check]:
 
 def _readable(client: redis.Redis, keys: Keys) -> Check:
     """Whether what stands below the prefix was written by a version that this one understands."""
-    kinds = {keys.agenda: "zset", keys.telling: "zset", keys.dead: "hash", keys.sentinel: "string"}
+    kinds = {keys.schedule: "zset", keys.telling: "zset", keys.dead: "hash", keys.sentinel: "string"}
     todo = "give this version a ROBOCO_PREFIX of its own, or let the other one's tasks end first"
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):
             return Check("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
-    asked: Any = client.zrange(keys.agenda, 0, _SAMPLE - 1)
+    asked: Any = client.zrange(keys.schedule, 0, _SAMPLE - 1)
     board = RedisBoard(Scripts(client), keys)
     for task_id in asked:
         try:
@@ -149,7 +149,7 @@ def _readable(client: redis.Redis, keys: Keys) -> Check:
         except (KeyError, ValueError) as error:
             found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
             return Check("redis keys", "fail", found, todo)
-    return Check("redis keys", "ok", f"prefix {keys.prefix!r}, {client.zcard(keys.agenda)} open tasks")
+    return Check("redis keys", "ok", f"prefix {keys.prefix!r}, {client.zcard(keys.schedule)} open tasks")
 
 
 def _refused(client: redis.Redis, keys: Keys) -> list[str]:
@@ -164,7 +164,7 @@ def _refused(client: redis.Redis, keys: Keys) -> list[str]:
         "HSET": lambda: client.hset(state, "epoch", "0"),
         "EXPIRE": lambda: client.expire(state, 60),
         "XADD and XRANGE": lambda: (client.xadd(log, {"m": "{}"}), client.xrange(log)),
-        "ZADD": lambda: client.zrange(keys.agenda, 0, 0),
+        "ZADD": lambda: client.zrange(keys.schedule, 0, 0),
         "PUBLISH": lambda: client.publish(log, "{}"),
         "SUBSCRIBE": lambda: _subscribed(client, log),
     }

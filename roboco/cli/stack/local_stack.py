@@ -91,7 +91,7 @@ class LocalStack:
         self._exits.callback(self.orchestrator.close)
         if self._lacking.redis:
             # As if all open tasks of the workspace were known: those of other runs are not ours to go on with.
-            self.orchestrator.engine.agenda.begin(_FOREVER)
+            self.orchestrator.engine.schedule.begin(_FOREVER)
         port = free_port() if self._lacking.model else None
         if self._lacking.worker:
             env = environment(settings, {} if port is None else model_environment(port))

@@ -70,7 +70,7 @@ def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | N
         except Exception:
             if not ring:
                 with suppress(TransientError):
-                    engine.agenda.hasten(task_id, FAILED)
+                    engine.schedule.hasten(task_id, FAILED)
             raise
 
 
@@ -88,9 +88,9 @@ def _advance(engine: Engine, task_id: str, ring: bool, exhausted: str | None) ->
 
 
 def _forget(engine: Engine, task_id: str) -> None:
-    engine.agenda.drop(task_id)
+    engine.schedule.drop(task_id)
     if engine.files.get(open_path(task_id)) is not None:
-        engine.agenda.put(task_id)
+        engine.schedule.put(task_id)
 
 
 def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
@@ -129,7 +129,7 @@ def _too_early(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item
     delay = begins(task.first).timestamp() - engine.clock.now()
     if delay <= 0:
         return False
-    engine.agenda.put(task_id, delay)
+    engine.schedule.put(task_id, delay)
     return True
 
 
@@ -274,16 +274,16 @@ def _wait_on(engine: Engine, task_id: str, task: Snapshot) -> bool:
     archive(engine, task_id, task)
     recover.reopen(engine, task_id)
     notify.tell(engine, task_id, task)
-    engine.agenda.put(task_id, QUIET)
+    engine.schedule.put(task_id, QUIET)
     now = engine.board.load(task_id, 1)
     return now is None or not set(now.item_ids) <= set(task.item_ids)
 
 
 def _end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
     """Write down that the task ends. While Redis may lack an item that was accepted, the task goes on for now."""
-    run = engine.agenda.recovered(task_id)
+    run = engine.schedule.recovered(task_id)
     if run is None:
-        engine.agenda.put(task_id, UNRECOVERED)
+        engine.schedule.put(task_id, UNRECOVERED)
         return False
     event = recover.ended(engine, task_id, task.state, action.status, action.reason)
     choice = Choice(Phase.END, action.status, action.reason, seen=frozenset(task.item_ids), run=run)

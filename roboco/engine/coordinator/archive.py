@@ -81,10 +81,10 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
     If the sweeper has not begun that generation yet, it does so first.
     """
     _write_events(engine, task_id)
-    if engine.agenda.recovered(task_id):
+    if engine.schedule.recovered(task_id):
         leave(engine, task_id, task.generation)
     else:
-        engine.agenda.put(task_id)
+        engine.schedule.put(task_id)
 
 
 def leave(engine: Engine, task_id: str, generation: str) -> None:
@@ -95,10 +95,10 @@ def leave(engine: Engine, task_id: str, generation: str) -> None:
     """
     left = engine.board.leave(task_id, engine.policy.keep, generation)
     if left:
-        engine.agenda.drop(task_id)
+        engine.schedule.drop(task_id)
         left = engine.board.leave(task_id, engine.policy.keep, generation)  # Redis may have been set back meanwhile
     if not left:
-        engine.agenda.put(task_id)
+        engine.schedule.put(task_id)
 
 
 def _gather(engine: Engine, task_id: str) -> None:
@@ -122,7 +122,7 @@ def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
     path, ours = open_path(task_id), closing(epoch)
     if marker.data != ours and not engine.files.replace(path, ours, marker.version):
         return False
-    if not engine.agenda.recovered(task_id):
+    if not engine.schedule.recovered(task_id):
         raise TransientError(f"task {task_id!r} cannot be closed before the sweeper has recovered Redis; it is retried")
     changed = engine.files.get_versioned(path)
     if changed is None or changed.data != ours:

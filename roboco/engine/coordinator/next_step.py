@@ -156,7 +156,7 @@ class Place:
 
     def _hand_out(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id, task = self.engine, self.task_id, self.task
-        engine.agenda.put(task_id, engine.policy.ring_pause)
+        engine.schedule.put(task_id, engine.policy.ring_pause)
         priority = priority_of(task.first)
         if isinstance(action, StartTurn):
             engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, 1, priority), action.agent)

@@ -87,7 +87,7 @@ def answered(engine: Engine, profile: ModelProfile) -> None:
     """Have the sweeper resume tasks that are paused until this model answers, up to a hundred at once."""
     tasks = engine.rates.awaiting(profile)
     for task_id in tasks:
-        engine.agenda.put(f"{RESUME}{task_id}")
+        engine.schedule.put(f"{RESUME}{task_id}")
     engine.rates.answered(profile, tasks)
 
 

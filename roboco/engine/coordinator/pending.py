@@ -88,9 +88,9 @@ def _turn(task_id: str, task: Snapshot, epoch: int, attempt: int) -> TurnOrder:
 def _when_due(engine: Engine, task_id: str, task: Snapshot, seconds: float) -> bool:
     """Hand the turn out that was given back until a later time, once that has come; not to be looked at before."""
     if seconds > 0:
-        engine.agenda.put(task_id, seconds)
+        engine.schedule.put(task_id, seconds)
     elif engine.turns.ring(task_id, task.epoch, again=True):
-        engine.agenda.put(task_id, engine.policy.ring_pause)
+        engine.schedule.put(task_id, engine.policy.ring_pause)
         engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
     return False
 
@@ -109,7 +109,7 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
     if epoch is None:
         return False
     engine.telemetry.note(RESTARTS, 1, "turn")
-    engine.agenda.put(task_id, min(SOON, engine.policy.ring_pause))
+    engine.schedule.put(task_id, min(SOON, engine.policy.ring_pause))
     engine.dispatcher.turn(_turn(task_id, task, epoch, attempt), task.agent)
     return True
 
@@ -126,7 +126,7 @@ def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
         return None
     left = min(task.lease_left, engine.policy.grace - task.cut_age)
     if left > 0:
-        engine.agenda.put(task_id, left + 0.05)
+        engine.schedule.put(task_id, left + 0.05)
         return False
     return True if recover.catch_up(engine, task_id, task) else None
 
@@ -172,7 +172,7 @@ class PendingCalls:
                 restart_call(self.engine, self.team, self._order(call, state), call)
         if taken := [state.lease_left for _, state in open_calls if state.claimed]:
             if untaken:
-                self.engine.agenda.hasten(self.task_id, min(taken) + 0.05)
+                self.engine.schedule.hasten(self.task_id, min(taken) + 0.05)
             else:
                 _look_after_lease(self.engine, self.task_id, min(taken))
         return bool(open_calls)
@@ -270,7 +270,7 @@ def ring_again(engine: Engine, task_id: str, task: Snapshot) -> bool:
     gone = since is None or since > task.handed_at + SKEW
     rings = engine.turns.ring(task_id, task.epoch, gone)
     if rings:
-        engine.agenda.put(task_id, pause(engine.policy, rings))
+        engine.schedule.put(task_id, pause(engine.policy, rings))
     return gone and rings > 0
 
 
@@ -286,4 +286,4 @@ def _calmed(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 
 def _look_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:
-    engine.agenda.put(task_id, max(lease_left, 0.0) + 0.05)
+    engine.schedule.put(task_id, max(lease_left, 0.0) + 0.05)

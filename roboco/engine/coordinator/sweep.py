@@ -1,7 +1,7 @@
 """sweep: look at the tasks whose time has come. It runs in every coordinator worker, as a rule in one at a time.
 
 Redis may lose its last second or everything, and a task may be accepted while it does not answer: so from time to
-time, and whenever Redis was emptied or started again, the agenda is filled from the markers in the workspace.
+time, and whenever Redis was emptied or started again, the schedule is filled from the markers in the workspace.
 """
 
 import logging
@@ -27,7 +27,7 @@ Look = Callable[[Engine, str, bool], None]
 BATCH = 200
 """How many tasks one sweep looks at."""
 REFILL = 1800.0
-"""Seconds after which the agenda is filled from the workspace again."""
+"""Seconds after which the schedule is filled from the workspace again."""
 RETRY = 5.0
 """Seconds after which a task is looked at again whose look ended its worker, or failed."""
 MOST_FAILURES = 10
@@ -42,13 +42,13 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     The lock lasts `seconds`: a sweeper that dies delays the next one by no more. TransientError if the schedule or the
     workspace does not answer, which concerns all tasks alike. A task that fails delays no other.
     """
-    if not engine.agenda.lock(engine.token(), seconds):
+    if not engine.schedule.lock(engine.token(), seconds):
         return 0
-    if not engine.agenda.intact():
+    if not engine.schedule.intact():
         _recover(engine)
-    elif not engine.agenda.fresh():
+    elif not engine.schedule.fresh():
         _refill(engine)
-    due, failures = engine.agenda.due(BATCH), 0
+    due, failures = engine.schedule.due(BATCH), 0
     for entry in due:
         failures += not _isolated(engine, entry, partial(_attend, engine, entry, look))
         if failures >= MOST_FAILURES:
@@ -59,9 +59,9 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
 def _attend(engine: Engine, entry: str, look: Look) -> None:
     kind, slash, task_id = entry.partition("/")
     if (work := ONCE.get(kind + slash)) is not None:
-        at = engine.agenda.at(entry)
+        at = engine.schedule.at(entry)
         work(engine, task_id)
-        engine.agenda.drop(entry, at)  # not one that another sweeper has put since
+        engine.schedule.drop(entry, at)  # not one that another sweeper has put since
     elif not notify.ring(engine, entry):
         _look_at(engine, entry, look)
 
@@ -82,7 +82,7 @@ def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
     else:
         engine.backoff.succeed(entry)
         return True
-    engine.agenda.put(entry, delay)
+    engine.schedule.put(entry, delay)
     return False
 
 
@@ -98,7 +98,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     if lost is None:
         return
     pause = min(RETRY * 2.0**lost, QUIET)
-    engine.agenda.put(task_id, pause)
+    engine.schedule.put(task_id, pause)
     with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
             try:
@@ -129,14 +129,14 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
         engine.dead.bury(
             lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now())
         )
-        engine.agenda.put(task_id, QUIET)
+        engine.schedule.put(task_id, QUIET)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     """Only a person can restore what the workspace has lost: nothing goes on on a broken base."""
     letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
     engine.dead.bury(letter)
-    engine.agenda.put(task_id, QUIET)
+    engine.schedule.put(task_id, QUIET)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
         "history/) from a backup and run: roboco requeue %s. Or delete %s to abandon the task",
@@ -149,7 +149,7 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
 
 def _give_up(engine: Engine, task_id: str, lost: int) -> bool:
     """End the task, and return True; not while Redis waits to be recovered, since no task can end then."""
-    if engine.agenda.recovered(task_id) is None:
+    if engine.schedule.recovered(task_id) is None:
         return False
     reason = f"{lost} sweepers were lost while they looked at the task"
     _log.error("task %s is given up: %s", task_id, reason)
@@ -164,18 +164,18 @@ def _recover(engine: Engine) -> None:
     Numbers of what was lost must not come twice: so each task's logs begin anew, before the task is looked at. A task
     that was closed in the moment that Redis has lost is in the schedule again, without a marker.
     """
-    mark = engine.agenda.prepare()
-    if engine.agenda.restarted():
-        for task_id in sorted({*engine.agenda.known(), *_task_ids(engine, OPEN)}):
-            engine.agenda.put(f"{RESTART}{task_id}", -QUIET)
-    fill_agenda(engine, mark, all_now=True)
+    mark = engine.schedule.prepare()
+    if engine.schedule.restarted():
+        for task_id in sorted({*engine.schedule.known(), *_task_ids(engine, OPEN)}):
+            engine.schedule.put(f"{RESTART}{task_id}", -QUIET)
+    fill_schedule(engine, mark, all_now=True)
 
 
 def _refill(engine: Engine) -> None:
     """Fill the schedule again, unless Redis was restarted a moment ago: then the next sweep recovers it."""
-    mark = engine.agenda.prepare()
-    if engine.agenda.intact():
-        fill_agenda(engine, mark)
+    mark = engine.schedule.prepare()
+    if engine.schedule.intact():
+        fill_schedule(engine, mark)
 
 
 def _begin_again(engine: Engine, task_id: str) -> None:
@@ -192,30 +192,30 @@ def _begin_again(engine: Engine, task_id: str) -> None:
         close_again(engine, task_id, task)
 
 
-def fill_agenda(engine: Engine, mark: str, all_now: bool = False) -> None:
-    """Enter every open task that the agenda lacks, or for which something waits, to be looked at now; or all.
+def fill_schedule(engine: Engine, mark: str, all_now: bool = False) -> None:
+    """Enter every open task that the schedule lacks, or for which something waits, to be looked at now; or all.
 
     The `mark` was made before: if Redis was emptied or restarted meanwhile, the next sweep fills it again. A
     task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
     """
     open_tasks, failures = _task_ids(engine, OPEN), 0
-    _log.info("the agenda is filled from the workspace: %d open tasks", len(open_tasks))
+    _log.info("the schedule is filled from the workspace: %d open tasks", len(open_tasks))
     for task_id in open_tasks:
         if failures < MOST_FAILURES:
             failures += not _isolated(engine, f"{ENTER}{task_id}", partial(_enter, engine, task_id, all_now))
         else:
-            engine.agenda.put(f"{ENTER}{task_id}")
+            engine.schedule.put(f"{ENTER}{task_id}")
     for task_id in _task_ids(engine, NOTIFY):
-        engine.agenda.add(notify.entry(task_id))
-    engine.agenda.begin(REFILL, mark)
+        engine.schedule.add(notify.entry(task_id))
+    engine.schedule.begin(REFILL, mark)
 
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:
-    """Enter the task in the agenda, to be looked at at once if an item waits for it, or with `now`."""
+    """Enter the task in the schedule, to be looked at at once if an item waits for it, or with `now`."""
     if knock_again(engine, task_id) or now:
-        engine.agenda.put(task_id)
+        engine.schedule.put(task_id)
     else:
-        engine.agenda.add(task_id)
+        engine.schedule.add(task_id)
 
 
 def _task_ids(engine: Engine, folder: str) -> list[str]:

@@ -1,6 +1,6 @@
 """receive: take in what comes for a task from outside.
 
-    inbox/ID.json ─► board's inbox ─► not ended, marker open ══ accepted ══► agenda ─► doorbell
+    inbox/ID.json ─► board's inbox ─► not ended, marker open ══ accepted ══► schedule ─► doorbell
     (create)         (knock)          (load, get)
 
 It becomes a step, or a change of what the task may do, exactly once, however often it is sent.
@@ -85,7 +85,7 @@ def _announce(engine: Engine, task_id: str, item: Item) -> None:
             engine.inbox.forget(task_id, item.item_id)
             _give_back(engine, task_id, item, ended)
             return
-        engine.agenda.put(task_id)
+        engine.schedule.put(task_id)
     except TransientError as error:
         raise TransientError(f"{error}; nothing is lost if it is sent again with item id {item.item_id!r}") from error
     try:

@@ -1,6 +1,6 @@
 """submit: accept a task.
 
-    team.json ─► notify.json ─► first step ─► task.json ─► agenda ─► marker ══ accepted ══► board ─► first turn,
+    team.json ─► notify.json ─► first step ─► task.json ─► schedule ─► marker ══ accepted ══► board ─► first turn,
     (create)     (create)       (append)      (create)               (put)                  (create)  or doorbell
 
 A death before the marker leaves files that nobody acts on, and the same submission again goes on with
@@ -72,7 +72,7 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
     if _summary(engine, task_id, team, stored).status.ended:
         return
-    engine.agenda.put(task_id, engine.policy.ring_pause)  # first: a death after it is soon found
+    engine.schedule.put(task_id, engine.policy.ring_pause)  # first: a death after it is soon found
     engine.files.create(open_path(task_id), OPENED)
     try:
         new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)

@@ -55,7 +55,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     before = None if stored is None else read_summary(stored)
     above = 0 if before is None else before.epoch
     engine.board.create(task_id, steps, fold(steps), [event], above)
-    engine.agenda.put(task_id, engine.policy.ring_pause)
+    engine.schedule.put(task_id, engine.policy.ring_pause)
 
 
 def begin_again(engine: Engine, task_id: str) -> None:

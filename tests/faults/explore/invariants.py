@@ -210,8 +210,8 @@ def _check_numbers(run: Run, task: Checked) -> None:
 
 
 def _check_forgotten(run: Run, task: Checked) -> None:
-    board, agenda = task.board, task.world.server.held.agenda
-    hold("agenda", task.task_id not in agenda, task.task_id)
+    board, schedule = task.board, task.world.server.held.schedule
+    hold("schedule", task.task_id not in schedule, task.task_id)
     hold("forgotten", board is None or board.forget_at is not None, f"Redis never forgets {task.task_id}")
 
 

@@ -34,7 +34,7 @@ from tests.memory.watch import Call
 from tests.memory.world import SWEEP, TASK
 
 HOURS = 4000.0
-"""Seconds after which a waiting task was looked at and the agenda filled again."""
+"""Seconds after which a waiting task was looked at and the schedule filled again."""
 CALM = 250.0
 """Seconds without any due task after which the deployment counts as quiet."""
 ROUNDS = 200
@@ -89,17 +89,17 @@ class Run:
             self._work()
             if self.calm():
                 return
-            agenda = self.world.server.held.agenda.values()
+            schedule = self.world.server.held.schedule.values()
             self.world.clock.move(
-                max(SWEEP, min(agenda, default=self.world.clock.now() + CALM) - self.world.clock.now())
+                max(SWEEP, min(schedule, default=self.world.clock.now() + CALM) - self.world.clock.now())
             )
             self.sweep()
-        raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.agenda}")
+        raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.schedule}")
 
     def calm(self) -> bool:
         """Return whether every open task is scheduled, and none of them soon."""
-        agenda, now = self.world.server.held.agenda, self.world.clock.now()
-        return set(self.open()) <= agenda.keys() and all(at > now + CALM for at in agenda.values())
+        schedule, now = self.world.server.held.schedule, self.world.clock.now()
+        return set(self.open()) <= schedule.keys() and all(at > now + CALM for at in schedule.values())
 
     def look_again(self, rounds: int) -> None:
         """Let hours pass and sweep: repairs that happen only now and then are made."""

@@ -34,7 +34,7 @@ def multiplied(world: World, count: int) -> None:
         name = f"{turn.order.task_id}_{number}"
         with world.server as held:
             held.tasks[name] = copy.copy(held.tasks[turn.order.task_id])
-            held.agenda[name] = held.agenda[turn.order.task_id]
+            held.schedule[name] = held.schedule[turn.order.task_id]
         for path in (team_path, open_path):
             world.files.held[path(name)] = world.files.held[path(turn.order.task_id)]
         world.dispatcher.turn(replace(turn.order, task_id=name), turn.agent)

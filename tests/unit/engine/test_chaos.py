@@ -170,7 +170,7 @@ def test_whatever_happens_the_promises_hold(run: list[tuple[str, int]]) -> None:
     assert world.summary().status is TaskStatus.CANCELLED
     assert world.summary().steps == len(history)
     assert open_path(TASK) not in world.files.held
-    assert TASK not in world.server.held.agenda
+    assert TASK not in world.server.held.schedule
 
     calls = [call.id for step in history for call in step.calls]
     assert calls == [result.tool_call_id for step in history for result in step.results]

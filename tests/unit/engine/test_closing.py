@@ -143,7 +143,7 @@ def test_the_end_outlives_a_restart_of_redis_that_loses_it() -> None:
         world.drain()
     assert world.events()[-1]["type"] == "event_task_end"
     assert world.server.held.tasks[TASK].forget_at is not None
-    assert TASK not in world.server.held.agenda
+    assert TASK not in world.server.held.schedule
     assert_whole(world, "")
 
 
@@ -358,7 +358,7 @@ def test_a_state_that_comes_back_while_the_task_is_closed_is_ended_again() -> No
         world.drain()
     assert world.events()[-1]["type"] == "event_task_end"
     assert world.server.held.tasks[TASK].forget_at is not None
-    assert TASK not in world.server.held.agenda
+    assert TASK not in world.server.held.schedule
 
 
 def test_a_task_that_is_set_up_again_has_a_later_fence_than_its_summary() -> None:
@@ -457,7 +457,7 @@ def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() ->
 
     def watch(name: str, call: Call) -> Any:
         task = world.server.held.tasks.get(TASK)
-        if name == "agenda.put" and not sent and task is not None and task.phase is Phase.WAIT:
+        if name == "schedule.put" and not sent and task is not None and task.phase is Phase.WAIT:
             sent.append("item1")
             world.server.wipe()
             world.send("more")
@@ -477,7 +477,7 @@ def test_what_came_is_looked_at_soon_if_a_look_has_failed() -> None:
     world.submit(MANUAL.team)
     world.settle()
     world.send("more")
-    world.server.held.agenda[TASK] = world.clock.now() + 3600
+    world.server.held.schedule[TASK] = world.clock.now() + 3600
 
     def watch(name: str, call: Call) -> Any:
         if name == "board.load":
@@ -487,7 +487,7 @@ def test_what_came_is_looked_at_soon_if_a_look_has_failed() -> None:
     world.watch = watch
     with pytest.raises(CorruptHistory):
         advance(world.engine, TASK)
-    assert world.server.held.agenda[TASK] - world.clock.now() <= FAILED
+    assert world.server.held.schedule[TASK] - world.clock.now() <= FAILED
 
 
 def test_an_item_that_redis_lost_while_the_end_is_chosen_is_taken() -> None:
@@ -498,7 +498,7 @@ def test_an_item_that_redis_lost_while_the_end_is_chosen_is_taken() -> None:
 
     def watch(name: str, call: Call) -> Any:
         answer = call()
-        if name == "agenda.recovered" and not kept:
+        if name == "schedule.recovered" and not kept:
             kept.append(world.server.kept())
             world.send("and this")
             world.server.set_back(kept[0])

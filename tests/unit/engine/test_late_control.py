@@ -93,12 +93,12 @@ def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
 
 def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
     world = waiting()
-    left = ["agenda.put", "inbox.knock"]
+    left = ["schedule.put", "inbox.knock"]
 
     def watch(name: str, call: Any) -> Any:
         if left and name == left[0]:
             left.pop(0)
-            if name == "agenda.put":
+            if name == "schedule.put":
                 raise TransientError("a time-out, after the knock")
             advance(world.engine, TASK)
         return call()

@@ -9,7 +9,7 @@ from roboco.domain.notification import FIRST_PAUSE, LONGEST_PAUSE, Notice, Notic
 from roboco.domain.paths import NOTIFY, notices_path, told_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
-from roboco.engine.coordinator.sweep import fill_agenda
+from roboco.engine.coordinator.sweep import fill_schedule
 from roboco.errors import Later, TransientError, UsageError
 from tests.memory.clock import SkewedClock
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
@@ -33,7 +33,7 @@ def test_the_end_of_a_task_is_told_once() -> None:
     assert (target, others) == ("shop.done", [])
     assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
     assert notice.text == "APPROVED at last"
-    assert notify.entry(TASK) not in world.server.held.agenda
+    assert notify.entry(TASK) not in world.server.held.schedule
     assert world.files.names(notices_path(TASK)) == []
 
 
@@ -196,12 +196,12 @@ def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
     world.deliverer.error = Later("the server is busy", 1000.0)
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
     world.drain()
-    assert world.server.held.agenda[notify.entry(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
+    assert world.server.held.schedule[notify.entry(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
     world.deliverer.error = Later("the server is busy", 1.0)
     world.clock.move(1000.0)
     world.sweep()
     world.drain()
-    assert world.server.held.agenda[notify.entry(TASK)] > world.clock.now() + FIRST_PAUSE, "nor sooner than others"
+    assert world.server.held.schedule[notify.entry(TASK)] > world.clock.now() + FIRST_PAUSE, "nor sooner than others"
 
 
 def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> None:
@@ -209,7 +209,7 @@ def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> Non
     world.deliverer.error = Later("the server is busy", 10 * notify.PATIENCE)
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
     world.drain()
-    due = world.server.held.agenda[notify.entry(TASK)]
+    due = world.server.held.schedule[notify.entry(TASK)]
     assert due == pytest.approx(world.clock.now() + notify.PATIENCE - notify.LAST, abs=1)
     world.deliverer.error = None
     world.clock.move(due - world.clock.now())
@@ -224,7 +224,7 @@ def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
     world.drain()
     pauses: list[float] = []
     for _ in range(6):
-        due = world.server.held.agenda[notify.entry(TASK)]
+        due = world.server.held.schedule[notify.entry(TASK)]
         pauses.append(due - world.clock.now())
         world.clock.move(due - world.clock.now())
         world.sweep()
@@ -332,8 +332,8 @@ def test_redis_that_loses_all_loses_no_notice() -> None:
     world.server.wipe()
     world.dispatcher.queue.clear()
     world.deliverer.error = None
-    fill_agenda(world.engine, world.engine.agenda.prepare())
-    assert notify.entry(TASK) in world.server.held.agenda
+    fill_schedule(world.engine, world.engine.schedule.prepare())
+    assert notify.entry(TASK) in world.server.held.schedule
     delivered(world)
     assert world.deliverer.heard("shop.done") == ["completed"]
 
@@ -354,7 +354,7 @@ def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> Non
     world = told(GRAPH, SHOP)
     assert world.engine.attempts.begin(notify.entry(TASK)) == 0
     notify.deliver(world.engine, TASK)
-    assert notify.entry(TASK) not in world.server.held.agenda
+    assert notify.entry(TASK) not in world.server.held.schedule
 
 
 def test_two_workers_at_once_tell_once() -> None:

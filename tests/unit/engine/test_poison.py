@@ -204,7 +204,7 @@ def test_a_task_without_a_history_is_put_aside() -> None:
         world.sweep()
     [letter] = world.engine.dead.letters()
     assert "has no history" in letter.reason
-    assert world.server.held.agenda[TASK] > world.clock.now() + 3000
+    assert world.server.held.schedule[TASK] > world.clock.now() + 3000
 
 
 def test_a_sweeper_that_could_not_give_a_task_up_forgets_nothing() -> None:

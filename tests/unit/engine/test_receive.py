@@ -135,7 +135,7 @@ def test_a_message_while_the_task_goes_to_wait_is_not_put_off() -> None:
     world = MANUAL.world()
 
     def watch(name: str, call: Any) -> Any:
-        if name == "agenda.put" and world.status() is TaskStatus.USER_TURN:
+        if name == "schedule.put" and world.status() is TaskStatus.USER_TURN:
             world.watch = make
             world.send("more")
             world.dispatcher.queue.remove(Advance(TASK))

@@ -9,9 +9,9 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.sweep import REFILL
 from roboco.engine.intake.answer import answer_id, verdict_id
 from roboco.ports import CallContext, Request
-from tests.memory.agenda import MemoryAgenda
 from tests.memory.journeys import member, own_turns, speaker
 from tests.memory.model import Said, said
+from tests.memory.schedule import MemorySchedule
 from tests.memory.server import MemoryServer
 from tests.memory.world import TASK, World, given, team_of
 
@@ -45,7 +45,7 @@ class Clerk:
         self.world.server = MemoryServer()
         self.world.dispatcher.queue.clear()
         self.world.engine = self.world.process()
-        MemoryAgenda(self.world.server, self.world.clock).begin(REFILL)
+        MemorySchedule(self.world.server, self.world.clock).begin(REFILL)
 
     def call_id(self) -> str:
         """The id of the call that the agent makes."""

@@ -82,7 +82,7 @@ def test_an_ended_task_is_closed() -> None:
     assert (summary.tokens_in, summary.tokens_out) == (40, 20)
     assert summary.created_at == world.history()[0].created_at
     assert open_path(TASK) not in world.files.held
-    assert TASK not in world.server.held.agenda
+    assert TASK not in world.server.held.schedule
     lines = world.files.held[events_path(TASK)].splitlines()
     assert list(as_sent(map(json.loads, lines), partial(world.histories.read, TASK))) == world.events()
 
@@ -109,9 +109,9 @@ def test_advance_of_an_ended_task_tells_nothing_more() -> None:
 
 def test_advance_of_an_unknown_task_does_nothing() -> None:
     world = SEQUENTIAL.world()
-    world.server.held.agenda["nothing"] = 0.0
+    world.server.held.schedule["nothing"] = 0.0
     advance(world.engine, "nothing")
-    assert not world.server.held.agenda
+    assert not world.server.held.schedule
     assert not world.files.held
 
 

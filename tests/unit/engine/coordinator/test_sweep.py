@@ -11,7 +11,7 @@ from roboco.domain.paths import NOTIFY, OPEN, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.pending import pause
-from roboco.engine.coordinator.sweep import BATCH, MOST_FAILURES, REFILL, fill_agenda, sweep
+from roboco.engine.coordinator.sweep import BATCH, MOST_FAILURES, REFILL, fill_schedule, sweep
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
 from tests.memory.clock import SkewedClock
@@ -240,8 +240,8 @@ def test_more_tasks_than_one_sweep_looks_at_are_all_looked_at() -> None:
 
 
 @pytest.mark.parametrize("fate", ["killed", "wiped"])
-def test_the_agenda_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str) -> None:
-    for where in ("files.names", "agenda.put", "agenda.begin"):
+def test_the_schedule_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str) -> None:
+    for where in ("files.names", "schedule.put", "schedule.begin"):
         world = GRAPH.world()
         world.submit(GRAPH.team)
         world.dispatcher.queue.clear()
@@ -263,23 +263,23 @@ def test_the_agenda_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str)
         assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_the_agenda_is_filled_from_time_to_time() -> None:
+def test_the_schedule_is_filled_from_time_to_time() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     world.dispatcher.queue.clear()
-    del world.server.held.agenda[TASK]
+    del world.server.held.schedule[TASK]
     world.clock.move(REFILL)
     world.sweep()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_filling_the_agenda_puts_no_look_off() -> None:
+def test_filling_the_schedule_puts_no_look_off() -> None:
     world = pending(GRAPH.world())
-    before = dict(world.server.held.agenda)
+    before = dict(world.server.held.schedule)
     world.server.held.fresh_until = 0.0
     world.sweep()
-    assert world.server.held.agenda == before
+    assert world.server.held.schedule == before
 
 
 def test_names_that_are_no_task_ids_are_skipped() -> None:
@@ -291,7 +291,7 @@ def test_names_that_are_no_task_ids_are_skipped() -> None:
     world.dispatcher.queue.clear()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert world.server.held.agenda == {}
+    assert world.server.held.schedule == {}
 
 
 def unknown_phase() -> Any:
@@ -349,7 +349,7 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
         return call()
 
     world.watch = watch
-    fill_agenda(world.engine, world.engine.agenda.prepare())
+    fill_schedule(world.engine, world.engine.schedule.prepare())
     assert len(asked) == MOST_FAILURES
     world.watch = make
     for _ in range(5):
@@ -376,7 +376,7 @@ def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
     world.watch = watch
     times: list[float] = []
     for _ in range(60):
-        world.server.held.agenda["healthy"] = min(world.server.held.agenda["healthy"], world.clock.now())
+        world.server.held.schedule["healthy"] = min(world.server.held.schedule["healthy"], world.clock.now())
         before = world.clock.now()
         world.sweep()
         times.append(world.clock.now() - before)

@@ -55,7 +55,7 @@ def live(world: World, *pools: str) -> None:
 
 def start(world: World, pool: str) -> None:
     """Start a worker of the pool."""
-    register(world.engine.workers, world.engine.agenda, Registration((pool,), (), workspace_name(world.files, HERE)))
+    register(world.engine.workers, world.engine.schedule, Registration((pool,), (), workspace_name(world.files, HERE)))
 
 
 def missing(world: World) -> str:
@@ -141,7 +141,7 @@ def test_the_workspace_of_coordinators_that_are_gone_counts_while_tasks_are_open
     world.clock.move(1000)
     with pytest.raises(UsageError):
         check_workspace(world.engine, HERE)
-    world.server.held.agenda.clear()
+    world.server.held.schedule.clear()
     check_workspace(world.process(), HERE)
     start(world, "coordinator")
     assert world.engine.workers.workspace() == workspace_name(world.files, HERE)

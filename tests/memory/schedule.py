@@ -13,7 +13,7 @@ MOST = 1000
 """How many dead letters are kept."""
 
 
-class MemoryAgenda:
+class MemorySchedule:
     """When the sweeper looks at a task again."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
@@ -24,45 +24,45 @@ class MemoryAgenda:
         """Make the task due after the delay."""
         at = self._clock.now() + delay
         with self._server as held:
-            held.agenda[task_id] = at
+            held.schedule[task_id] = at
 
     def add(self, task_id: str, delay: float = 0.0) -> bool:
         """Make the task due after the delay, unless it has a time already. Return True if it had none."""
         at = self._clock.now() + delay
         with self._server as held:
-            fresh = task_id not in held.agenda
-            held.agenda.setdefault(task_id, at)
+            fresh = task_id not in held.schedule
+            held.schedule.setdefault(task_id, at)
             return fresh
 
     def hasten(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay, unless it is due earlier."""
         at = self._clock.now() + delay
         with self._server as held:
-            held.agenda[task_id] = min(at, held.agenda.get(task_id, at))
+            held.schedule[task_id] = min(at, held.schedule.get(task_id, at))
 
     def due(self, limit: int) -> list[str]:
         """Return at most `limit` due tasks, earliest first."""
         now = self._clock.now()
         with self._server as held:
-            return [task_id for at, task_id in sorted((at, name) for name, at in held.agenda.items()) if at <= now][
+            return [task_id for at, task_id in sorted((at, name) for name, at in held.schedule.items()) if at <= now][
                 :limit
             ]
 
     def at(self, task_id: str) -> float | None:
         """Return when the task is due, in Unix seconds; None if it has no time."""
         with self._server as held:
-            return held.agenda.get(task_id)
+            return held.schedule.get(task_id)
 
     def count(self) -> int:
         """Return the number of tasks that have a time."""
         with self._server as held:
-            return sum(1 for name in held.agenda if "/" not in name)
+            return sum(1 for name in held.schedule if "/" not in name)
 
     def drop(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if it is due then."""
         with self._server as held:
-            if at in (None, held.agenda.get(task_id)):
-                held.agenda.pop(task_id, None)
+            if at in (None, held.schedule.get(task_id)):
+                held.schedule.pop(task_id, None)
 
     def time(self) -> float:
         """Return the server's time in Unix seconds."""
@@ -71,7 +71,7 @@ class MemoryAgenda:
     def known(self) -> Iterator[str]:
         """Return every task that has a time, in any order."""
         with self._server as held:
-            return iter([name for name in held.agenda if "/" not in name])
+            return iter([name for name in held.schedule if "/" not in name])
 
     def lock(self, token: str, seconds: float) -> bool:
         """Whether this sweeper may sweep now, for so many seconds."""
@@ -90,7 +90,7 @@ class MemoryAgenda:
     def recovered(self, task_id: str) -> str | None:
         """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
         with self._server as held:
-            waits = {f"{RESTART}{task_id}", f"{ENTER}{task_id}"} & held.agenda.keys()
+            waits = {f"{RESTART}{task_id}", f"{ENTER}{task_id}"} & held.schedule.keys()
             return self.run() if self.intact() and not waits else None
 
     def restarted(self) -> bool:
