@@ -152,7 +152,7 @@ def deliver(engine: Engine, task_id: str) -> None:
     lost = engine.attempts.begin(key)
     if lost is None:
         if _pending(engine, task_id):
-            engine.schedule.hasten(key, engine.policy.lease)
+            engine.schedule.schedule_no_later_than(key, engine.policy.lease)
         return
     exhausted = f"{lost} workers were lost while they delivered it" if lost >= engine.policy.attempts else ""
     try:

@@ -16,7 +16,7 @@ class Schedule(Protocol):
     def add(self, task_id: str, delay: float = 0.0) -> bool:
         """Make the task due after the delay, unless it has a time already. Return True if it had none."""
 
-    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+    def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay, unless it is due earlier."""
 
     def due(self, limit: int) -> list[str]:

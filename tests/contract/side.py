@@ -234,9 +234,9 @@ class Side:
         added = self.task.schedule.add(task_id, delay)
         return ANY if self.sent_twice else added
 
-    def hasten(self, task_id: str, delay: float) -> None:
+    def schedule_no_later_than(self, task_id: str, delay: float) -> None:
         """Look at a task after so many seconds at the latest."""
-        self.task.schedule.hasten(task_id, delay)
+        self.task.schedule.schedule_no_later_than(task_id, delay)
 
     def due(self, limit: int) -> list[str]:
         """The tasks that are due."""

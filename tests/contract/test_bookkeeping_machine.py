@@ -54,8 +54,8 @@ class BookkeepingMachine(RuleBasedStateMachine):
         self.do(f"add {task_id} {delay}", lambda side: side.add(task_id, delay))
 
     @rule(task_id=TASKS, delay=DELAYS)
-    def hasten(self, task_id: str, delay: float) -> None:
-        self.do(f"hasten {task_id} {delay}", lambda side: side.hasten(task_id, delay))
+    def schedule_no_later_than(self, task_id: str, delay: float) -> None:
+        self.do(f"schedule_no_later_than {task_id} {delay}", lambda side: side.schedule_no_later_than(task_id, delay))
 
     @rule(limit=st.integers(1, 4))
     def due(self, limit: int) -> None:

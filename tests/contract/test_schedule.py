@@ -49,10 +49,10 @@ def test_a_time_is_replaced(schedule: Schedule) -> None:
 
 
 def test_a_look_is_hastened_and_never_put_off(schedule: Schedule) -> None:
-    schedule.hasten("a", LATER)
+    schedule.schedule_no_later_than("a", LATER)
     assert schedule.due(10) == []
-    schedule.hasten("a", -1)
-    schedule.hasten("a", LATER)
+    schedule.schedule_no_later_than("a", -1)
+    schedule.schedule_no_later_than("a", LATER)
     assert schedule.due(10) == ["a"]
 
 
@@ -88,7 +88,7 @@ def test_notifications_are_due_among_the_tasks_and_stay_when_tasks_go(schedule: 
     assert schedule.due(10) == ["a", telling, "b"]
     assert schedule.due(2) == ["a", telling]
     schedule.drop("a")
-    schedule.hasten(telling, -4)
+    schedule.schedule_no_later_than(telling, -4)
     schedule.add(telling, LATER)
     assert schedule.due(1) == [telling]
     schedule.drop(telling)

@@ -34,7 +34,7 @@ class MemorySchedule:
             held.schedule.setdefault(task_id, at)
             return fresh
 
-    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+    def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay, unless it is due earlier."""
         at = self._clock.now() + delay
         with self._server as held:

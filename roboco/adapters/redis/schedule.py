@@ -34,7 +34,7 @@ class RedisSchedule:
         """Make the task due after the delay, unless it has a time already. Return True if it had none."""
         return self._schedule(task_id, delay, "NX")
 
-    def hasten(self, task_id: str, delay: float = 0.0) -> None:
+    def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay, unless it is due earlier."""
         self._schedule(task_id, delay, "LT")
 

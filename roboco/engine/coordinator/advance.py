@@ -70,7 +70,7 @@ def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | N
         except Exception:
             if not ring:
                 with suppress(TransientError):
-                    engine.schedule.hasten(task_id, FAILED)
+                    engine.schedule.schedule_no_later_than(task_id, FAILED)
             raise
 
 

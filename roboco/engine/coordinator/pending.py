@@ -172,7 +172,7 @@ class PendingCalls:
                 restart_call(self.engine, self.team, self._order(call, state), call)
         if taken := [state.lease_left for _, state in open_calls if state.claimed]:
             if untaken:
-                self.engine.schedule.hasten(self.task_id, min(taken) + 0.05)
+                self.engine.schedule.schedule_no_later_than(self.task_id, min(taken) + 0.05)
             else:
                 _look_after_lease(self.engine, self.task_id, min(taken))
         return bool(open_calls)

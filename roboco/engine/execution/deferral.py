@@ -62,7 +62,7 @@ def defer(
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
     if not engine.turns.defer(claim, seconds, event, refused, declined_by):
         return TurnEnd.LOST
-    engine.schedule.hasten(task_id, seconds)
+    engine.schedule.schedule_no_later_than(task_id, seconds)
     now = engine.board.load(task_id, 1)
     if now is not None and (now.cut_age is not None or outage.is_over(engine, making.team, now)):
         engine.dispatcher.advance(task_id)  # its end was requested before it was deferred, or it was refused too long

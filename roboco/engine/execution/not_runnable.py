@@ -40,7 +40,7 @@ def release_call(engine: Engine, order: CallOrder, token: str, call: ToolCall, e
     declined = task.calls[call.id].declined
     cause = f"tools worker {own!r} cannot run tool {call.tool_name!r}: {error}"
     if _is_left(engine, "tools", error.module, declined):
-        engine.schedule.hasten(order.task_id, _delay(declined))
+        engine.schedule.schedule_no_later_than(order.task_id, _delay(declined))
         level = logging.WARNING if declined.count(own) == 1 else logging.DEBUG
         _log.log(level, "call %s of task %s is left to another worker: %s", call.id, order.task_id, cause)
         return

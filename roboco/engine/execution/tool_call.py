@@ -57,7 +57,7 @@ def tool(engine: Engine, order: CallOrder) -> CallEnd:
 def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> CallEnd:
     token = engine.token()
     team = engine.teams.get(order.task_id)
-    engine.schedule.hasten(order.task_id, engine.policy.lease)
+    engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = threading.Event()
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):

@@ -66,7 +66,7 @@ def turn(engine: Engine, order: TurnOrder) -> TurnResult:
 
 def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnResult:
     team = engine.teams.get(order.task_id)
-    engine.schedule.hasten(order.task_id, engine.policy.lease)
+    engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     ending = Ending(engine)
     with engine.signals.listen(order.task_id, order.epoch, ending.ask):  # the claim reports earlier signals
         claim = engine.turns.claim(order, engine.token(), team.tail)
