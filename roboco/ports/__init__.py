@@ -10,7 +10,7 @@ from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import AttemptEnd, Dispatcher
 from roboco.ports.inbox import Inbox
-from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder, Turns
+from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Heard, LeaseStatus, TurnClaim, TurnOrder, Turns
 from roboco.ports.logs import Logs
 from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
 from roboco.ports.notifier import Deliverer
@@ -42,10 +42,10 @@ __all__ = [
     "Doing",
     "Figure",
     "Files",
-    "Grip",
     "Heard",
     "Histories",
     "Inbox",
+    "LeaseStatus",
     "ListOrder",
     "Listings",
     "Logs",

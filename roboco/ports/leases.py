@@ -11,18 +11,18 @@ from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.ports.task_store import Snapshot, Used
 
 
-class Grip(Enum):
-    """The state of a lease: held, held with a request to end the work now (ASKED), or lost, which is false.
+class LeaseStatus(Enum):
+    """The state of a lease: held, held with a request to end the work now (CANCEL_REQUESTED), or lost, which is false.
 
     Scripts return these values.
     """
 
     LOST = 0
-    OURS = 1
-    ASKED = 2
+    HELD = 1
+    CANCEL_REQUESTED = 2
 
     def __bool__(self) -> bool:
-        return self is not Grip.LOST
+        return self is not LeaseStatus.LOST
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Chunk:
     used: Used
 
 
-Heard = Callable[["Grip | Exception"], None]
+Heard = Callable[["LeaseStatus | Exception"], None]
 """Is called with the state of the lease after a chunk, or with the error that kept the chunk back."""
 
 
@@ -81,7 +81,7 @@ class Turns(Protocol):
         This does not wait: `heard` is called with the state of the lease or the error, now or later, from any thread.
         """
 
-    def renew(self, claim: TurnClaim) -> Grip:
+    def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease if this claim still holds it. Return its state."""
 
     def cut(self, claim: TurnClaim) -> Cut | None:

@@ -3,15 +3,15 @@
 from concurrent.futures import Future
 
 from roboco.domain.stream.event import StreamChunk
-from roboco.ports import Chunk, Grip, TurnClaim, Turns, Used
+from roboco.ports import Chunk, LeaseStatus, TurnClaim, Turns, Used
 
 SECONDS = 60.0
 """How long what came of it is waited for."""
 
 
-def emitted(turns: Turns, claim: TurnClaim, number: int, message: StreamChunk, used: Used) -> Grip:
+def emitted(turns: Turns, claim: TurnClaim, number: int, message: StreamChunk, used: Used) -> LeaseStatus:
     """How the lease stands after the chunk; raises what kept the chunk from going out."""
-    came: Future[Grip | Exception] = Future()
+    came: Future[LeaseStatus | Exception] = Future()
     turns.emit(claim, Chunk(number, message, used), came.set_result)
     answer = came.result(SECONDS)
     if isinstance(answer, Exception):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from roboco.errors import TransientError
-from roboco.ports import Grip, Phase
+from roboco.ports import LeaseStatus, Phase
 from tests.contract.a_task import ATask
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis
@@ -66,7 +66,7 @@ def test_a_hold_lets_a_claimed_turn_go_on(task: ATask) -> None:
     claim = task.claim()
     task.inbox.knock(TASK, ["pause"], hold=True)
     assert task.now.cut_age is None
-    assert task.turns.renew(claim) is Grip.OURS
+    assert task.turns.renew(claim) is LeaseStatus.HELD
 
 
 def test_an_item_outlasts_whatever_the_task_does(task: ATask) -> None:

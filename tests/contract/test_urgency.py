@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.ports import Grip, Phase
+from roboco.ports import LeaseStatus, Phase
 from tests.contract.a_task import ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told
@@ -18,13 +18,13 @@ def turn(task: ATask) -> ATask:
 
 def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
     claim = turn.claim()
-    assert emitted(turn.turns, claim, 1, said("a"), USED) is Grip.OURS
-    assert turn.turns.renew(claim) is Grip.OURS
+    assert emitted(turn.turns, claim, 1, said("a"), USED) is LeaseStatus.HELD
+    assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert turn.turns.cut(claim) is None
     turn.inbox.knock(TASK, ["stop"], urgent=True)
-    assert turn.turns.renew(claim) is Grip.ASKED
-    assert emitted(turn.turns, claim, 2, said("b"), USED) is Grip.ASKED
-    assert emitted(turn.turns, claim, 2, said("b"), USED) is Grip.ASKED
+    assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
+    assert emitted(turn.turns, claim, 2, said("b"), USED) is LeaseStatus.CANCEL_REQUESTED
+    assert emitted(turn.turns, claim, 2, said("b"), USED) is LeaseStatus.CANCEL_REQUESTED
     cut = turn.turns.cut(claim)
     assert cut is not None
     assert cut.emitted == 1
@@ -53,32 +53,32 @@ def test_who_claimed_it_before_gets_the_same_answer(turn: ATask) -> None:
     turn.inbox.knock(TASK, ["stop"], urgent=True)
     again = turn.turns.claim(claim.order, "me", 10)
     assert again is not None
-    assert turn.turns.renew(again) is Grip.ASKED
+    assert turn.turns.renew(again) is LeaseStatus.CANCEL_REQUESTED
 
 
 def test_what_comes_after_the_fence_moved_is_not_concerned(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.knock(TASK, ["stop"], urgent=True)
     assert turn.commit()
-    assert turn.turns.renew(claim) is Grip.LOST
+    assert turn.turns.renew(claim) is LeaseStatus.LOST
     assert turn.turns.cut(claim) is not None, "it says what the late worker asks about"
     turn.choose()
     assert turn.now.cut_age is None
-    assert turn.turns.renew(turn.claim()) is Grip.OURS
+    assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
 
 def test_a_lost_turn_is_lost_although_it_was_to_end(turn: ATask) -> None:
     claim = turn.lose_claim()
     turn.inbox.knock(TASK, ["stop"], urgent=True)
     assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is not None
-    assert emitted(turn.turns, claim, 1, said("a"), USED) is Grip.LOST
+    assert emitted(turn.turns, claim, 1, said("a"), USED) is LeaseStatus.LOST
     assert turn.said() == []
 
 
 def test_items_that_can_wait_ask_nobody(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.knock(TASK, ["message"])
-    assert turn.turns.renew(claim) is Grip.OURS
+    assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert turn.now.cut_age is None
 
 
@@ -86,7 +86,7 @@ def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.knock("another", [], urgent=True)
     turn.inbox.knock(TASK, [], urgent=True)
-    assert turn.turns.renew(claim) is Grip.ASKED
+    assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
     assert list(turn.now.item_ids) == []
     turn.choose(Phase.WAIT)
     assert turn.now.cut_age is None
@@ -95,10 +95,10 @@ def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
 def test_only_the_work_of_the_named_epoch_is_to_end(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.knock(TASK, ["stop"], urgent=True, epoch=claim.order.epoch - 1)
-    assert turn.turns.renew(claim) is Grip.OURS
+    assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert list(turn.now.item_ids) == ["stop"]
     turn.inbox.knock(TASK, [], urgent=True, epoch=claim.order.epoch)
-    assert turn.turns.renew(claim) is Grip.ASKED
+    assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
 
 
 def test_what_nobody_wants_to_end_any_more_goes_on(turn: ATask) -> None:
@@ -110,7 +110,7 @@ def test_what_nobody_wants_to_end_any_more_goes_on(turn: ATask) -> None:
     assert turn.turns.claim(turn.order(), "me", 10) is None
     turn.inbox.calm(TASK, epoch)
     assert turn.now.cut_age is None
-    assert turn.turns.renew(turn.claim()) is Grip.OURS
+    assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
 
 def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:

@@ -17,7 +17,7 @@ from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator import sweep
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept as receive
-from roboco.ports import Chunk, Grip, Heard, TurnClaim
+from roboco.ports import Chunk, Heard, LeaseStatus, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrunk, violations
 from tests.faults.explore.shapes import SHAPES
@@ -88,7 +88,7 @@ def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, hear
     with turns._server as held:
         if (task := held.tasks.get(claim.order.task_id)) is not None:
             turns._server.emit(claim.order.task_id, task, chunk.message)
-    heard(Grip.OURS)
+    heard(LeaseStatus.HELD)
 
 
 def _refill_only(engine: Engine) -> None:

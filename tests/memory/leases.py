@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged
-from roboco.ports import CallOrder, Chunk, Clock, Cut, Grip, Heard, Phase, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Chunk, Clock, Cut, Heard, LeaseStatus, Phase, TurnClaim, TurnOrder
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
@@ -44,13 +44,13 @@ class MemoryTurns:
             if task is not None and chunk.number > task.emitted:
                 task.emitted, task.used = chunk.number, chunk.used
                 self._server.emit(claim.order.task_id, task, chunk.message)
-            grip = Grip.LOST if task is None else _grip(task)
-        heard(grip)
+            lease_status = LeaseStatus.LOST if task is None else _grip(task)
+        heard(lease_status)
 
-    def renew(self, claim: TurnClaim) -> Grip:
+    def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if the turn is still ours."""
         task = self._renewed(claim)
-        return Grip.LOST if task is None else _grip(task)
+        return LeaseStatus.LOST if task is None else _grip(task)
 
     def cut(self, claim: TurnClaim) -> Cut | None:
         """That somebody wants the turn to end, if so."""
@@ -129,8 +129,8 @@ def _declined(known: tuple[int, tuple[str, ...]], epoch: int, worker: str) -> tu
     return epoch, (*names, worker)[:20]
 
 
-def _grip(task: StoredTask) -> Grip:
-    return Grip.ASKED if task.cut[0] == task.epoch else Grip.OURS
+def _grip(task: StoredTask) -> LeaseStatus:
+    return LeaseStatus.CANCEL_REQUESTED if task.cut[0] == task.epoch else LeaseStatus.HELD
 
 
 class MemoryCalls:

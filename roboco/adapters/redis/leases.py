@@ -8,7 +8,7 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import pairs, snapshot
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, body
-from roboco.ports import CallOrder, Chunk, Cut, Grip, Heard, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Chunk, Cut, Heard, LeaseStatus, TurnClaim, TurnOrder
 
 
 class RedisTurns:
@@ -37,13 +37,15 @@ class RedisTurns:
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
         asked = [claim.order.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
         told = [*asked, body(chunk.message)]
-        self._emitter.send(names, told, lambda answer: heard(answer if isinstance(answer, Exception) else Grip(answer)))
+        self._emitter.send(
+            names, told, lambda answer: heard(answer if isinstance(answer, Exception) else LeaseStatus(answer))
+        )
 
-    def renew(self, claim: TurnClaim) -> Grip:
+    def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if the turn is still ours."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.lease(task_id)]
-        return Grip(self._scripts.run("renew", names, claim.order.epoch, claim.token, self._lease_ms))
+        return LeaseStatus(self._scripts.run("renew", names, claim.order.epoch, claim.token, self._lease_ms))
 
     def cut(self, claim: TurnClaim) -> Cut | None:
         """That somebody wants the turn to end, if so."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from roboco.engine.engine import Engine
 from roboco.engine.retry import insist
-from roboco.ports import Grip, ModelStream, TurnClaim
+from roboco.ports import LeaseStatus, ModelStream, TurnClaim
 from roboco.ports.telemetry import STOP_SECONDS
 
 CLOSING = 1.0
@@ -54,10 +54,10 @@ class Ending:
 
     def renew(self, claim: TurnClaim) -> bool:
         """Renew the lease: whether the turn is still ours."""
-        grip = self._engine.turns.renew(claim)
-        if grip is Grip.ASKED:
+        lease_status = self._engine.turns.renew(claim)
+        if lease_status is LeaseStatus.CANCEL_REQUESTED:
             self.ask()
-        return bool(grip)
+        return bool(lease_status)
 
     def receipt(self, claim: TurnClaim, stream: ModelStream, chunks: int) -> dict[str, Any]:
         """When the end was requested, seen here, and the model's connection closed, and how many chunks came after.

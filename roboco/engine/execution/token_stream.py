@@ -15,7 +15,7 @@ from roboco.domain.stream.event import StreamChunk
 from roboco.domain.tokens import tokens_of
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
-from roboco.ports import Chunk, Grip, TurnClaim, Used
+from roboco.ports import Chunk, LeaseStatus, TurnClaim, Used
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
 
@@ -39,7 +39,7 @@ class Speech:
         self._since = 0.0
         self._half = ""
         self._busy = self._finished = False
-        self._grip = Grip.OURS
+        self._grip = LeaseStatus.HELD
         self._failed: Exception | None = None
 
     def say(self, text: str) -> None:
@@ -53,7 +53,7 @@ class Speech:
             self._busy = True
         self._send()
 
-    def finish(self, whole: bool) -> Grip:
+    def finish(self, whole: bool) -> LeaseStatus:
         """Wait until what was said has gone out, all of it if the answer is `whole`: how the lease stands.
 
         Raises what kept it from going out.
@@ -102,9 +102,9 @@ class Speech:
         except Exception as error:  # whoever waits for the end has to be told
             self._told(error, since)
 
-    def _told(self, answer: Grip | Exception, since: float) -> None:
+    def _told(self, answer: LeaseStatus | Exception, since: float) -> None:
         """What came of the chunk that was sent; from any thread."""
-        if answer is Grip.ASKED:
+        if answer is LeaseStatus.CANCEL_REQUESTED:
             self._ending.ask()
         with self._changed:
             if isinstance(answer, Exception):

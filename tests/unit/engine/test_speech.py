@@ -10,7 +10,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
 from roboco.engine.execution.token_stream import Speech
 from roboco.errors import TransientError
-from roboco.ports import Chunk, Grip, Heard, TurnClaim
+from roboco.ports import Chunk, Heard, LeaseStatus, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 from tests.memory.telemetry import KeptTelemetry
 
@@ -55,7 +55,7 @@ class _Case:
     def now(self) -> float:
         return 0.0
 
-    def answer(self, what: Grip | Exception = Grip.OURS) -> None:
+    def answer(self, what: LeaseStatus | Exception = LeaseStatus.HELD) -> None:
         self.turns.heard.pop(0)(what)
 
 
@@ -83,7 +83,7 @@ def test_what_comes_while_a_chunk_is_on_its_way_goes_out_together() -> None:
     case.answer()
     case.speech.say("d")
     case.answer()
-    assert case.speech.finish(whole=True) is Grip.OURS
+    assert case.speech.finish(whole=True) is LeaseStatus.HELD
     assert case.speech.texts == ["a", "bc", "d"]
     assert [chunk.number for chunk in case.turns.sent] == [1, 2, 3]
     assert [chunk.used.tokens_out for chunk in case.turns.sent] == [1, 1, 1]
@@ -101,7 +101,7 @@ def test_the_end_waits_for_what_is_on_its_way() -> None:
     case.answer()
     case.answer()
     thread.join(10)
-    assert found == [Grip.OURS]
+    assert found == [LeaseStatus.HELD]
     assert case.speech.texts == ["a", "b"]
 
 
@@ -123,11 +123,11 @@ def test_nothing_is_said_after_somebody_has_asked_for_the_end() -> None:
     case = _Case()
     case.speech.say("a")
     case.speech.say("b")
-    case.answer(Grip.ASKED)
+    case.answer(LeaseStatus.CANCEL_REQUESTED)
     case.speech.say("c")
     assert case.ending.asked
     assert case.stream.closed
-    assert case.speech.finish(whole=False) is Grip.ASKED
+    assert case.speech.finish(whole=False) is LeaseStatus.CANCEL_REQUESTED
     assert case.speech.texts == case.turns.texts == ["a"]
 
 
@@ -136,9 +136,9 @@ def test_an_answer_that_came_whole_is_cut_where_its_end_was_asked_for_before_it_
     case.speech.say("a")
     case.speech.say("b")
     thread, found = _soon(lambda: case.speech.finish(whole=True))
-    case.answer(Grip.ASKED)
+    case.answer(LeaseStatus.CANCEL_REQUESTED)
     thread.join(10)
-    assert found == [Grip.ASKED]
+    assert found == [LeaseStatus.CANCEL_REQUESTED]
     assert case.speech.texts == ["a"]
     assert case.speech.cut
 
@@ -147,9 +147,9 @@ def test_an_answer_that_went_out_is_whole_though_its_end_was_asked_for() -> None
     case = _Case()
     case.speech.say("a")
     thread, found = _soon(lambda: case.speech.finish(whole=True))
-    case.answer(Grip.ASKED)
+    case.answer(LeaseStatus.CANCEL_REQUESTED)
     thread.join(10)
-    assert found == [Grip.ASKED]
+    assert found == [LeaseStatus.CANCEL_REQUESTED]
     assert not case.speech.cut
 
 
@@ -157,7 +157,7 @@ def test_a_lost_turn_closes_its_stream() -> None:
     case = _Case()
     case.speech.say("a")
     case.speech.say("b")
-    case.answer(Grip.LOST)
+    case.answer(LeaseStatus.LOST)
     assert case.stream.closed
     assert not case.ending.asked
     assert not case.speech.finish(whole=True)
@@ -177,7 +177,7 @@ def test_what_is_not_answered_fails_the_turn() -> None:
 
 def test_nothing_is_said_after_the_end() -> None:
     case = _Case()
-    assert case.speech.finish(whole=False) is Grip.OURS
+    assert case.speech.finish(whole=False) is LeaseStatus.HELD
     case.speech.say("late")
     assert case.turns.sent == []
 
