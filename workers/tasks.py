@@ -167,7 +167,7 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
         if lost >= engine.policy.attempts:
             engine.dead.bury(letter_of(engine, request, GIVEN_UP.format(lost), lost))
         else:
-            with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+            with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
                 _take_in(engine, request, key, accept)
         engine.attempts.end(key)
     except (TransientError, SoftTimeLimitExceeded) as error:

@@ -46,7 +46,7 @@ from roboco.domain.team.model_limits import OPENAI, ModelLimits
 from roboco.domain.url import without_credentials
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.engine.heartbeat import Keeper
+from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.ports import Dispatcher, NoTelemetry, Telemetry
 from roboco.settings import Settings
 
@@ -96,7 +96,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         signals=RedisSignals(settings.redis_url, keys),
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         clock=SystemClock(),
-        keeper=Keeper(settings.turn_lease / 3),
+        heartbeat=LeaseHeartbeat(settings.turn_lease / 3),
         teams=FrozenTeams(workspace.files),
         policy=Policy(
             settings.turn_lease,

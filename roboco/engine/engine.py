@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.engine.heartbeat import Keeper
+from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports import (
@@ -83,7 +83,7 @@ class Engine:
     signals: Signals
     workers: WorkerRegistry
     clock: Clock
-    keeper: Keeper
+    heartbeat: LeaseHeartbeat
     teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
     telemetry: Telemetry = field(default_factory=NoTelemetry)

@@ -1,4 +1,4 @@
-"""Keeper: the heartbeat that renews the leases of this process while their work is silent."""
+"""LeaseHeartbeat: the heartbeat that renews the leases of this process while their work is silent."""
 
 import contextvars
 import logging
@@ -19,7 +19,7 @@ class _Held:
     context: contextvars.Context  # of the work, which log lines name
 
 
-class Keeper:
+class LeaseHeartbeat:
     """Renews what is held every `interval` seconds, in one thread that ends when nothing is held.
 
     The work never waits for it, and nothing is renewed after the work has ended.
@@ -32,13 +32,13 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def hold(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
-        """Renew until the block ends; if a renewal is refused, call `lost` once, from the keeper's thread."""
+    def renewing(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
+        """Renew until the block ends; if a renewal is refused, call `lost` once, from the heartbeat's thread."""
         key = object()
         with self._changed:
             self._held[key] = _Held(renew, lost, contextvars.copy_context())
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="roboco-keeper", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="roboco-heartbeat", daemon=True)
                 self._thread.start()
         try:
             yield

@@ -156,7 +156,7 @@ def deliver(engine: Engine, task_id: str) -> None:
         return
     exhausted = f"{lost} workers were lost while they delivered it" if lost >= engine.policy.attempts else ""
     try:
-        with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
             _deliver_due(engine, task_id, exhausted)
             _rest(engine, task_id)
     except Exception:

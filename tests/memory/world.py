@@ -43,7 +43,7 @@ from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
 from tests.memory.deliverer import MemoryDeliverer
 from tests.memory.dispatcher import Advance, ListTools, Message, Notify, QueueDispatcher, Tool, Turn
-from tests.memory.keeper import ManualKeeper
+from tests.memory.heartbeat import ManualHeartbeat
 from tests.memory.leases import MemoryCalls, MemoryTurns
 from tests.memory.model import ScriptedModel
 from tests.memory.rates import Estimates, MemoryRates
@@ -90,7 +90,7 @@ class World:
         self.files = MemoryFiles()
         self.histories = MemoryHistories()
         self.dispatcher = QueueDispatcher(self.clock)
-        self.keeper = ManualKeeper()
+        self.heartbeat = ManualHeartbeat()
         self.deliverer = MemoryDeliverer()
         self.failures: list[Exception] = []
         self.telemetry = KeptTelemetry()
@@ -126,7 +126,7 @@ class World:
             signals=MemorySignals(self.server),
             workers=watched(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             clock=self.clock,
-            keeper=self.keeper,
+            heartbeat=self.heartbeat,
             teams=FrozenTeams(files),
             policy=self.given.policy,
             telemetry=self.telemetry,

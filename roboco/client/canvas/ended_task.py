@@ -33,7 +33,7 @@ def go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     if engine.attempts.begin(key) is None:
         return
     try:
-        with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
             _go_on(app, engine, task_id, name)
             notify.confirm(engine, task_id, name)
     except Exception:

@@ -30,7 +30,7 @@ def users_router(engine: Engine, task_id: str, name: str) -> Router:
             engine.dead.bury(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
             chosen = Route("", name, "failed", why)
         else:
-            with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+            with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
                 chosen = _asked(engine, name, key, team, history)
         _forget_attempts(engine, key)
         return chosen

@@ -99,7 +99,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
         return
     pause = min(RETRY * 2.0**lost, QUIET)
     engine.schedule.put(task_id, pause)
-    with engine.keeper.hold(lambda: engine.attempts.renew(key), lambda: None):
+    with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
             try:
                 _try(engine, task_id, look, pause)

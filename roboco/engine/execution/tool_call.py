@@ -61,7 +61,7 @@ def _claim_and_run(engine: Engine, order: CallOrder, doing: Doing) -> CallEnd:
     cancellation = threading.Event()
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):
-            with engine.keeper.hold(lambda: engine.calls.renew(order, token), cancellation.set):
+            with engine.heartbeat.renewing(lambda: engine.calls.renew(order, token), cancellation.set):
                 return _run(engine, team, order, token, cancellation, doing)
     doing.void()
     now = engine.board.load(order.task_id, 1)

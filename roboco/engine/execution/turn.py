@@ -76,7 +76,7 @@ def _claim_and_make(engine: Engine, order: TurnOrder, doing: Doing) -> TurnResul
             with engine.quarantine.entered(order.attempt, engine.policy.attempts) as entered:
                 if not entered:
                     return wait_alone(making)
-                with engine.keeper.hold(lambda: ending.renew(claim), ending.drop):
+                with engine.heartbeat.renewing(lambda: ending.renew(claim), ending.drop):
                     return _make_or_explain(making)
     doing.void()
     now = engine.board.load(order.task_id, 1)

@@ -234,7 +234,7 @@ class Run:
 
     def beat(self) -> None:
         """Start the heartbeats of all processes."""
-        self._start("heartbeat", lambda engine: self.world.keeper.beat())
+        self._start("heartbeat", lambda engine: self.world.heartbeat.beat())
 
     def sweep(self) -> None:
         """Start a sweep."""

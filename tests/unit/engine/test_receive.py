@@ -331,11 +331,11 @@ def test_a_stop_while_the_model_is_silent_is_noticed_by_the_heartbeat() -> None:
     closed: list[bool] = []
 
     def silence() -> None:
-        worlds[0].keeper.beat()
+        worlds[0].heartbeat.beat()
         closed.append(worlds[0].given.model.streams[0].closed)
         worlds[0].stop()
         worlds[0].drain()
-        worlds[0].keeper.beat()
+        worlds[0].heartbeat.beat()
         closed.append(worlds[0].given.model.streams[0].closed)
 
     worlds.append(World(given(lambda request: Said(meanwhile=silence))))

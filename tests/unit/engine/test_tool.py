@@ -374,7 +374,7 @@ def test_the_heartbeat_keeps_a_long_call() -> None:
         runs.append(context.attempt)
         for _ in range(10):
             world.clock.move(10)
-            world.keeper.beat()
+            world.heartbeat.beat()
             world.sweep()
         return "slowly"
 

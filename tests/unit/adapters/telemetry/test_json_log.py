@@ -14,7 +14,7 @@ from roboco.adapters.telemetry.json_log import JsonFormatter
 from roboco.adapters.telemetry.redaction import Hidden
 from roboco.adapters.telemetry.telemetry import Observed
 from roboco.adapters.workspace.s3_history import _abreast
-from roboco.engine.heartbeat import Keeper
+from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.ports import Work
 
 SECRETS = {
@@ -156,7 +156,7 @@ def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dic
         beaten.set()
         return True
 
-    with Observed(None, None).work(TURN) as doing, Keeper(0.01).hold(renew, lambda: None):
+    with Observed(None, None).work(TURN) as doing, LeaseHeartbeat(0.01).renewing(renew, lambda: None):
         running = loop.submit(stream())
         doing.tell(agent="writer")
         assert running.ended.wait(5)

@@ -295,7 +295,7 @@ def test_the_heartbeat_keeps_a_silent_turn() -> None:
     def think() -> None:
         for _ in range(10):
             worlds[0].clock.move(worlds[0].given.policy.lease - 5)
-            worlds[0].keeper.beat()
+            worlds[0].heartbeat.beat()
             worlds[0].sweep()
         assert not worlds[0].dispatcher.queue
 

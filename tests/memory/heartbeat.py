@@ -1,12 +1,12 @@
-"""A keeper that renews when a test says so."""
+"""A heartbeat that renews when a test says so."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from roboco.engine.heartbeat import Keeper
+from roboco.engine.heartbeat import LeaseHeartbeat
 
 
-class ManualKeeper(Keeper):
+class ManualHeartbeat(LeaseHeartbeat):
     """Renews what is held at each `beat`, in the test's own thread."""
 
     def __init__(self) -> None:
@@ -14,7 +14,7 @@ class ManualKeeper(Keeper):
         self._holding: list[tuple[Callable[[], bool], Callable[[], None]]] = []
 
     @contextmanager
-    def hold(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
+    def renewing(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
         """Renew until the block ends; if a renewal is refused, call `lost` once."""
         pair = (renew, lost)
         self._holding.append(pair)

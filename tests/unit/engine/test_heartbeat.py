@@ -1,4 +1,4 @@
-"""Keeper: leases are renewed while their work is silent, by a thread that no work waits for."""
+"""LeaseHeartbeat: leases are renewed while their work is silent, by a thread that no work waits for."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roboco.engine.heartbeat import Keeper
+from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.errors import TransientError
 
 INTERVAL = 0.005
@@ -22,7 +22,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "roboco-keeper"]
+    return [thread for thread in threading.enumerate() if thread.name == "roboco-heartbeat"]
 
 
 class Lease:
@@ -48,14 +48,14 @@ class Lease:
 
 def test_it_renews_again_and_again() -> None:
     lease = Lease()
-    with Keeper(INTERVAL).hold(lease.renew, lease.lost):
+    with LeaseHeartbeat(INTERVAL).renewing(lease.renew, lease.lost):
         wait_for(lambda: lease.renewals >= 5)
     assert lease.losses == 0
 
 
 def test_work_that_is_shorter_than_the_interval_renews_nothing() -> None:
     lease = Lease()
-    with Keeper(60.0).hold(lease.renew, lease.lost):
+    with LeaseHeartbeat(60.0).renewing(lease.renew, lease.lost):
         pass
     wait_for(lambda: not threads())
     assert lease.renewals == 0
@@ -63,8 +63,8 @@ def test_work_that_is_shorter_than_the_interval_renews_nothing() -> None:
 
 def test_a_refused_lease_is_told_once_and_renewed_no_more() -> None:
     lease, other = Lease(True, False), Lease()
-    keeper = Keeper(INTERVAL)
-    with keeper.hold(lease.renew, lease.lost), keeper.hold(other.renew, other.lost):
+    heartbeat = LeaseHeartbeat(INTERVAL)
+    with heartbeat.renewing(lease.renew, lease.lost), heartbeat.renewing(other.renew, other.lost):
         wait_for(lambda: lease.losses > 0)
         renewals = lease.renewals
         before = other.renewals
@@ -75,9 +75,9 @@ def test_a_refused_lease_is_told_once_and_renewed_no_more() -> None:
 
 def test_nothing_is_renewed_after_the_work_has_ended() -> None:
     lease, other = Lease(), Lease()
-    keeper = Keeper(INTERVAL)
-    with keeper.hold(other.renew, other.lost):
-        with keeper.hold(lease.renew, lease.lost):
+    heartbeat = LeaseHeartbeat(INTERVAL)
+    with heartbeat.renewing(other.renew, other.lost):
+        with heartbeat.renewing(lease.renew, lease.lost):
             wait_for(lambda: lease.renewals > 0)
         at_end = lease.renewals
         before = other.renewals
@@ -86,7 +86,7 @@ def test_nothing_is_renewed_after_the_work_has_ended() -> None:
 
 
 def test_a_lease_whose_work_ended_while_another_was_renewed_is_left_alone() -> None:
-    keeper = Keeper(INTERVAL)
+    heartbeat = LeaseHeartbeat(INTERVAL)
     begun, goes_on = threading.Event(), threading.Event()
 
     def slow() -> bool:
@@ -95,8 +95,8 @@ def test_a_lease_whose_work_ended_while_another_was_renewed_is_left_alone() -> N
         return True
 
     lease = Lease()
-    with keeper.hold(slow, lambda: None):
-        with keeper.hold(lease.renew, lease.lost):
+    with heartbeat.renewing(slow, lambda: None):
+        with heartbeat.renewing(lease.renew, lease.lost):
             assert begun.wait(LIMIT)
             at_end = lease.renewals
         begun.clear()
@@ -106,22 +106,22 @@ def test_a_lease_whose_work_ended_while_another_was_renewed_is_left_alone() -> N
 
 
 def test_its_thread_ends_with_the_work_and_begins_again() -> None:
-    keeper = Keeper(INTERVAL)
+    heartbeat = LeaseHeartbeat(INTERVAL)
     for _ in range(3):
         lease = Lease()
-        with keeper.hold(lease.renew, lease.lost):
+        with heartbeat.renewing(lease.renew, lease.lost):
             wait_for(lambda lease=lease: lease.renewals > 0)  # type: ignore[misc]
             assert len(threads()) == 1
         wait_for(lambda: not threads())
 
 
 def test_one_thread_renews_all() -> None:
-    keeper = Keeper(INTERVAL)
+    heartbeat = LeaseHeartbeat(INTERVAL)
     leases = [Lease() for _ in range(20)]
     done = threading.Event()
 
     def work(lease: Lease) -> None:
-        with keeper.hold(lease.renew, lease.lost):
+        with heartbeat.renewing(lease.renew, lease.lost):
             done.wait(LIMIT)
 
     workers = [threading.Thread(target=work, args=(lease,)) for lease in leases]
@@ -137,7 +137,7 @@ def test_one_thread_renews_all() -> None:
 
 def test_a_server_that_does_not_answer_is_asked_again() -> None:
     lease = Lease(TransientError("no answer"), TransientError("no answer"), True)
-    with Keeper(INTERVAL).hold(lease.renew, lease.lost):
+    with LeaseHeartbeat(INTERVAL).renewing(lease.renew, lease.lost):
         wait_for(lambda: lease.renewals >= 5)
     assert lease.losses == 0
 
@@ -148,13 +148,16 @@ def test_one_that_raises_takes_no_other_with_it(where: str) -> None:
     def fail() -> bool:
         raise ZeroDivisionError
 
-    keeper = Keeper(INTERVAL)
+    heartbeat = LeaseHeartbeat(INTERVAL)
     bad_renew: Callable[[], bool] = fail if where == "renew" else lambda: False
     lease = Lease()
-    with keeper.hold(bad_renew, lambda: void(where == "renew" or fail())), keeper.hold(lease.renew, lease.lost):
+    with (
+        heartbeat.renewing(bad_renew, lambda: void(where == "renew" or fail())),
+        heartbeat.renewing(lease.renew, lease.lost),
+    ):
         wait_for(lambda: lease.renewals >= 5)
     later = Lease()
-    with keeper.hold(later.renew, later.lost):
+    with heartbeat.renewing(later.renew, later.lost):
         wait_for(lambda: later.renewals >= 2)
 
 
@@ -164,6 +167,6 @@ def void(value: object) -> None:
 
 def test_an_error_of_the_work_goes_through() -> None:
     lease = Lease()
-    with pytest.raises(ZeroDivisionError), Keeper(INTERVAL).hold(lease.renew, lease.lost):
+    with pytest.raises(ZeroDivisionError), LeaseHeartbeat(INTERVAL).renewing(lease.renew, lease.lost):
         raise ZeroDivisionError
     wait_for(lambda: not threads())
