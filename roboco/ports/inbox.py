@@ -7,7 +7,7 @@ from typing import Protocol
 class Inbox(Protocol):
     """The ids of the items that wait for a task. The items themselves are in the workspace."""
 
-    def knock(
+    def add(
         self,
         task_id: str,
         item_ids: Sequence[str],

@@ -207,7 +207,7 @@ class Side:
     def knock(self, item_ids: Sequence[str], ends: str, back: int | None) -> object:
         """Note items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
         epoch = None if back is None else self._epoch - back
-        self.task.inbox.knock(TASK, item_ids, ends == "all", epoch, hold=ends == "unclaimed")
+        self.task.inbox.add(TASK, item_ids, ends == "all", epoch, hold=ends == "unclaimed")
         return self.task.inbox.count(TASK)
 
     def calm(self, back: int) -> None:

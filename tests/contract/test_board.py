@@ -114,14 +114,14 @@ def test_a_choice_needs_the_fence(task: ATask) -> None:
 
 def test_a_choice_is_void_if_more_has_come(task: ATask) -> None:
     task.create()
-    task.inbox.knock(TASK, ["one", "two"])
+    task.inbox.add(TASK, ["one", "two"])
     before = task.now
     late, decided = replace(TURN, seen=frozenset({"one"})), replace(TURN, seen=frozenset({"one", "two", "gone"}))
     assert task.board.choose(TASK, before.epoch, late, [told("void")]) is None
     assert task.now == before
     assert task.board.choose(TASK, before.epoch, decided, [told("a")]) == task.now.epoch
     task.inbox.forget(TASK, "one")
-    task.inbox.knock(TASK, ["three"])
+    task.inbox.add(TASK, ["three"])
     assert task.board.choose(TASK, task.now.epoch, decided, [told("void")]) is None, "as many, but another one"
     task.inbox.forget(TASK, "three")
     assert task.board.choose(TASK, task.now.epoch, decided, [told("b")]) == task.now.epoch
@@ -239,7 +239,7 @@ def test_a_step_is_taken_over_with_what_follows(task: ATask) -> None:
 def test_what_waits_for_a_task_is_looked_at_before_anything_follows(task: ATask) -> None:
     task.create()
     task.choose()
-    task.inbox.knock(TASK, ["one"])
+    task.inbox.add(TASK, ["one"])
     assert task.commit_and_choose(told("a"), told("b")) is None
     assert (task.now.seq, task.now.phase, task.now.item_ids) == (2, Phase.IDLE, ("one",))
     assert task.told() == [(1, 0, "a")]
@@ -338,7 +338,7 @@ def test_a_task_that_left_is_forgotten(task: ATask) -> None:
     task.create(2, told("a"))
     task.choose()
     task.claim()
-    task.inbox.knock(TASK, ["one"])
+    task.inbox.add(TASK, ["one"])
     assert not task.board.leave(TASK, 0, task.now.generation)
     assert task.now.seq == 2, "a task that has not ended stays"
     task.choose(Phase.END)
@@ -431,7 +431,7 @@ def play(task: TaskOnRedis) -> None:
     task.turns.restart(TASK, task.now.epoch, told("c"))
     task.choose(Phase.TURN)
     task.claim()
-    task.inbox.knock(TASK, ["one"])
+    task.inbox.add(TASK, ["one"])
 
 
 def test_all_keys_of_a_task_stand_in_one_slot(redis_task: TaskOnRedis) -> None:

@@ -21,7 +21,7 @@ def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
     assert emitted(turn.turns, claim, 1, said("a"), USED) is LeaseStatus.HELD
     assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert turn.turns.cut(claim) is None
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
     assert emitted(turn.turns, claim, 2, said("b"), USED) is LeaseStatus.CANCEL_REQUESTED
     assert emitted(turn.turns, claim, 2, said("b"), USED) is LeaseStatus.CANCEL_REQUESTED
@@ -34,23 +34,23 @@ def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
 
 def test_the_first_request_counts(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.knock(TASK, ["one"], urgent=True)
+    turn.inbox.add(TASK, ["one"], urgent=True)
     first = turn.turns.cut(claim)
     emitted(turn.turns, claim, 1, said("a"), USED)
-    turn.inbox.knock(TASK, ["two"], urgent=True)
+    turn.inbox.add(TASK, ["two"], urgent=True)
     assert turn.turns.cut(claim) == first
     assert list(turn.now.item_ids) == ["one", "two"]
 
 
 def test_a_turn_that_is_to_end_is_not_begun(turn: ATask) -> None:
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     assert turn.turns.claim(turn.order(), "me", 10) is None
     assert not turn.now.claimed
 
 
 def test_who_claimed_it_before_gets_the_same_answer(turn: ATask) -> None:
     claim = turn.claim("me")
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     again = turn.turns.claim(claim.order, "me", 10)
     assert again is not None
     assert turn.turns.renew(again) is LeaseStatus.CANCEL_REQUESTED
@@ -58,7 +58,7 @@ def test_who_claimed_it_before_gets_the_same_answer(turn: ATask) -> None:
 
 def test_what_comes_after_the_fence_moved_is_not_concerned(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     assert turn.commit()
     assert turn.turns.renew(claim) is LeaseStatus.LOST
     assert turn.turns.cut(claim) is not None, "it says what the late worker asks about"
@@ -69,7 +69,7 @@ def test_what_comes_after_the_fence_moved_is_not_concerned(turn: ATask) -> None:
 
 def test_a_lost_turn_is_lost_although_it_was_to_end(turn: ATask) -> None:
     claim = turn.lose_claim()
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is not None
     assert emitted(turn.turns, claim, 1, said("a"), USED) is LeaseStatus.LOST
     assert turn.said() == []
@@ -77,15 +77,15 @@ def test_a_lost_turn_is_lost_although_it_was_to_end(turn: ATask) -> None:
 
 def test_items_that_can_wait_ask_nobody(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.knock(TASK, ["message"])
+    turn.inbox.add(TASK, ["message"])
     assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert turn.now.cut_age is None
 
 
 def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.knock("another", [], urgent=True)
-    turn.inbox.knock(TASK, [], urgent=True)
+    turn.inbox.add("another", [], urgent=True)
+    turn.inbox.add(TASK, [], urgent=True)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
     assert list(turn.now.item_ids) == []
     turn.choose(Phase.WAIT)
@@ -94,17 +94,17 @@ def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
 
 def test_only_the_work_of_the_named_epoch_is_to_end(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.knock(TASK, ["stop"], urgent=True, epoch=claim.order.epoch - 1)
+    turn.inbox.add(TASK, ["stop"], urgent=True, epoch=claim.order.epoch - 1)
     assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert list(turn.now.item_ids) == ["stop"]
-    turn.inbox.knock(TASK, [], urgent=True, epoch=claim.order.epoch)
+    turn.inbox.add(TASK, [], urgent=True, epoch=claim.order.epoch)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
 
 
 def test_what_nobody_wants_to_end_any_more_goes_on(turn: ATask) -> None:
     epoch = turn.now.epoch
     turn.inbox.calm(TASK, epoch)
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     turn.inbox.calm(TASK, epoch - 1)
     turn.inbox.calm("another", epoch)
     assert turn.turns.claim(turn.order(), "me", 10) is None
@@ -117,7 +117,7 @@ def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
     task.create()
     task.choose(Phase.TOOLS)
     assert task.calls.claim(task.call("tc_1"), "me")
-    task.inbox.knock(TASK, ["stop"], urgent=True)
+    task.inbox.add(TASK, ["stop"], urgent=True)
     assert not task.calls.claim(task.call("tc_2"), "me")
     assert task.calls.claim(task.call("tc_1"), "me"), "our own answer was lost"
     assert task.calls.renew(task.call("tc_1"), "me")
@@ -127,7 +127,7 @@ def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
 
 def test_calm_for_another_epoch_leaves_the_request_that_a_late_worker_asks_about(turn: ATask) -> None:
     late = turn.claim()
-    turn.inbox.knock(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], urgent=True)
     assert turn.commit()
     for epoch in (late.order.epoch, turn.now.epoch):
         turn.inbox.calm(TASK, epoch)

@@ -144,7 +144,7 @@ CASES: tuple[tuple[str, Act, Moment], ...] = (
     ("coordinator", ANSWER, Moment("results appended, not committed", GRAPH, script="commit")),
     ("coordinator", RESUME, Moment("turn chosen, not handed out", GRAPH, message="roboco.turn")),
     ("coordinator", RESUME, Moment("sub-task set up, not announced", GRAPH, script="create", answered=True)),
-    ("coordinator", RESUME, Moment("what it came to stored, not noted", GRAPH, script="knock")),
+    ("coordinator", RESUME, Moment("what it came to stored, not noted", GRAPH, script="inbox_add")),
     ("tools", ANSWER, Moment("approved call claimed", GRAPH, script="claim_call", answered=True)),
 )
 HAPPENINGS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")

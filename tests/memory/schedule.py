@@ -203,7 +203,7 @@ class MemoryInbox:
         self._server = server
         self._clock = clock
 
-    def knock(
+    def add(
         self,
         task_id: str,
         item_ids: Sequence[str],

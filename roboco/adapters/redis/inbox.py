@@ -19,7 +19,7 @@ class RedisInbox:
         self._scripts = scripts
         self._keys = keys
 
-    def knock(
+    def add(
         self,
         task_id: str,
         item_ids: Sequence[str],
@@ -32,7 +32,7 @@ class RedisInbox:
         ends = "1" if urgent else "hold" if hold else "0"
         fixed = [ends, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
         for start in range(0, len(item_ids) or urgent, PAGE):
-            self._scripts.run("knock", names, *fixed, *item_ids[start : start + PAGE])
+            self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + PAGE])
 
     def count(self, task_id: str) -> int:
         """Return the number of items."""

@@ -120,7 +120,7 @@ def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
     Its worker, which closes the model's connection and stores what was said, is given `grace` for that.
     """
     if task.cut_age is None:  # the one who asked died before saying so
-        engine.inbox.knock(task_id, (), urgent=True, epoch=task.epoch)
+        engine.inbox.add(task_id, (), urgent=True, epoch=task.epoch)
         return True
     if not task.claimed:
         return None

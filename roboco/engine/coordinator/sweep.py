@@ -17,7 +17,7 @@ from roboco.engine.coordinator.advance import QUIET, advance
 from roboco.engine.coordinator.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
-from roboco.engine.record.inbox_items import knock_again
+from roboco.engine.record.inbox_items import readd_from_workspace
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports import Phase
 
@@ -185,7 +185,7 @@ def _begin_again(engine: Engine, task_id: str) -> None:
     """
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
-    knock_again(engine, task_id)
+    readd_from_workspace(engine, task_id)
     recover.begin_again(engine, task_id)
     task = engine.board.load(task_id, 1)
     if task is not None and task.phase is Phase.END and engine.files.get(open_path(task_id)) is None:
@@ -212,7 +212,7 @@ def fill_schedule(engine: Engine, mark: str, all_now: bool = False) -> None:
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:
     """Enter the task in the schedule, to be looked at at once if an item waits for it, or with `now`."""
-    if knock_again(engine, task_id) or now:
+    if readd_from_workspace(engine, task_id) or now:
         engine.schedule.put(task_id)
     else:
         engine.schedule.add(task_id)

@@ -1,7 +1,7 @@
 """receive: take in what comes for a task from outside.
 
     inbox/ID.json ─► board's inbox ─► not ended, marker open ══ accepted ══► schedule ─► doorbell
-    (create)         (knock)          (load, get)
+    (create)         (add)          (load, get)
 
 It becomes a step, or a change of what the task may do, exactly once, however often it is sent.
 
@@ -78,7 +78,7 @@ def _announce(engine: Engine, task_id: str, item: Item) -> None:
             engine.files.delete(item_path(task_id, item.item_id))
             return
         pauses = isinstance(item, Hold) and item.until == 0
-        engine.inbox.knock(task_id, [item.item_id], is_urgent(item), hold=pauses)
+        engine.inbox.add(task_id, [item.item_id], is_urgent(item), hold=pauses)
         task = engine.board.load(task_id, 1)
         ended = task is not None and task.phase is Phase.END
         if ended or not _is_open(engine, task_id):

@@ -28,7 +28,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import store_team
 from roboco.engine.intake.send import check_brought
 from roboco.engine.prompt import render_prompt
-from roboco.engine.record.inbox_items import knock_again
+from roboco.engine.record.inbox_items import readd_from_workspace
 from roboco.engine.record.summaries import known_summary
 from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.ports import Work
@@ -96,7 +96,7 @@ def check_room(engine: Engine, task_id: str) -> None:
 
 def _set_up(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bool) -> bool:
     """Set the task up in Redis; whether nobody had, and it has its first step alone."""
-    knock_again(engine, task_id)
+    readd_from_workspace(engine, task_id)
     if next(engine.histories.read(task_id, 1), None) is not None:
         return False
     events = _events(engine, task_id, team, first)

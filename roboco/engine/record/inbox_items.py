@@ -71,7 +71,7 @@ def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     engine.inbox.forget(task_id, item_id)
 
 
-def knock_again(engine: Engine, task_id: str) -> bool:
+def readd_from_workspace(engine: Engine, task_id: str) -> bool:
     """Note in the board's inbox what the workspace's holds, since Redis may have lost it; whether there is any.
 
     A task whose end is final takes none.
@@ -79,5 +79,5 @@ def knock_again(engine: Engine, task_id: str) -> bool:
     names = engine.files.names(inbox_path(task_id))
     if names and has_ended(engine, task_id):
         return False
-    engine.inbox.knock(task_id, [name.removesuffix(".json") for name in names])
+    engine.inbox.add(task_id, [name.removesuffix(".json") for name in names])
     return bool(names)

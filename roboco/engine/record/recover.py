@@ -24,7 +24,7 @@ from roboco.domain.stream.event import (
 from roboco.domain.task_summary import read_summary
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import show_ends
-from roboco.engine.record.inbox_items import knock_again
+from roboco.engine.record.inbox_items import readd_from_workspace
 from roboco.errors import CorruptHistory
 from roboco.ports import CallState, Commit, Phase, Snapshot
 
@@ -50,7 +50,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     reopen(engine, task_id)
-    knock_again(engine, task_id)  # first: a worker that finds the task on the board must find its items
+    readd_from_workspace(engine, task_id)  # first: a worker that finds the task on the board must find its items
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else read_summary(stored)
     above = 0 if before is None else before.epoch

@@ -47,7 +47,7 @@ def look(world: World) -> None:
 
 
 def urgently(name: str, call: Any) -> bool:
-    return name == "inbox.knock" and call.args[2:] == (True,)
+    return name == "inbox.add" and call.args[2:] == (True,)
 
 
 def test_an_interruption_that_comes_twice_does_not_hold_up_the_turn_after_it() -> None:
@@ -72,7 +72,7 @@ def test_an_interruption_that_comes_twice_does_not_hold_up_the_turn_after_it() -
 def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
     world = World(given(lambda request: said(f"{speaker(request)} answers")))
     world.submit(SOLO)
-    left = ["board.choose", "inbox.knock"]
+    left = ["board.choose", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
         if left and name == left[0]:
@@ -93,13 +93,13 @@ def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
 
 def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
     world = waiting()
-    left = ["schedule.put", "inbox.knock"]
+    left = ["schedule.put", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
         if left and name == left[0]:
             left.pop(0)
             if name == "schedule.put":
-                raise TransientError("a time-out, after the knock")
+                raise TransientError("a time-out, after the item was added")
             advance(world.engine, TASK)
         return call()
 
@@ -145,7 +145,7 @@ def test_calls_run_although_an_old_interruption_came_again() -> None:
     )
     while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
-    world.engine.inbox.knock(TASK, (), urgent=True)
+    world.engine.inbox.add(TASK, (), urgent=True)
     world.settle()
     assert [result.result for result in world.history()[2].results] == [3]
 
@@ -160,7 +160,7 @@ def test_what_a_sub_task_came_to_is_told_again_if_its_worker_died_half_way() -> 
     left = [True]
 
     def watch(name: str, call: Any) -> Any:
-        if name == "inbox.knock" and call.args[0] == TASK and left:
+        if name == "inbox.add" and call.args[0] == TASK and left:
             left.clear()
             raise Crash
         return call()
@@ -179,7 +179,7 @@ def test_a_second_answer_wakes_the_task_for_the_first_one() -> None:
     [call] = calls_of(world)
 
     def dies(name: str, made: Callable[[], Any]) -> Any:
-        if name == "inbox.knock":
+        if name == "inbox.add":
             raise Crash
         return made()
 
@@ -197,7 +197,7 @@ def test_a_resume_ends_a_pause_that_was_stored_and_not_noted() -> None:
     world = waiting()
 
     def dies(name: str, made: Callable[[], Any]) -> Any:
-        if name == "inbox.knock":
+        if name == "inbox.add":
             raise Crash
         return made()
 

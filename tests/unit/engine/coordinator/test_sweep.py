@@ -303,7 +303,7 @@ def no_answer() -> Any:
 
 
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
-@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.knock", "attempts.begin", "attempts.end"])
+@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.add", "attempts.begin", "attempts.end"])
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
 def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any, loss: str) -> None:
     """Its keys are on a node that does not answer, or a newer release wrote its state."""

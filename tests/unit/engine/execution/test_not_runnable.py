@@ -185,7 +185,7 @@ def test_a_hold_that_was_ended_before_a_coordinator_looked_is_followed_by_anothe
 
     def resume_at_once(name: str, call: Any) -> Any:
         answer = call()
-        if name == "inbox.knock" and world.status() is TaskStatus.RUNNING and not resumed:
+        if name == "inbox.add" and world.status() is TaskStatus.RUNNING and not resumed:
             resumed.append(name)
             world.watch = make
             world.resume("at-once")

@@ -184,7 +184,7 @@ def test_a_process_that_died_after_it_had_stored_the_word_is_made_good_by_the_ne
     world = asking()
 
     def watch(name: str, call: Any) -> Any:
-        if name == "inbox.knock":
+        if name == "inbox.add":
             raise Crash
         return call()
 

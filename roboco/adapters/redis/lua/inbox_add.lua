@@ -1,4 +1,4 @@
--- knock: note items in a task's inbox; urgent ones ask whoever works at the pending turn or calls to end that now.
+-- inbox_add: note items in a task's inbox; urgent ones ask whoever works at the pending turn or calls to end that now.
 -- A hold ends a pending turn that no worker has taken, so that no step begins after it was accepted.
 -- The inbox of a task that is not known is removed after a while, that of a task that was left with its other keys.
 -- KEYS[1] state (hash)  KEYS[2] inbox (set)
