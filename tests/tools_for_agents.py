@@ -145,5 +145,5 @@ def tell_scope(context: CallContext) -> dict[str, Any] | None:
 @tool
 def read_source(title: str) -> str:
     """Read a long source, in whose middle stands what matters."""
-    line = "The sea was calm, and nothing was noted in the logbook of that day.\n"
+    line = "The sea was clear_cancellation, and nothing was noted in the logbook of that day.\n"
     return f"{line * 500}The name of the lighthouse heartbeat was Annegret.\n{line * 500}"

@@ -24,7 +24,7 @@ class Inbox(Protocol):
     def count(self, task_id: str) -> int:
         """Return the number of items."""
 
-    def calm(self, task_id: str, epoch: int) -> None:
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
         """Withdraw the request to end the pending work of this epoch."""
 
     def forget(self, task_id: str, item_id: str) -> None:

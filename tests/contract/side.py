@@ -210,9 +210,9 @@ class Side:
         self.task.inbox.add(TASK, item_ids, ends == "all", epoch, hold=ends == "unclaimed")
         return self.task.inbox.count(TASK)
 
-    def calm(self, back: int) -> None:
+    def clear_cancellation(self, back: int) -> None:
         """Let the pending work go on."""
-        self.task.inbox.calm(TASK, self._epoch - back)
+        self.task.inbox.clear_cancellation(TASK, self._epoch - back)
 
     def forget(self, item_id: str) -> None:
         """Forget an item."""

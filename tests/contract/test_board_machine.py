@@ -249,8 +249,8 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(back=BACK)
     @precondition(lambda self: self.done % 3 == 0)
-    def calm(self, back: int) -> None:
-        self.do(f"calm {back}", lambda side: side.calm(back))
+    def clear_cancellation(self, back: int) -> None:
+        self.do(f"clear_cancellation {back}", lambda side: side.clear_cancellation(back))
 
     @rule(item=ITEMS)
     @precondition(lambda self: self.done % 3 == 0)

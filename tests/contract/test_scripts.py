@@ -19,7 +19,7 @@ from tests.conftest import need, running
 from tests.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
-CALM = ("calm", ["roboco:{a}:state"], 1)
+CALM = ("clear_cancellation", ["roboco:{a}:state"], 1)
 MISSING = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
 
 

@@ -103,12 +103,12 @@ def test_only_the_work_of_the_named_epoch_is_to_end(turn: ATask) -> None:
 
 def test_what_nobody_wants_to_end_any_more_goes_on(turn: ATask) -> None:
     epoch = turn.now.epoch
-    turn.inbox.calm(TASK, epoch)
+    turn.inbox.clear_cancellation(TASK, epoch)
     turn.inbox.add(TASK, ["stop"], urgent=True)
-    turn.inbox.calm(TASK, epoch - 1)
-    turn.inbox.calm("another", epoch)
+    turn.inbox.clear_cancellation(TASK, epoch - 1)
+    turn.inbox.clear_cancellation("another", epoch)
     assert turn.turns.claim(turn.order(), "me", 10) is None
-    turn.inbox.calm(TASK, epoch)
+    turn.inbox.clear_cancellation(TASK, epoch)
     assert turn.now.cut_age is None
     assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
@@ -121,7 +121,7 @@ def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
     assert not task.calls.claim(task.call("tc_2"), "me")
     assert task.calls.claim(task.call("tc_1"), "me"), "our own answer was lost"
     assert task.calls.renew(task.call("tc_1"), "me")
-    task.inbox.calm(TASK, task.now.epoch)
+    task.inbox.clear_cancellation(TASK, task.now.epoch)
     assert task.calls.claim(task.call("tc_2"), "me")
 
 
@@ -130,5 +130,5 @@ def test_calm_for_another_epoch_leaves_the_request_that_a_late_worker_asks_about
     turn.inbox.add(TASK, ["stop"], urgent=True)
     assert turn.commit()
     for epoch in (late.order.epoch, turn.now.epoch):
-        turn.inbox.calm(TASK, epoch)
+        turn.inbox.clear_cancellation(TASK, epoch)
         assert turn.turns.cut(late) is not None

@@ -238,7 +238,7 @@ class MemoryInbox:
         with self._server as held:
             return len(held.inboxes.get(task_id, ()))
 
-    def calm(self, task_id: str, epoch: int) -> None:
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
         """Nobody wants the pending work of this epoch to end any more."""
         with self._server as held:
             task = held.tasks.get(task_id)

@@ -40,9 +40,9 @@ class RedisInbox:
             waiting: Any = self._scripts.client.scard(self._keys.inbox(task_id))
             return int(waiting)
 
-    def calm(self, task_id: str, epoch: int) -> None:
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
         """Withdraw the request to end the pending work of this epoch."""
-        self._scripts.run("calm", [self._keys.state(task_id)], epoch)
+        self._scripts.run("clear_cancellation", [self._keys.state(task_id)], epoch)
 
     def forget(self, task_id: str, item_id: str) -> None:
         """Remove the item."""

@@ -160,7 +160,7 @@ def _refused(client: redis.Redis, keys: Keys) -> list[str]:
     tries: dict[str, Callable[[], object]] = {
         "INFO": lambda: client.info("server"),
         "TIME": client.time,
-        "EVALSHA and SCRIPT LOAD": lambda: scripts.run("calm", [state], 0),
+        "EVALSHA and SCRIPT LOAD": lambda: scripts.run("clear_cancellation", [state], 0),
         "HSET": lambda: client.hset(state, "epoch", "0"),
         "EXPIRE": lambda: client.expire(state, 60),
         "XADD and XRANGE": lambda: (client.xadd(log, {"m": "{}"}), client.xrange(log)),

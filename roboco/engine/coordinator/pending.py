@@ -71,12 +71,12 @@ def turn(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -
 
 def _unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -> bool:
     """See to a turn that no worker makes: whether to look again."""
-    calmed = _calmed(engine, task_id, task)
+    cleared = _cleared(engine, task_id, task)
     if outage.is_over(engine, team, task) and outage.hold(engine, task_id, task):
         return True
     if task.due_in is not None:
         return _when_due(engine, task_id, task, task.due_in)
-    if calmed or (ring and ring_again(engine, task_id, task)):
+    if cleared or (ring and ring_again(engine, task_id, task)):
         engine.dispatcher.turn(_turn(task_id, task, task.epoch, task.attempt), task.agent)
     return False
 
@@ -161,7 +161,7 @@ class PendingCalls:
         if open_calls and all(self._is_held(call, state) for call, state in open_calls):
             return False
         untaken = [pair for pair in open_calls if not pair[1].claimed]
-        again = _calmed(self.engine, self.task_id, self.task)
+        again = _cleared(self.engine, self.task_id, self.task)
         again = again or (bool(untaken) and ring and ring_again(self.engine, self.task_id, self.task))
         for call, state in untaken:
             now = again or needs_approval(self.team, call)  # which a person may have approved only now
@@ -274,14 +274,14 @@ def ring_again(engine: Engine, task_id: str, task: Snapshot) -> bool:
     return gone and rings > 0
 
 
-def _calmed(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def _cleared(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Whether it was to end, but nothing waits any more that says so: then what nobody took is announced again.
 
     What said so was taken over before, and came a second time.
     """
     if task.cut_age is None:
         return False
-    engine.inbox.calm(task_id, task.epoch)
+    engine.inbox.clear_cancellation(task_id, task.epoch)
     return True
 
 

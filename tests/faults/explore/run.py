@@ -87,7 +87,7 @@ class Run:
             held.disturbances = 0
         for _ in range(ROUNDS):
             self._work()
-            if self.calm():
+            if self.clear_cancellation():
                 return
             schedule = self.world.server.held.schedule.values()
             self.world.clock.move(
@@ -96,7 +96,7 @@ class Run:
             self.sweep()
         raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.schedule}")
 
-    def calm(self) -> bool:
+    def clear_cancellation(self) -> bool:
         """Return whether every open task is scheduled, and none of them soon."""
         schedule, now = self.world.server.held.schedule, self.world.clock.now()
         return set(self.open()) <= schedule.keys() and all(at > now + CALM for at in schedule.values())

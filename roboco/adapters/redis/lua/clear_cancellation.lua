@@ -1,4 +1,4 @@
--- calm: nobody wants the pending turn or calls to end any more.
+-- clear_cancellation: nobody wants the pending turn or calls to end any more.
 -- KEYS[1] state (hash)
 -- ARGV[1] epoch of that work
 -- Returns 1, or 0 if the fence had moved or nobody wanted it.
