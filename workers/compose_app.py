@@ -40,15 +40,15 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     settings = read_settings()
     letters = _dead_letters(settings)
 
-    def bury(record: dict[str, Any]) -> None:
-        letters.bury_record(record)
+    def keep(record: dict[str, Any]) -> None:
+        letters.add_record(record)
         engine.observing.refused(record)
 
     basis = configuration(
         settings.broker,
         pool=pool,
         concurrency=concurrency,
-        bury=bury,
+        sink=keep,
         keys=settings.message_keys,
     )
     app = application(basis | changes, queues)

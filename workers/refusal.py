@@ -28,7 +28,7 @@ def refuse(engine: Engine, request: Any, error: UsageError, reason: str | None) 
     kept = ""
     if reason is not None:
         letter = letter_of(engine, request, reason, 1)
-        engine.dead.bury(letter)
+        engine.dead.add(letter)
         kept = f"; it is dead letter {letter.letter_id}"
     engine.telemetry.note(REFUSED, 1, request.task)
     of = ""

@@ -165,7 +165,7 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
         if lost is None:
             raise TransientError("another worker is processing this message, or was lost less than one lease ago")
         if lost >= engine.policy.attempts:
-            engine.dead.bury(letter_of(engine, request, GIVEN_UP.format(lost), lost))
+            engine.dead.add(letter_of(engine, request, GIVEN_UP.format(lost), lost))
         else:
             with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
                 _take_in(engine, request, key, accept)
@@ -188,6 +188,6 @@ def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object
         refuse(engine, request, error, f"refused: {error}" if request.task in CREATING else None)
         raise
     except Exception as error:
-        engine.dead.bury(letter_of(engine, request, f"{type(error).__name__}: {error}", 1))
+        engine.dead.add(letter_of(engine, request, f"{type(error).__name__}: {error}", 1))
         engine.attempts.end(key)
         raise

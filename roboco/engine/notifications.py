@@ -215,7 +215,7 @@ def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, flo
 def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
     reason = f"the notice to {target.named} that the task is {notice.status} was not delivered: {notice.error}"
     _log.error("task %s: %s", notice.task_id, reason)
-    engine.dead.bury(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
+    engine.dead.add(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
     _settle(engine, name, notice, "given_up")
 
 

@@ -8,7 +8,7 @@ from roboco.domain.dead_letter import DeadLetter
 class DeadLetters(Protocol):
     """Messages and work that Roboco no longer tries to deliver or to do."""
 
-    def bury(self, letter: DeadLetter) -> None:
+    def add(self, letter: DeadLetter) -> None:
         """Store the letter, in place of one with the same id. If there are too many, the oldest ones are removed."""
 
     def letter(self, letter_id: str) -> DeadLetter | None:

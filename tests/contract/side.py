@@ -283,7 +283,7 @@ class Side:
 
     def bury(self, letter: DeadLetter) -> object:
         """Keep a letter; answer all."""
-        self.task.dead.bury(letter)
+        self.task.dead.add(letter)
         return self.reader.dead.letters()
 
     def remove_letter(self, letter_id: str) -> object:

@@ -43,7 +43,7 @@ def test_letters_are_kept_by_id_oldest_first(task: ATask) -> None:
     assert dead.letters() == []
     newer, older = letter("newer", 2), letter("older", 1)
     for one in (newer, older, newer):
-        dead.bury(one)
+        dead.add(one)
     assert dead.letters() == [older, newer]
     assert (dead.letter(older.letter_id), dead.letter("another")) == (older, None)
     dead.remove(older.letter_id)
@@ -57,7 +57,7 @@ def test_where_there_are_too_many_letters_the_oldest_ones_go(
     monkeypatch.setattr(dead_letters, "MOST", 2)
     letters = [letter(str(number), number) for number in range(4)]
     for one in letters:
-        redis_task.dead.bury(one)
+        redis_task.dead.add(one)
     assert redis_task.dead.letters() == letters[2:]
 
 
@@ -68,17 +68,17 @@ def test_letters_that_are_too_large_together_go_oldest_first(
     monkeypatch.setattr(dead_letters, "MOST_BYTES", 3 * size)
     letters = [letter(str(number), number) for number in range(6)]
     for one in [*letters, letters[5]]:
-        redis_task.dead.bury(one)
+        redis_task.dead.add(one)
     assert redis_task.dead.letters() == letters[3:]
     redis_task.dead.remove(letters[3].letter_id)
     redis_task.dead.remove(letters[3].letter_id)
-    redis_task.dead.bury(letters[0])
+    redis_task.dead.add(letters[0])
     assert redis_task.dead.letters() == [letters[0], *letters[4:]]
-    redis_task.dead.bury(letters[1])
+    redis_task.dead.add(letters[1])
     assert redis_task.dead.letters() == [letters[0], letters[1], letters[5]]
 
 
 def test_a_letter_with_half_a_character_is_kept(redis_task: TaskOnRedis) -> None:
-    redis_task.dead.bury(letter("half \ud800", 1))
+    redis_task.dead.add(letter("half \ud800", 1))
     [kept] = redis_task.dead.letters()
     assert kept.task_id == "half \ufffd"

@@ -25,7 +25,7 @@ def note(name: str, line: str) -> None:
         file.write(f"{line}\n")
 
 
-def bury(record: dict[str, Any]) -> None:
+def keep(record: dict[str, Any]) -> None:
     if (FOLDER / "refuse").exists():
         note("refused", record["time"])
         raise ConnectionError("the dead list is away")
@@ -42,7 +42,7 @@ class Unforeseen(Request):
 
 # Two slots: stock Celery only exits when one is busy while the other waits for a message.
 keys = tuple(filter(None, os.environ.get("CONSUMER_APP_KEYS", "").split(",")))
-settings = configuration(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, bury=bury, keys=keys)
+settings = configuration(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, sink=keep, keys=keys)
 settings |= json.loads(os.environ["CONSUMER_APP_SETTINGS"])
 guard_transports()
 app = application(settings, [AGENTS_QUEUE])

@@ -257,9 +257,9 @@ def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:
 
 
 def test_without_a_dead_list_a_malformed_message_is_logged(bench: Bench) -> None:
-    bench.start_worker("threads", roboco_bury=None)
+    bench.start_worker("threads", roboco_dead_letter_sink=None)
     bench.push({"task": TURN})
-    until(lambda: bench.logged("was dropped, because 'roboco_bury' is not set: header"))
+    until(lambda: bench.logged("was dropped, because 'roboco_dead_letter_sink' is not set: header"))
     until(bench.settled)
 
 
@@ -326,4 +326,4 @@ def test_a_lost_connection_takes_no_event_along(bench: Bench, pool: str) -> None
 
 
 def test_celery_knows_every_setting() -> None:
-    assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_bury", "roboco_keys"}
+    assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_dead_letter_sink", "roboco_keys"}

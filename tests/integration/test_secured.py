@@ -70,7 +70,7 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
 def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
     letter = lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator.engine.now())
-    orchestrator.engine.dead.bury(letter)
+    orchestrator.engine.dead.add(letter)
     assert orchestrator.dismiss(letter.letter_id) == letter
     assert orchestrator.dismiss(letter.letter_id) is None
     assert denied(acl_stack) == set()

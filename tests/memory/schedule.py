@@ -173,7 +173,7 @@ class MemoryDeadLetters:
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
 
-    def bury(self, letter: DeadLetter) -> None:
+    def add(self, letter: DeadLetter) -> None:
         """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()

@@ -13,7 +13,7 @@ from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, la
 # Stores a record, which is the JSON of a DeadLetter.
 # Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
 # again; a message whose acknowledgement is lost is stored again under the same id.
-Bury = Callable[[dict[str, Any]], None]
+DeadLetterSink = Callable[[dict[str, Any]], None]
 
 
 def configuration(
@@ -22,14 +22,14 @@ def configuration(
     pool: str = "prefork",
     concurrency: int | None = None,
     prefetch: int = 1,
-    bury: Bury | None = None,
+    sink: DeadLetterSink | None = None,
     keys: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The settings of one application; what only some pool needs is added with `|`.
 
-    `bury` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
-    messages are signed, and those that are not are buried. Messages are acknowledged early: a Celery task that wants it
-    late says so itself. The limit of connections for sending is Celery's default: kombu has one for all applications of
+    `sink` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
+    messages are signed, and unsigned ones become dead letters. Messages are acknowledged before execution; a Celery
+    task opts into late acknowledgement with `acks_late`. The limit of connections for sending is Celery's default: kombu has one for all applications of
     a process, and fails where one of them lowers it while another sends.
     """
     return {
@@ -70,7 +70,7 @@ def configuration(
         "worker_send_task_events": True,
         "worker_enable_remote_control": True,  # Flower asks the workers through it
         "worker_hijack_root_logger": False,
-        "roboco_bury": bury,
+        "roboco_dead_letter_sink": sink,
         "roboco_keys": MessageKeys(keys),
     }
 

@@ -11,7 +11,7 @@ from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
 from kombu.message import Message
 
-from roboco.adapters.celery.app import Bury
+from roboco.adapters.celery.app import DeadLetterSink
 from roboco.adapters.celery.message_signing import MessageKeys, as_bytes
 from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.refused import record_of, record_of_raw
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 class GuardedConsumer(Consumer):
     """Celery's consumer with fixes for a lost broker and checks for messages that it cannot run.
 
-    Such a message is acknowledged and passed to the function in the setting `roboco_bury`; without one it is only
-    logged. Gossip and mingle are off, since nothing here needs them. If messages are signed, remote control can only
+    Such a message is acknowledged and passed to the function in the setting `roboco_dead_letter_sink`; without one it
+    is only logged. Gossip and mingle are off, since nothing here needs them. If messages are signed, remote control can only
     ask, because its messages are not signed. The 28 queues that Celery declares on RabbitMQ for delayed messages are
     off as well: it cannot deliver to the queues here.
     """
@@ -154,10 +154,10 @@ class GuardedConsumer(Consumer):
             message.ack_log_error(logger, self.connection_errors)
 
     def _bury_record(self, record: dict[str, Any]) -> None:
-        bury: Bury | None = self.app.conf.get("roboco_bury")
-        if bury:
-            bury(record)
-        done = "stored as a dead letter" if bury else "dropped, because 'roboco_bury' is not set"
+        sink: DeadLetterSink | None = self.app.conf.get("roboco_dead_letter_sink")
+        if sink:
+            sink(record)
+        done = "stored as a dead letter" if sink else "dropped, because 'roboco_dead_letter_sink' is not set"
         logger.warning("a message of queue %r was %s: %s", record["queue"], done, record["reason"])
 
 

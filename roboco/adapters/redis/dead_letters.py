@@ -24,14 +24,14 @@ class RedisDeadLetters:
         self._connect = connect
         self._keys = keys
 
-    def bury(self, letter: DeadLetter) -> None:
+    def add(self, letter: DeadLetter) -> None:
         """Keep the letter, in place of one with the same id; where there are too many, the oldest ones go."""
-        self.bury_record(letter.model_dump(mode="json"))
+        self.add_record(letter.model_dump(mode="json"))
 
-    def bury_record(self, record: dict[str, Any]) -> None:
+    def add_record(self, record: dict[str, Any]) -> None:
         """Keep a letter that is JSON already; TransientError if it could not be kept."""
         text = well_formed(canonical(record))
-        self._run("bury", str(record["letter_id"]), text, time.time(), MOST, MOST_BYTES)
+        self._run("dead_letter_add", str(record["letter_id"]), text, time.time(), MOST, MOST_BYTES)
 
     def letter(self, letter_id: str) -> DeadLetter | None:
         """The letter of this id; None if there is none."""
@@ -52,7 +52,7 @@ class RedisDeadLetters:
 
     def remove(self, letter_id: str) -> None:
         """Forget the letter, if it is there."""
-        self._run("forget_letter", letter_id)
+        self._run("dead_letter_remove", letter_id)
 
     def _run(self, name: str, *arguments: str | float) -> None:
         keys = [self._keys.dead, self._keys.dead_order, self._keys.dead_sizes]

@@ -26,7 +26,7 @@ def refuse(orchestrator: Orchestrator, request: Any, error: UsageError) -> None:
         kept = ""
     else:
         try:
-            orchestrator.engine.dead.bury(letter)
+            orchestrator.engine.dead.add(letter)
         except (TransientError, RedisError) as away:
             kept = f"; its dead letter cannot be stored ({away})"
     _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM, kept, of_error(error))

@@ -27,7 +27,7 @@ def users_router(engine: Engine, task_id: str, name: str) -> Router:
             )
         if lost >= engine.policy.attempts:
             why = f"the worker was lost {lost} times that asked it"
-            engine.dead.bury(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
+            engine.dead.add(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
             chosen = Route("", name, "failed", why)
         else:
             with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):

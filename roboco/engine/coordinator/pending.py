@@ -62,7 +62,7 @@ def turn(engine: Engine, task_id: str, team: Team, task: Snapshot, ring: bool) -
             f"{task.agent}'s turn was lost {task.attempt} times, with its worker or in the middle of its model's answer"
         )
         detail = f"{task.agent}, step {task.seq}"
-        engine.dead.bury(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
+        engine.dead.add(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
         return reason
     if restart_turn(engine, task_id, task, "the worker that made it was lost"):
         engine.telemetry.note(LEASE_LOSSES, 1, "turn")
@@ -249,7 +249,7 @@ def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall
         return stored
     why = f"tool {call.tool_name!r} was lost {order.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
-    engine.dead.bury(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
+    engine.dead.add(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", order.task_id, why)
     spec = team.tool(call.tool_name)  # its effect does not matter here, since it was begun
     if spec is None or not begun:

@@ -126,16 +126,14 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, pause)
             return
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
-        engine.dead.bury(
-            lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now())
-        )
+        engine.dead.add(lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now()))
         engine.schedule.put(task_id, QUIET)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     """Only a person can restore what the workspace has lost: nothing goes on on a broken base."""
     letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
-    engine.dead.bury(letter)
+    engine.dead.add(letter)
     engine.schedule.put(task_id, QUIET)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
@@ -153,7 +151,7 @@ def _give_up(engine: Engine, task_id: str, lost: int) -> bool:
         return False
     reason = f"{lost} sweepers were lost while they looked at the task"
     _log.error("task %s is given up: %s", task_id, reason)
-    engine.dead.bury(lost_work("advance", task_id, "", reason, lost, engine.now()))
+    engine.dead.add(lost_work("advance", task_id, "", reason, lost, engine.now()))
     advance(engine, task_id, True, reason)
     return True
 

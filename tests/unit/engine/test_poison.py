@@ -214,7 +214,7 @@ def test_a_sweeper_that_could_not_give_a_task_up_forgets_nothing() -> None:
     def without_letters(name: str, call: Call) -> Any:
         nonlocal deaths
         deaths += name == "dispatcher.turn"
-        if name == "dead.bury":
+        if name == "dead.add":
             raise TransientError("no answer")
         return watch(name, call)
 
