@@ -20,7 +20,7 @@ from roboco.domain.stream.merged import Cursor, View
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.record.summaries import stored_summary
-from roboco.engine.retry import insist
+from roboco.engine.retry import retry
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -120,7 +120,7 @@ class Following:
 
     def _patiently(self, read: Callable[[], T]) -> T:
         """What it reads, also while a server is started again."""
-        return insist(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
+        return retry(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
 
     def _has_end(self, cursor: Cursor) -> bool:
         """Return True if the end, as the workspace has it, is not after the cursor."""

@@ -1,4 +1,4 @@
-"""insist: what must be stored is tried again while its server is away: done work is not thrown away."""
+"""retry: what must be stored is tried again while its server is away: done work is not thrown away."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 
 
-def insist(
+def retry(
     engine: Engine, store: Callable[[], T], ours: Callable[[], bool], what: str, patience: float | None = None
 ) -> T:
     """What `store` returns, once its server answers.

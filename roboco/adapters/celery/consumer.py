@@ -29,9 +29,9 @@ class GuardedConsumer(Consumer):
     """Celery's consumer with fixes for a lost broker and checks for messages that it cannot run.
 
     Such a message is acknowledged and passed to the function in the setting `roboco_dead_letter_sink`; without one it
-    is only logged. Gossip and mingle are off, since nothing here needs them. If messages are signed, remote control can only
-    ask, because its messages are not signed. The 28 queues that Celery declares on RabbitMQ for delayed messages are
-    off as well: it cannot deliver to the queues here.
+    is only logged. Gossip and mingle are off, since nothing here needs them. If messages are signed, remote control can
+    only ask, because its messages are not signed. The 28 queues that Celery declares on RabbitMQ for delayed messages
+    are off as well: it cannot deliver to the queues here.
     """
 
     Blueprint: Any = type(

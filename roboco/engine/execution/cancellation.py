@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from roboco.engine.engine import Engine
-from roboco.engine.retry import insist
+from roboco.engine.retry import retry
 from roboco.ports import LeaseStatus, ModelStream, TurnClaim
 from roboco.ports.telemetry import STOP_SECONDS
 
@@ -66,7 +66,7 @@ class Ending:
         """
         closed_at = self._engine.now() if stream.wait_closed(CLOSING) else None
         what = f"when the end of task {claim.order.task_id}'s turn was asked for"
-        cut = insist(self._engine, lambda: self._engine.turns.cut(claim), lambda: True, what)
+        cut = retry(self._engine, lambda: self._engine.turns.cut(claim), lambda: True, what)
         if cut is not None and closed_at is not None:
             self._engine.telemetry.note(STOP_SECONDS, closed_at.timestamp() - cut.at)
         return {

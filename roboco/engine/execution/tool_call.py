@@ -29,7 +29,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.execution.not_runnable import release_call
 from roboco.engine.intake.answer import approved
 from roboco.engine.record.tool_listings import refusal
-from roboco.engine.retry import insist
+from roboco.engine.retry import retry
 from roboco.errors import NotRunnable
 from roboco.ports import CallContext, CallOrder, Doing, Snapshot, Work
 from roboco.ports.telemetry import TOOL_SECONDS
@@ -158,7 +158,7 @@ class _Work:
             if (refused := self._refused()) is not None:
                 return refused
             run = partial(self.engine.toolbox.run, self.team, self.call, self.spec, self.context)
-            return self._whole(insist(self.engine, run, self._ours, self._named("call")))
+            return self._whole(retry(self.engine, run, self._ours, self._named("call")))
         return self._once(self.spec)
 
     def _once(self, spec: AnyTool) -> Outcome | None:
@@ -195,7 +195,7 @@ class _Work:
             begun = _irreversible(spec) and self.engine.files.size(intent_path(task_id, self.call.id)) is not None
             return None if begun else refusal(self.engine, self.team, task_id, self.call, spec)
 
-        return insist(self.engine, judged, self._ours, self._named("the listing for call"))
+        return retry(self.engine, judged, self._ours, self._named("the listing for call"))
 
     def _intend(self) -> bool:
         """Whether this worker is the first one to begin the call. Until the store takes that, nothing has begun."""
@@ -203,7 +203,7 @@ class _Work:
         facts = {"call": self.call.model_dump(mode="json"), "attempt": self.context.attempt, "token": self.token}
         data = canonical(facts).encode()
         try:
-            return insist(
+            return retry(
                 self.engine, lambda: self.engine.files.create(path, data), self._ours, self._named("the intent of call")
             )
         except Exception:  # the store does not answer, or the pool says that the time is up
@@ -214,7 +214,7 @@ class _Work:
         path, data = outcome_path(self.context.task_id, self.call.id), outcome.model_dump_json().encode()
         what = self._named("the outcome of call")
         try:
-            insist(self.engine, lambda: self.engine.files.put(path, data), self._ours, what)
+            retry(self.engine, lambda: self.engine.files.put(path, data), self._ours, what)
         except Exception as error:  # the call's time may be up meanwhile, which a pool tells in its own way
             _log.warning("%s is kept in redis alone: %r", what, error)
 
@@ -223,7 +223,7 @@ class _Work:
         keep = partial(self.engine.toolbox.keep, outcome, self.context)
         what = self._named("the large result of call")
         try:
-            return insist(self.engine, keep, self._ours, what)
+            return retry(self.engine, keep, self._ours, what)
         except Exception as error:
             _log.warning("%s is cut, since it cannot be stored: %r", what, error)
             return self.engine.toolbox.cut(outcome)
@@ -241,7 +241,7 @@ class _Work:
     def _surely_ours(self) -> bool:
         """Whether it is ours; a Redis that does not answer is asked for as long as a lease lasts."""
         what = self._named("whether somebody else has call")
-        return insist(self.engine, self._ours, lambda: True, what, self.engine.policy.lease)
+        return retry(self.engine, self._ours, lambda: True, what, self.engine.policy.lease)
 
     def _named(self, what: str) -> str:
         return f"{what} {self.call.id} of task {self.context.task_id}"

@@ -39,7 +39,7 @@ from roboco.engine.observe import observe_turn
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import listings_for
-from roboco.engine.retry import insist
+from roboco.engine.retry import retry
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports import (
     Commit,
@@ -250,7 +250,7 @@ def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name:
         created_at=engine.now(),
         metadata=routing | metadata | said.metadata() | broken.charged(making.team, task),
     ).sealed(task.state.last_digest)
-    stored = insist(
+    stored = retry(
         engine,
         lambda: engine.histories.append(order.task_id, step),
         lambda: bool(engine.turns.renew(claim)),
