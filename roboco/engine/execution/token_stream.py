@@ -19,7 +19,7 @@ from roboco.ports import Chunk, LeaseStatus, TurnClaim, Used
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
 
-class Speech:
+class TokenStream:
     """What a turn says. `texts` are the chunks that went out, and `cut` whether something was left unsaid at the end.
 
     Both are as they stay once `finish` has returned.

@@ -32,7 +32,7 @@ from roboco.engine.execution.not_runnable import put_off_turn
 from roboco.engine.execution.reply import Said, failed, said
 from roboco.engine.execution.request import Composed, compose, with_images
 from roboco.engine.execution.summarize import minutes_for
-from roboco.engine.execution.token_stream import Speech
+from roboco.engine.execution.token_stream import TokenStream
 from roboco.engine.execution.turn_failed import TurnResult, failed_before, failed_by
 from roboco.engine.execution.turn_metadata import completed, interrupted, usage_of
 from roboco.engine.observe import observe_turn
@@ -167,13 +167,13 @@ def _make_with(making: Making, listings: Listings) -> TurnResult:
             return wait_for_rate(making, composed.request.profile, wait)
         tickets.release(engine, making.team, claim.order.task_id, claim.task)
     request = with_images(engine, claim.order.task_id, composed.request)
-    speech = Speech(engine, claim, making.ending, composed.memory.tokens)
+    speech = TokenStream(engine, claim, making.ending, composed.memory.tokens)
     stream = engine.model.stream(request, speech.say)
     making.ending.of(stream)
     return _speak(making, composed, speech, stream, wait < 0)
 
 
-def _speak(making: Making, composed: Composed, speech: Speech, stream: ModelStream, awaited: bool) -> TurnResult:
+def _speak(making: Making, composed: Composed, speech: TokenStream, stream: ModelStream, awaited: bool) -> TurnResult:
     """Publish and store the answer. If it is `awaited`, paused tasks continue after it."""
     engine, claim, ending = making.engine, making.claim, making.ending
     reply: Reply | None = None

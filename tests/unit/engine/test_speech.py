@@ -8,7 +8,7 @@ import pytest
 
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
-from roboco.engine.execution.token_stream import Speech
+from roboco.engine.execution.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports import Chunk, Heard, LeaseStatus, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
@@ -50,7 +50,7 @@ class _Case:
         self.ending.of(cast(Any, self.stream))
         order = type("O", (), {"task_id": "task_1", "seq": 3, "attempt": 2})()
         claim: Any = type("C", (), {"order": order, "task": type("T", (), {"agent": "writer"})()})()
-        self.speech = Speech(cast(Engine, engine), claim, self.ending, 70)
+        self.speech = TokenStream(cast(Engine, engine), claim, self.ending, 70)
 
     def now(self) -> float:
         return 0.0
