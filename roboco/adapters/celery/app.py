@@ -29,7 +29,7 @@ def configuration(
 
     `sink` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
     messages are signed, and unsigned ones become dead letters. Messages are acknowledged before execution; a Celery
-    task opts into late acknowledgement with `acks_late`. The limit of connections for sending is Celery's default: kombu
+    task opts into late acknowledgement with `acks_late`. The limit of connections that send is the default: kombu
     has one for all applications of a process, and fails if one of them lowers it while another sends.
     """
     return {
