@@ -18,7 +18,7 @@ from roboco.ports.rate_limits import Rates, Ticket, Tokenizers
 from roboco.ports.registry import WorkerRegistry, WorkspaceName
 from roboco.ports.schedule import Schedule
 from roboco.ports.signals import Signals
-from roboco.ports.task_store import Board, CallState, Choice, Commit, Phase, Snapshot, Used
+from roboco.ports.task_store import Board, CallState, Choice, Commit, Declined, Phase, Snapshot, Used
 from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
 from roboco.ports.tools import CallContext, Listings, ListOrder, Toolbox, Unlisted
 from roboco.ports.workspace import Files, Histories, Versioned
@@ -37,6 +37,7 @@ __all__ = [
     "Commit",
     "Cut",
     "DeadLetters",
+    "Declined",
     "Deliverer",
     "Dispatcher",
     "Doing",

@@ -23,17 +23,22 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class CallState:
-    """A dispatched tool call: the attempt, from 1, whether a worker has claimed it, and its outcome.
+class Declined:
+    """How often workers have declined some work that they cannot do, and the names of these workers."""
 
-    `declined` are the workers that cannot run it, in order and with repetitions, 20 at most.
-    """
+    count: int = 0
+    workers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallState:
+    """A dispatched tool call: the attempt, from 1, if a worker has claimed it, its outcome, and who declined it."""
 
     attempt: int = 1
     claimed: bool = False
     lease_left: float = 0.0
     outcome: Outcome | None = None
-    declined: tuple[str, ...] = ()
+    declined: Declined = Declined()
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,8 @@ class Snapshot:
     """How often the model's server has refused the pending turn."""
     refused_for: float
     """Seconds from its first to its latest refusal."""
-    declined: tuple[str, ...]
-    """The workers that cannot make the pending turn, in order and with repetitions, 20 at most."""
+    declined: Declined
+    """Who has declined the pending turn."""
     generation: str
     """The generation of the logs."""
     events: int

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roboco.errors import TransientError
-from roboco.ports import Phase, TurnClaim, TurnOrder, Used
+from roboco.ports import Declined, Phase, TurnClaim, TurnOrder, Used
 from tests.contract.a_task import LONG, SHORT, ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told
@@ -298,10 +298,10 @@ def test_workers_that_cannot_make_a_turn_are_known_until_the_fence_moves(turn: A
         assert claim is not None
         assert turn.turns.defer(claim, 0.0, event, False, declined_by=worker)
         assert turn.turns.ring(TASK, turn.now.epoch, True)
-    assert turn.now.declined == ("a@x", "b@x")
+    assert turn.now.declined == Declined(2, ("a@x", "b@x"))
     claim = turn.claim()
-    assert claim.task.declined == ("a@x", "b@x")
+    assert claim.task.declined == Declined(2, ("a@x", "b@x"))
     assert turn.turns.defer(claim, 0.0, event, True)
-    assert turn.now.declined == ("a@x", "b@x"), "the model's server refused it, and the worker could make it"
+    assert turn.now.declined.count == 2, "the model's server refused it, and the worker could make it"
     turn.choose()
-    assert not turn.now.declined
+    assert turn.now.declined == Declined()

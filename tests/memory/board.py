@@ -10,7 +10,7 @@ from roboco.domain.history.step import TaskStep, read_step
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
-from roboco.ports import CallState, Choice, Clock, Commit, Phase, Snapshot
+from roboco.ports import CallState, Choice, Clock, Commit, Declined, Phase, Snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
 KEPT_STEPS = 512
@@ -158,7 +158,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         due_in=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
         refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
         refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
-        declined=task.declined[1] if task.declined[0] == task.epoch else (),
+        declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
         generation=task.generation,
         events=len(task.events),
         chunks=len(task.chunks),
@@ -179,5 +179,5 @@ def _call(call: StoredCall, now: float, epoch: int) -> CallState:
         claimed=call.owner != "",
         lease_left=max(0.0, call.lease_until - now) if call.owner and call.outcome is None else 0.0,
         outcome=None if call.outcome is None else Outcome.model_validate_json(call.outcome),
-        declined=call.declined[1] if call.declined[0] == epoch else (),
+        declined=call.declined[1] if call.declined[0] == epoch else Declined(),
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged
-from roboco.ports import CallOrder, Chunk, Clock, Cut, Heard, LeaseStatus, Phase, TurnClaim, TurnOrder
+from roboco.ports import CallOrder, Chunk, Clock, Cut, Declined, Heard, LeaseStatus, Phase, TurnClaim, TurnOrder
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
@@ -121,12 +121,13 @@ class MemoryTurns:
             return task
 
 
-def _declined(known: tuple[int, tuple[str, ...]], epoch: int, worker: str) -> tuple[int, tuple[str, ...]]:
-    """The workers that have declined the work of this epoch, 20 at most."""
+def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
+    """Who has declined the work of this epoch."""
     if not worker:
         return known
-    names = known[1] if known[0] == epoch else ()
-    return epoch, (*names, worker)[:20]
+    before = known[1] if known[0] == epoch else Declined()
+    names = before.workers if worker in before.workers else (*before.workers, worker)
+    return epoch, Declined(before.count + 1, names)
 
 
 def _grip(task: StoredTask) -> LeaseStatus:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, body
-from roboco.ports import Phase, Used
+from roboco.ports import Declined, Phase, Used
 from roboco.ports.registry import POOLS, WorkspaceName
 
 
@@ -19,7 +19,7 @@ class StoredCall:
     owner: str = ""
     lease_until: float = 0.0
     outcome: str | None = None
-    declined: tuple[int, tuple[str, ...]] = (0, ())
+    declined: tuple[int, Declined] = (0, Declined())
 
 
 @dataclass
@@ -85,7 +85,7 @@ class StoredTask:
     refused_at: float = 0.0
     refused_for: float = 0.0
     given_back: str = ""
-    declined: tuple[int, tuple[str, ...]] = (0, ())
+    declined: tuple[int, Declined] = (0, Declined())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)

@@ -23,7 +23,9 @@ from roboco.adapters.redis.refusal import refusal
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
-_SAY, _WRITE_DOWN, _BUCKET = ((_LUA / name).read_text() for name in ("_say.lua", "_write_down.lua", "_bucket.lua"))
+_SAY, _WRITE_DOWN, _BUCKET, _DECLINED_BY = (
+    (_LUA / f"_{name}.lua").read_text() for name in ("say", "write_down", "bucket", "declined_by")
+)
 
 KNOWN_FOR = 5.0
 """Seconds for which `load_missing` takes the primaries of a cluster for the same."""
@@ -187,6 +189,8 @@ def _unloaded() -> TransientError:
 
 
 def _source(operation: str) -> str:
+    if "declined_by(" in operation:
+        operation = f"{_DECLINED_BY}\n{operation}"
     if "write_down(" in operation:
         return f"{_SAY}\n{_WRITE_DOWN}\n{operation}"
     if "bucket(" in operation:

@@ -15,7 +15,7 @@ from roboco.domain.history.step import TaskStep, read_step
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, body
-from roboco.ports import CallState, Choice, Commit, Phase, Snapshot, Used
+from roboco.ports import CallState, Choice, Commit, Declined, Phase, Snapshot, Used
 
 KEPT_CHUNKS = 10_000
 """How many chunks a content log keeps when a step is committed; older text stands in the history."""
@@ -197,10 +197,10 @@ def pairs(answer: Any) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _declined(stored: str, epoch: str) -> tuple[str, ...]:
-    """Return the workers that have declined the work of this epoch."""
-    of_epoch, *workers = stored.split("\n")
-    return tuple(workers) if of_epoch == epoch else ()
+def _declined(stored: str, epoch: str) -> Declined:
+    """Return who has declined the work of this epoch."""
+    of_epoch, *rest = stored.split("\n")
+    return Declined(int(rest[0]), tuple(rest[1:])) if of_epoch == epoch and rest else Declined()
 
 
 def _calls(fields: dict[str, str], epoch: str) -> dict[str, CallState]:

@@ -19,7 +19,7 @@ from roboco.engine.execution.claimed_turn import Making, TurnEnd
 from roboco.engine.execution.deferral import defer
 from roboco.engine.intake.accept import receive, stored
 from roboco.errors import NotRunnable, TransientError, UsageError
-from roboco.ports import CallOrder
+from roboco.ports import CallOrder, Declined
 
 _log = logging.getLogger(__name__)
 
@@ -27,66 +27,69 @@ TRIES = 5
 """Times that workers decline a turn or call before it is held."""
 LONGEST_DELAY = 10.0
 """Seconds until a turn or call is announced to another worker, at most."""
-_UNKNOWN = "workers that are not registered"
 
 
 def release_call(engine: Engine, order: CallOrder, token: str, call: ToolCall, error: NotRunnable) -> None:
     """Leave the call to another tools worker. If none can run it, pause the task with the reason."""
-    own = engine.workers.own
+    own = _own(engine)
     engine.calls.give_back(order, token, declined_by=own)
     task = engine.board.load(order.task_id, 1)
     if task is None or task.epoch != order.epoch or call.id not in task.calls:
         return
     declined = task.calls[call.id].declined
     cause = f"tools worker {own!r} cannot run tool {call.tool_name!r}: {error}"
-    if _is_left(engine, "tools", error.module, declined):
-        engine.schedule.schedule_no_later_than(order.task_id, _delay(declined))
-        level = logging.WARNING if declined.count(own) == 1 else logging.DEBUG
-        _log.log(level, "call %s of task %s is left to another worker: %s", call.id, order.task_id, cause)
+    if none := _none_left(engine, "tools", error.module, declined):
+        _hold(engine, order.task_id, f"not-runnable-{order.epoch}-{call.id}", cause + none, task.seq, call.id)
         return
-    item_id = f"not-runnable-{order.epoch}-{call.id}"
-    _hold(engine, order.task_id, item_id, cause + _remedy("tools", error.module, declined), task.seq, call.id)
+    engine.schedule.schedule_no_later_than(order.task_id, _delay(declined))
+    level = logging.WARNING if declined.count <= len(declined.workers) else logging.DEBUG
+    _log.log(level, "call %s of task %s is left to another worker: %s", call.id, order.task_id, cause)
 
 
 def put_off_turn(making: Making, error: NotRunnable) -> TurnEnd:
     """Leave the turn to another agents worker. If none can describe its tools, pause the task with the reason."""
     engine, claim = making.engine, making.claim
-    agent, order, own = claim.task.agent, claim.order, engine.workers.own
-    declined = (*claim.task.declined, own)
+    agent, order, own = claim.task.agent, claim.order, _own(engine)
+    before = claim.task.declined
+    declined = Declined(before.count + 1, (*before.workers, own))
     cause = f"agents worker {own!r} cannot describe the tools of agent {agent!r}: {error}"
-    if _is_left(engine, "agents", error.module, declined):
-        reason = f"{cause}; another agents worker is to take the turn"
-        return defer(making, _delay(declined), reason, TurnEnd.DEFERRED, declined_by=own)
-    reason = cause + _remedy("agents", error.module, declined)
-    end = defer(making, LONGEST_DELAY, reason, TurnEnd.DEFERRED, declined_by=own)
-    if end is TurnEnd.DEFERRED:
+    none = _none_left(engine, "agents", error.module, declined)
+    reason = cause + (none or "; another agents worker is to take the turn")
+    seconds = LONGEST_DELAY if none else _delay(declined)
+    end = defer(making, seconds, reason, TurnEnd.DEFERRED, declined_by=own)
+    if none and end is TurnEnd.DEFERRED:
         _hold(engine, order.task_id, f"not-runnable-{order.epoch}", reason, order.seq)
     return end
 
 
-def _delay(declined: tuple[str, ...]) -> float:
-    return float(min(LONGEST_DELAY, 2.0 ** max(0, len(declined) - 1)))
+def _own(engine: Engine) -> str:
+    return engine.workers.own or "without a name"
 
 
-def _is_left(engine: Engine, pool: str, module: str, declined: tuple[str, ...]) -> bool:
-    """Return True if another worker may run it: one that has the module and has not declined."""
-    if len(declined) < TRIES:
-        return True
+def _delay(declined: Declined) -> float:
+    return min(LONGEST_DELAY, 2.0 ** min(10, declined.count - 1))
+
+
+def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> str:
+    """Return why no other worker of the pool can run it, with a remedy, or "" if one may.
+
+    One may that has the module and has not declined. The first announcements are for workers that start again.
+    """
+    if declined.count < TRIES:
+        return ""
     try:
         live = engine.workers.modules(pool)
     except TransientError as error:
-        _log.warning("which workers have module %r is not known: %s", module, error)
-        return False
-    return any(module in has and name not in declined for name, has in live.items())
-
-
-def _remedy(pool: str, module: str, declined: tuple[str, ...]) -> str:
-    others = sorted(set(declined) - {declined[-1]}) if declined else []
-    cannot = f"; nor can {', '.join(others)}" if others else ""
+        found = f"; which other {pool} workers have the module is not known: {error}"
+    else:
+        if any(module in has and name not in declined.workers for name, has in live.items()):
+            return ""
+        found = f"; no other {pool} worker has the module"
+    others = ", ".join(sorted(set(declined.workers) - {_own(engine)}))
+    cannot = f"; nor can {others}" if others else ""
     return (
-        f"{cannot}; no other {pool} worker has the module. Install module {module!r} where the {pool} workers run, "
-        "name it in their ROBOCO_TOOLS, restart them, and resume the task; or stop the task if its team names the "
-        "wrong function"
+        f"{cannot}{found}. Install module {module!r} where the {pool} workers run, name it in their ROBOCO_TOOLS, "
+        "restart them, and resume the task; or stop the task if its team names the wrong function"
     )
 
 

@@ -12,14 +12,14 @@ from roboco.errors import UsageError
 from roboco.ports import CallState, Phase, Snapshot
 from roboco.ports.registry import COORDINATOR, POOLS
 
-MOST = 20
+MOST = 100
 """Items of the inbox of a waiting task that are read."""
 
 
 def unattended(engine: Engine, address: str, task_id: str) -> str:
     """Return why no worker attends to the open task, with a remedy, or "" if one does or none has to.
 
-    `address` is that of this process's workspace. Cost: one read of the task; of a task that waits 20 reads of
+    `address` is that of this process's workspace. Cost: one read of the task; of a task that waits 100 reads of
     the workspace at most; and five commands to Redis every five seconds for all tasks of the process.
     """
     try:
@@ -62,7 +62,7 @@ def _awaited(engine: Engine, task_id: str, task: Snapshot | None) -> str:
         case Phase.TURN if task.claimed:
             return COORDINATOR if task.lease_left <= 0 else ""
         case Phase.TURN:
-            return COORDINATOR if task.due_in is not None else "agents"
+            return COORDINATOR if task.due_in is not None or task.cut_age is not None else "agents"
         case Phase.TOOLS:
             return _awaited_for_calls(task)
         case _:
@@ -90,6 +90,9 @@ def _is_open(state: CallState | None) -> bool:
 def _awaited_for_calls(task: Snapshot) -> str:
     states = [task.calls.get(call.id, CallState()) for call in task.tail[-1].calls if call.tool_name != DELEGATE]
     still_open = [state for state in states if state.outcome is None]
-    if any(not state.claimed for state in still_open):
+    if any(state.claimed and state.lease_left > 0 for state in still_open):
+        return ""
+    if any(not state.claimed for state in still_open) and task.cut_age is None:
         return "tools"
-    return COORDINATOR if any(state.lease_left <= 0 for state in still_open) else ""
+    has_sub_task = any(call.tool_name == DELEGATE and call.id not in task.calls for call in task.tail[-1].calls)
+    return "" if has_sub_task else COORDINATOR

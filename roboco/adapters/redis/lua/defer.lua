@@ -1,8 +1,7 @@
 -- defer: give a turn back until a later time; the same attempt may be claimed again then.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)
 -- ARGV[1] epoch  ARGV[2] token of the owner  ARGV[3] for how many ms  ARGV[4] 1 if the model's server refused
--- ARGV[5] reason  ARGV[6] the event's body  ARGV[7] the worker, if it cannot make the turn, else ''; the names of 20 such
--- workers are kept, with repetitions
+-- ARGV[5] reason  ARGV[6] the event's body  ARGV[7] the worker, if it cannot make the turn, else ''
 -- Returns 1, also if the owner gave it back before; 0 if the turn is not the owner's.
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'refused', 'refusals', 'given_back', 'refused_at', 'declined')
 if now[1] == ARGV[1] and now[2] == '' and now[5] == ARGV[2] then return 1 end
@@ -16,11 +15,7 @@ if ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'refused', ARGV[1], 'refusals', refusals + 1, 'refused_at', string.format('%.3f', at),
     'refused_for', string.format('%.3f', time[1] + time[2] / 1e6 - at))
 end
-if ARGV[7] ~= '' then
-  local declined = now[7] or ''
-  if string.match(declined, '^[^\n]*') ~= ARGV[1] then declined = ARGV[1] end
-  if select(2, string.gsub(declined, '\n', '')) < 20 then redis.call('HSET', KEYS[1], 'declined', declined .. '\n' .. ARGV[7]) end
-end
+if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'declined', declined_by(now[7] or '', ARGV[1], ARGV[7])) end
 redis.call('DEL', KEYS[3])
 say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[6])
 return 1

@@ -274,3 +274,21 @@ def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
     assert tool(world.engine, order) is CallEnd.RELEASED
     world.drain()
     assert world.status() is TaskStatus.RUNNING
+
+
+def test_a_worker_that_declines_last_is_counted_however_often_others_did() -> None:
+    world = begun()
+    until_a(Tool, world)
+    world.given.toolbox.missing = {"shop"}
+    engines = [world.engine, as_worker(world, "busy@there")]
+    for number in range(60):  # the other worker is busy for long, and then declines too
+        register(world, WORKER)
+        register(world, "busy@there", "shop")
+        world.engine = engines[number > 50]
+        world.drain()
+        world.sweep()
+        world.clock.move(10)
+    register(world, WORKER)
+    register(world, "busy@there", "shop")
+    world.drain()
+    assert world.status() is TaskStatus.PAUSED

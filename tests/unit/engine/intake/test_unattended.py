@@ -177,3 +177,21 @@ def test_who_follows_a_task_logs_that_no_worker_attends(
     world.watch, now[0] = refuse, 2000.0
     looks.check()
     assert len(caplog.records) == 2
+
+
+def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
+    world = begun()
+    order = next_of(Tool, world).order
+    live(world, "agents", "tools")
+    tool(world.engine, order)
+    assert missing(world).startswith("no coordinator worker")
+
+
+@pytest.mark.parametrize("control", ["stop", "pause"])
+def test_a_coordinator_is_awaited_when_a_turn_that_no_worker_has_begun_is_to_end(control: str) -> None:
+    world = begun()
+    next_of(Turn, world)
+    live(world, "agents", "tools")
+    assert missing(world) == ""
+    getattr(world, control)()
+    assert missing(world).startswith("no coordinator worker")
