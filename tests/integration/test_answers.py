@@ -110,7 +110,7 @@ def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: St
         (("raise_error", {"message": "no luck"}), "ValueError: no luck"),
         (("hang", {"seconds": 30}), "tool 'hang' did not end within its 1 s"),
         (("hang", {"seconds": 30, "stubborn": True}), "tool 'hang' was killed after 1 s"),
-        (("return_object", {}), "TypeError: returned a object that is not JSON"),
+        (("return_object", {}), "returned a value of type object that is not JSON"),
         (("delete_everything", {}), "tool 'delete_everything' is not on your list; you may call: add, raise_error"),
         (("artifact_read", {"uri": "../../team.json"}), "is not allowed: a name has"),
         (("artifact_read", {"uri": "file://artifacts/none.md"}), "no artifact 'none.md' in this task; there are: none"),
