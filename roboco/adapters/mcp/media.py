@@ -10,13 +10,18 @@ from typing import Any
 from roboco.domain.history.media import MOST_MEDIA, Media
 
 
+class Parts(list[dict[str, Any]]):
+    """Parts that `result_json` has made of a result's content; any other list is what a server calls structured."""
+
+
 def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:
     """The result of `result_json` without data in base64, and the files that it holds.
 
-    A part whose data cannot be had, or that is one too many, says so in `left_out`. Structured content that repeats the
-    data of a part names the part instead.
+    Only Parts hold files: structured content may be any list, and stays as it is. A part whose data cannot be had, or
+    that is one too many, says so in `left_out`. A structured part that repeats the data of another part names that part
+    instead.
     """
-    if not isinstance(result, list):
+    if not isinstance(result, Parts):
         return result, ()
     parts: list[Any] = []
     media: list[Media] = []

@@ -13,6 +13,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from roboco.adapters.mcp.media import Parts
 from roboco.domain.canonical_json import checked_json
 
 MAX_ERROR = 4000
@@ -20,7 +21,7 @@ MAX_ERROR = 4000
 
 
 def result_json(result: CallToolResult) -> Any:
-    """The structured content, else the text; a list of parts if there is anything beside text.
+    """The structured content, else the text; Parts if there is anything beside text.
 
     A part is an object with a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`, and `data` in
     base64), `resource` (`uri`, `mime_type`, and `text` or `data`) or `resource_link` (`uri`, `name`, `mime_type`).
@@ -30,7 +31,7 @@ def result_json(result: CallToolResult) -> Any:
     if all(isinstance(block, TextContent) for block in result.content):
         return checked_json(text_of(result) if result.structured_content is None else result.structured_content)
     structured = [] if result.structured_content is None else [_structured(result.structured_content)]
-    return checked_json([*structured, *map(_part, result.content)])
+    return Parts(checked_json([*structured, *map(_part, result.content)]))
 
 
 def text_of(result: CallToolResult) -> str:

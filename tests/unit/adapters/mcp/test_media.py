@@ -5,10 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from mcp_types import CallToolResult, ImageContent
 
 from roboco.adapters.artifacts.media import drop_media, keep_media
 from roboco.adapters.artifacts.store import list_artifacts, read_artifact
-from roboco.adapters.mcp.media import taken_out
+from roboco.adapters.mcp.media import Parts, taken_out
+from roboco.adapters.mcp.result import result_json
 from roboco.domain.history.media import MOST_MEDIA
 from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.tool_outcome import Outcome
@@ -34,7 +36,7 @@ def file(data: bytes, mime_type: str | None, kind: str = "resource") -> dict[str
 
 def outcome_of(*parts: dict[str, Any]) -> Outcome:
     """The outcome of a call that has returned these parts."""
-    result, media = taken_out(list(parts))
+    result, media = taken_out(Parts(parts))
     return Outcome(result=ToolResult(tool_call_id="tc_1", result=result), media=media)
 
 
@@ -101,13 +103,26 @@ def test_data_that_cannot_be_had_is_told() -> None:
 
 def test_structured_content_does_not_repeat_the_data() -> None:
     structured = {"type": "structured", "value": {"result": [{"data": base64_of(PIXEL), "width": 1}]}}
-    result, _ = taken_out([structured, image()])
+    result, _ = taken_out(Parts([structured, image()]))
     assert result[0]["value"] == {"result": [{"data": "(the data of part 2 of this result)", "width": 1}]}
 
 
-def test_result_without_parts_stays_as_it_is() -> None:
-    for result in ("text", {"data": base64_of(PIXEL)}, None):
-        assert taken_out(result) == (result, ())
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text",
+        {"data": base64_of(PIXEL)},
+        [1, 2],
+        [{"id": 1}],
+        [{"type": "../../x", "data": "aGk=", "mime_type": 5}],
+        [image()],
+    ],
+)
+def test_structured_content_is_no_list_of_parts(value: Any) -> None:
+    assert taken_out(result_json(CallToolResult(content=[], structured_content=value))) == (value, ())
+    content = [ImageContent(type="image", data=base64_of(b"another"), mime_type="image/png")]
+    parts, media = taken_out(result_json(CallToolResult(content=content, structured_content=value)))
+    assert (parts[0], len(media)) == ({"type": "structured", "value": value}, 1)
 
 
 def test_media_that_cannot_be_stored_are_left_out() -> None:
