@@ -5,9 +5,13 @@ A model cannot read base64, and pays for each character of it.
 
 import base64
 import binascii
+import re
 from typing import Any
 
 from roboco.domain.history.media import MOST_MEDIA, Media
+
+_SPACE = b" \t\n\r\f\v"
+_PREFIX = re.compile(rb"(?i)data:[^,]{0,200};base64,")
 
 
 class Parts(list[dict[str, Any]]):
@@ -40,10 +44,17 @@ def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:
 def _media(place: int, part: dict[str, Any]) -> Media | str:
     """The file in the part, or why there is none."""
     try:
-        data = base64.b64decode(part["data"], validate=True)
+        data = _decoded(part["data"])
     except (binascii.Error, ValueError):
         return "its data is not base64"
     return Media(place, part["type"], part["mime_type"] or "", data) if data else "its data is empty"
+
+
+def _decoded(text: str) -> bytes:
+    """Return the bytes; ValueError if it is no base64, in lines or not, after the beginning of a `data:` URL or not."""
+    digits = text.encode("ascii").translate(None, _SPACE)
+    prefix = _PREFIX.match(digits)
+    return base64.b64decode(digits[prefix.end() :] if prefix else digits, validate=True)
 
 
 def _without(data: dict[str, int], value: Any) -> Any:
