@@ -32,6 +32,17 @@ TOOLS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+def list_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A page of the list of tools."""
+    if kind == "endless":
+        return {"tools": [], "nextCursor": "more"}
+    if kind == "endless-large":
+        page = int(request.get("params", {}).get("cursor") or 0)
+        return {"tools": [tool(f"tool{page}_{number}", HUGE) for number in range(9)], "nextCursor": str(page + 1)}
+    listed = {"tools": TOOLS.get(kind, [tool("one")])}
+    return listed | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if kind == "modern" else listed
+
+
 def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request."""
     match request["method"]:
@@ -49,13 +60,8 @@ def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
                 "ttlMs": 0,
                 "cacheScope": "private",
             }
-        case "tools/list" if kind == "endless":
-            return {"tools": [], "nextCursor": "more"}
         case "tools/list":
-            listed = {"tools": TOOLS.get(kind, [tool("one")])}
-            return (
-                listed | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if kind == "modern" else listed
-            )
+            return list_of(kind, request)
         case "tools/call" if kind == "nan":
             return {"content": [], "structuredContent": {"value": float("nan")}}
         case "tools/call" if kind == "wrong-result":

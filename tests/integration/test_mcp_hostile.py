@@ -93,6 +93,24 @@ def test_a_list_without_an_end() -> None:
         assert servers.tools(server) == {}
 
 
+@pytest.mark.parametrize("tools", ["all", ["tool99_0"]])
+def test_large_pages_are_not_read_to_their_end(tools: Any) -> None:
+    server = hostile("endless-large", tools=tools)
+    with using(server) as servers, pytest.raises(UsageError) as raised:
+        servers.tools_now(server)
+    assert "lists its tools in pages that are too large: the first 2 take more than 16777216 bytes" in str(raised.value)
+
+
+def test_nothing_of_a_list_is_left_in_the_conversation() -> None:
+    server = hostile("many")
+    with using(server) as servers:
+        servers.tools(server)
+        (known,) = servers._known.values()
+        assert known.session is not None
+        conversation = known.session._opened.result()  # type: ignore[attr-defined]
+    assert conversation._tool_output_schemas == {}
+
+
 @pytest.mark.parametrize("kind", ["garbage", "modern", "stubborn"])
 def test_servers_that_one_can_live_with(kind: str) -> None:
     server = hostile(kind)

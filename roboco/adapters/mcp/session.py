@@ -22,6 +22,7 @@ from roboco.adapters.mcp.errors import is_lost, means_unknown, reason, without
 from roboco.adapters.mcp.exit import Exit
 from roboco.adapters.mcp.http import Answered, answered
 from roboco.adapters.mcp.loop_call import Work, awaited, never
+from roboco.adapters.mcp.pages import Listed
 from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
 from roboco.adapters.mcp.tool import Hints, McpTool, Offer, described
 from roboco.adapters.mcp.transport import Reach
@@ -31,11 +32,6 @@ from roboco.errors import UsageError
 
 IDEMPOTENCY_KEY = "roboco/idempotency-key"
 """Where a call's `_meta` says its idempotency key."""
-MOST_LISTED, MOST_OTHERS = 1000, 50
-"""How many tools of a server are kept, and how many names of others; the rest is counted."""
-_NAME = re.compile(r"[!-~]{1,100}")
-MOST_PAGES = 100
-"""How many pages of a server's list of tools are read."""
 _SLACK = 0.5
 """Seconds that the loop has to end what is late, before nobody waits for it any more."""
 PING = 5.0
@@ -58,30 +54,6 @@ class _Lost(Exception):
         super().__init__(error, told)
         self.error = error
         self.told = told
-
-
-class _Listed:
-    """The tools of a server's list that are kept, and how many are not."""
-
-    def __init__(self, server: McpServer) -> None:
-        self.tools: dict[str, types.Tool] = {}
-        self.others: list[str] = []
-        self.more = 0
-        self._server = server
-
-    def add(self, tool: types.Tool) -> None:
-        """Keep the tool if the team may use it, or else its name, while there is room."""
-        if self._server.settings_of(tool.name) is not None and len(self.tools) < MOST_LISTED:
-            self.tools.setdefault(tool.name, tool)
-        elif len(self.others) < MOST_OTHERS and _NAME.fullmatch(tool.name):
-            self.others.append(tool.name)
-        else:
-            self.more += 1
-
-    @property
-    def complete(self) -> bool:
-        """Whether no further page can bring a tool that is kept."""
-        return not self._server.takes_all and len(self.tools) == len(self._server.named)
 
 
 class Session:
@@ -265,17 +237,10 @@ class Session:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
 
-    async def _list(self, session: ClientSession) -> _Listed:
-        found = _Listed(self._server)
-        cursor: str | None = None
+    async def _list(self, session: ClientSession) -> Listed:
+        found = Listed(self._server)
         with self._used_by():
-            for _ in range(MOST_PAGES):
-                page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-                for tool in page.tools:
-                    found.add(tool)
-                cursor = page.next_cursor
-                if cursor is None or found.complete:
-                    break
+            await found.read(session)
         return found
 
     async def _call(
