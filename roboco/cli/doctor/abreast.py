@@ -40,7 +40,7 @@ def abreast(
     """Yield the results of all groups, which have so many seconds together; what takes longer fails.
 
     While a group takes its time, `note` gets the names of those that run. A thread that is still at work afterwards
-    does not keep the process from ending.
+    does not keep the process from ending, unless it runs a ThreadPoolExecutor: checks start daemon threads instead.
     """
     until = time.monotonic() + seconds
     threads = {group.name: _begun(group) for group in groups if not group.here}

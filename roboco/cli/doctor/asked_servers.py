@@ -1,9 +1,11 @@
 """asked_servers: what MCP servers list, when a command asks them as a tools worker of this machine does."""
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 from roboco.adapters.guarded import guard_process
 from roboco.adapters.mcp.listed import callable_tools
@@ -71,8 +73,35 @@ def ask_servers(settings: Settings, servers: Iterable[ServerOf]) -> list[Answer]
     if not wanted:
         return []
     guard_process()
-    with closing(mcp_servers(settings)) as adapter, ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda server: _answer(adapter, server), wanted))
+    with closing(mcp_servers(settings)) as adapter:
+        return _answers(adapter, wanted)
+
+
+def _answers(adapter: McpServers, servers: Sequence[ServerOf]) -> list[Answer]:
+    """Return the answers in the order of the servers.
+
+    The threads are daemons: the interpreter waits at its end for those of a ThreadPoolExecutor, past any timeout.
+    """
+    asked = [(server, Future[Answer]()) for server in servers]
+    left: SimpleQueue[tuple[ServerOf, Future[Answer]]] = SimpleQueue()
+    for one in asked:
+        left.put(one)
+    for _ in asked[:_AT_ONCE]:
+        threading.Thread(target=_ask, args=(adapter, left), name="ask-mcp", daemon=True).start()
+    return [answer.result() for _, answer in asked]
+
+
+def _ask(adapter: McpServers, left: "SimpleQueue[tuple[ServerOf, Future[Answer]]]") -> None:
+    """Ask the servers that are left, one after another."""
+    while True:
+        try:
+            server, answer = left.get_nowait()
+        except Empty:
+            return
+        try:
+            answer.set_result(_answer(adapter, server))
+        except BaseException as error:  # the thread that waits for the answer raises it
+            answer.set_exception(error)
 
 
 def _answer(adapter: McpServers, server: ServerOf) -> Answer:
