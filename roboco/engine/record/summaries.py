@@ -43,10 +43,11 @@ def has_ended(engine: Engine, task_id: str) -> bool:
 
 
 def _computed(engine: Engine, task_id: str) -> TaskSummary:
+    # the marker first: a closed task has all of its steps, and one that ends from here on counts as running
+    is_open = engine.files.get(open_path(task_id)) not in (None, CLOSED)
     steps = list(engine.histories.read(task_id))
     if not steps:
         raise CorruptHistory(_lost(task_id, "the history has no steps"))
-    is_open = engine.files.get(open_path(task_id)) not in (None, CLOSED)
     end = None if is_open else _end(engine, task_id)
     if end is None and not is_open:
         raise CorruptHistory(_lost(task_id, f"{events_path(task_id)!r} does not say how the task ended"))

@@ -1,8 +1,11 @@
 """A `task.json` that cannot be read: it is derived, so it is computed again or written anew."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from roboco.domain.paths import CLOSED, events_path, open_path, summary_path
+from roboco.domain.history.step import TaskStep
+from roboco.domain.paths import CLOSED, OPENED, events_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinator import archive
@@ -42,6 +45,27 @@ def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
     assert known_summary(world.engine, TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
     assert has_ended(world.engine, TASK)
     assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
+
+
+@pytest.mark.parametrize("marker", [None, CLOSED])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
+    marker: bytes | None, missing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = ended()
+    before = tear(world)
+    world.files.held[open_path(TASK)] = OPENED
+    whole = list(world.histories.read(TASK))
+
+    def read(task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        del world.files.held[open_path(TASK)]
+        if marker is not None:
+            world.files.held[open_path(TASK)] = marker
+        return iter(whole[: len(whole) - missing])
+
+    monkeypatch.setattr(world.histories, "read", read)
+    found = known_summary(world.engine, TASK)
+    assert (found.status, found.steps) == (TaskStatus.RUNNING, before.steps - missing)
 
 
 def test_the_summary_of_an_open_task_is_computed_again_and_written_anew() -> None:
