@@ -14,7 +14,15 @@ def log_text(text: str, most: int) -> str:
 
     Characters that do not show, such as newlines and escape sequences, are written as in JSON.
     """
-    line = without_credentials(text[:READ_MOST])
+    line = without_credentials(text if len(text) <= READ_MOST else _beginning(text))
     if not line.isprintable():
         line = "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in line)
     return line if len(line) <= most and len(text) <= READ_MOST else f"{line[: most - 1]}…"
+
+
+def _beginning(text: str) -> str:
+    """Return the characters that are read. An address across their end is cut before a password in it."""
+    head = text[:READ_MOST]
+    last = max(map(len, head.split()[-1:]), default=0) if not head[-1].isspace() else 0
+    place = head.find("://", len(head) - last)
+    return head if place < 0 else head[: place + 3]

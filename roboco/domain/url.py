@@ -5,7 +5,11 @@ import re
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
-_CREDENTIALS = re.compile(r"://\S*@")
+_WORD = re.compile(r"\S+")
+_NEXT = re.compile(r"(?<=[;,])(?=[A-Za-z][A-Za-z0-9+.-]{0,30}://)")
+"""Where the next address of a list begins. A password in an address that a program can read holds no '/'."""
+_PLAIN = re.compile(r"[^:]*://(?:\[[0-9A-Fa-f:.]+\]|[\w.-]*)(?::[0-9]*)?(?:[/?][^@]*)?[;,]")
+"""An address of a list without user and password."""
 _AMONG_OPTIONS = re.compile(r"(?<=[?&])((?:ssl_)?password|username)=[^&#;,\s'\"]*", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _ESCAPED = re.compile(r"%(?:[01][0-9A-Fa-f]|7[fF]|25|2[eEfF]|3[bB]|5[cC]|(?![0-9A-Fa-f]{2}).{0,2})")
@@ -84,8 +88,33 @@ def leads(entry: str, url: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """The text with "***" in place of users and passwords in addresses, and among their options."""
-    return _AMONG_OPTIONS.sub(r"\1=***", _CREDENTIALS.sub("://***@", text))
+    """Return the text with "***" in place of users and passwords in addresses, and among their options.
+
+    Each address of a list such as "redis://:pw@a;redis://:pw@b" keeps its host.
+    """
+    return _AMONG_OPTIONS.sub(r"\1=***", _WORD.sub(lambda word: _covered(word[0]), text))
+
+
+def _covered(word: str) -> str:
+    """Return the word with the users and passwords covered of each address in it.
+
+    If a part of a list is no plain address, it may be the beginning of a password: it is covered with the next part.
+    """
+    if "://" not in word or "@" not in word:
+        return word
+    done: list[str] = []
+    held: list[str] = []
+    for part in _NEXT.split(word):
+        held.append(part)
+        if "@" in part.partition("://")[2]:
+            before, _, rest = "".join(held).partition("://")
+            done.append(f"{before}://***@{rest.rpartition('@')[2]}")
+        elif len(held) == 1 and ("://" not in part or _PLAIN.fullmatch(part)):
+            done.append(part)
+        else:
+            continue
+        held = []
+    return "".join(done + held)
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

@@ -273,6 +273,22 @@ def test_a_key_in_what_the_server_answers_is_told_to_nobody(
     assert KEY[:10] not in caplog.text
 
 
+@pytest.mark.parametrize("length", [130, 140, 145, 150, 155])
+@pytest.mark.parametrize("code", ["context_length_exceeded", "insufficient_quota"])
+def test_a_key_across_the_end_of_a_quotation_is_covered(
+    server: ModelServer, model: OpenAIModel, code: str, length: int
+) -> None:
+    text = f"{'x' * length}{KEY} is no good"
+    server.fail_next(1, Reply(status=429 if code == "insufficient_quota" else 400, text=text, code=code))
+    _, error = failure(model.stream(asked()))
+    assert error.code in ("context_length", "quota")
+    assert KEY[:4] not in repr(error)
+    server.fail_next(4, Reply(text="a", garbage=events({"error": {"message": text, "code": code}})))
+    _, error = failure(model.stream(asked()))
+    assert error.code in ("context_length", "quota")
+    assert KEY[:4] not in repr(error)
+
+
 def test_the_key_that_is_refused_is_the_profiles(
     server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:

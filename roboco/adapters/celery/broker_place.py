@@ -1,13 +1,17 @@
 """Places of brokers: whether two addresses lead to the same queues, whatever users, passwords and options they have."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 _FAMILIES = {"rediss": "redis", "amqps": "amqp", "pyamqp": "amqp", "": "amqp"}
 _PORTS = {"redis": 6379, "amqp": 5672, "sentinel": 26379}
 _HERE = frozenset({None, "", "localhost", "::1"})
+
+
+_SEPARATOR = re.compile(r";|,(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+"""What separates addresses. A ',' may also lie in a password, or separate the hosts of one address."""
 
 
 class Place(NamedTuple):
@@ -27,17 +31,19 @@ def same_broker(one: str | Sequence[str], other: str | Sequence[str]) -> bool:
 
 def places(url: str | Sequence[str]) -> frozenset[Place]:
     """Return the places that an address, or several separated by ';' or ',', names; none if it cannot be read."""
-    urls = re.split("[;,]", url) if isinstance(url, str) else [one for many in url for one in re.split("[;,]", many)]
+    urls = [one.strip() for many in ([url] if isinstance(url, str) else url) for one in _SEPARATOR.split(many)]
     try:
-        return frozenset(_place(one.strip()) for one in urls if one.strip())
+        return frozenset(place for one in urls if one for place in _places(one))
     except ValueError:
         return frozenset()
 
 
-def _place(url: str) -> Place:
+def _places(url: str) -> Iterator[Place]:
     parts = urlsplit(url if "//" in url else f"//{url}")
     family = _FAMILIES.get(parts.scheme, parts.scheme)
     name = unquote(parts.path.removeprefix("/"))
     standard = "0" if family == "redis" else "/" if family == "amqp" else ""
-    host = "127.0.0.1" if parts.hostname in _HERE else str(parts.hostname)
-    return Place(family, host, parts.port or _PORTS.get(family), name or standard)
+    for netloc in parts.netloc.rpartition("@")[2].split(","):
+        server = urlsplit(f"//{netloc}")
+        host = "127.0.0.1" if server.hostname in _HERE else str(server.hostname)
+        yield Place(family, host, server.port or _PORTS.get(family), name or standard)

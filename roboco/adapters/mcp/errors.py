@@ -13,8 +13,8 @@ _SHORTEST_SECRET = 4
 _LOST = ("Connection closed", "SSE stream")
 
 
-def reason(error: BaseException) -> str:
-    """What went wrong, in a line."""
+def reason(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Return what went wrong, in a line. Every secret is covered before the line is cut."""
     match first_of(error):
         case UsageError() as ours:
             return str(ours)
@@ -23,11 +23,11 @@ def reason(error: BaseException) -> str:
         case MCPError() as told if is_lost(told):
             return "the connection was lost"
         case MCPError() as told:
-            return told.message[:_SHOWN]
+            return without(secrets, told.message)[:_SHOWN]
         case ValidationError():
             return "its answer does not follow the protocol"
         case other:
-            return f"{type(other).__name__}: {str(other)[:_SHOWN]}"
+            return f"{type(other).__name__}: {without(secrets, str(other))[:_SHOWN]}"
 
 
 def first_of(error: BaseException) -> BaseException:

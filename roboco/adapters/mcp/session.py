@@ -143,7 +143,7 @@ class Session:
 
     def _failure(self, what: str, error: Exception, told: str = "", effect: bool = False) -> UsageError:
         unknown = "; whether it had an effect is not known" if effect else ""
-        text = f"MCP server {self._server.place!r} {what}: {reason(error)}{told}{unknown}"
+        text = f"MCP server {self._server.place!r} {what}: {reason(error, self._secrets)}{told}{unknown}"
         return UsageError(without(self._secrets, text))
 
     def _read(self, name: str, result: CallToolResult | InputRequiredResult) -> Any:

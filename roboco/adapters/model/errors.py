@@ -38,10 +38,13 @@ def told(error: openai.OpenAIError, request: Request) -> ModelError:
 
 def masked(error: ModelError, request: Request) -> ModelError:
     """The error in well-formed text, without the model's key, whatever a server put into it, and of limited length."""
+    return ModelError(error.code, _without_key(error.message, request)[:400], error.retryable, error.retry_after)
+
+
+def _without_key(text: str, request: Request) -> str:
+    """Return the text well formed and with "***" in place of the model's key. It must not be cut before."""
     secret = os.environ.get(key_name(request.profile), "")
-    message = well_formed(error.message)
-    message = message.replace(secret, "***") if secret else message
-    return ModelError(error.code, message[:400], error.retryable, error.retry_after)
+    return well_formed(text).replace(secret, "***") if secret else well_formed(text)
 
 
 def retry_after(error: Exception) -> float | None:
@@ -70,9 +73,9 @@ def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
             cause = error.__cause__ or error
             return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
         case openai.APIError() if _is_too_long(error):
-            return _too_long(model, error.message)
+            return _too_long(request, error.message)
         case openai.APIError() if _SPENT in (error.code, error.type):
-            return _spent(model, f"(within its answer): {error.message}")
+            return _spent(request, f"(within its answer): {error.message}")
         case openai.APIError() if str(error.code) in _LIMITED or error.type in _LIMITED:
             return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {error!s}", True)
         case _:
@@ -89,12 +92,12 @@ def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
         case openai.NotFoundError():
             return ModelError("not_found", f"model {model!r} is not there (404): {_body(error)}", False)
         case openai.RateLimitError() if _SPENT in (error.code, error.type):
-            return _spent(model, f"(429): {_body(error)}")
+            return _spent(request, f"(429): {_body(error)}")
         case openai.RateLimitError():
             message = f"model {model!r} is at its rate limit (429): {_body(error)}"
             return ModelError(RATE_LIMIT, message, True, retry_after(error))
         case _ if error.status_code in _REFUSALS and _is_too_long(error):
-            return _too_long(model, _body(error))
+            return _too_long(request, _body(error))
         case _:
             retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
             message = f"model {model!r} answers {error.status_code}: {_body(error)}"
@@ -113,16 +116,18 @@ def _is_too_long(error: openai.APIError) -> bool:
     return _TOO_LONG.search(f"{error.code} {error.type} {said}") is not None
 
 
-def _too_long(model: str, said: str) -> ModelError:
+def _too_long(request: Request, said: str) -> ModelError:
+    quoted = _without_key(said, request)[:_MOST_QUOTED].rstrip(". ")
     message = (
-        f"the request is too long for model {model!r}: {said[:_MOST_QUOTED].rstrip('. ')}; give its agent "
+        f"the request is too long for model {request.profile.model!r}: {quoted}; give its agent "
         "`context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model takes"
     )
     return ModelError("context_length", message, False)
 
 
-def _spent(model: str, said: str) -> ModelError:
-    message = f"the account of model {model!r} has no credit left {said[:_MOST_QUOTED]}; add some, or change it"
+def _spent(request: Request, said: str) -> ModelError:
+    quoted = _without_key(said, request)[:_MOST_QUOTED]
+    message = f"the account of model {request.profile.model!r} has no credit left {quoted}; add some, or change it"
     return ModelError("quota", message, False)
 
 

@@ -64,7 +64,7 @@ class Callbacks:
                 "are two brokers, set ROBOCO_CALLBACK_BROKER_URL of the coordinators to the second",
                 notice.task_id,
                 without_credentials(self._broker_url),
-                without_credentials(own[:500]),
+                without_credentials(own)[:500],
             )
 
     def _check(self, target: Notify) -> None:

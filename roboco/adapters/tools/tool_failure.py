@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
 from roboco.domain.log_text import log_text
@@ -13,12 +13,20 @@ Mask = Callable[[str], str]
 
 LINE_MOST: Final = 300
 """Characters of a line."""
+QUOTED_MOST: Final = 2000
+"""Characters of an exception's kind and text, as many as the model gets."""
 CHAIN_MOST: Final = 3
-"""Exceptions that are shown: the one that was raised, and its causes."""
+"""Exceptions of a chain that are shown: the one that was raised, and its causes."""
+MEMBERS_MOST: Final = 5
+"""Exceptions of a group that are shown."""
+GROUPS_MOST: Final = 3
+"""Groups within each other whose exceptions are shown."""
+SHOWN_MOST: Final = 10
+"""Exceptions that are shown, those of groups and their causes included."""
 TEXT_MOST: Final = 1_000_000
 """Characters of an exception's text that are read: secrets and arguments are looked for before it is cut."""
 WORDS_MOST: Final = 100
-"""Texts among the arguments of a call that are left out."""
+"""Texts among the arguments of a call that are left out. If there are more, no text of an exception is logged."""
 SHORTEST: Final = 4
 """Characters of such a text at least."""
 _OWN: Final = "roboco."
@@ -36,17 +44,36 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
+def result_text(error: BaseException) -> str:
+    """Return the kind and the text of the exception; of a group, those of the exceptions in it, too."""
+    shown = islice(_members(error, GROUPS_MOST), SHOWN_MOST)
+    return "; ".join([error_text(error), *map(error_text, shown)])
+
+
 def without_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
-    """Return a mask that leaves out also the texts among the arguments of a call, which a model or a user has said."""
-    found = islice((text for text in _texts(args) if len(text) >= SHORTEST), WORDS_MOST)
-    words = sorted({form for text in found for form in (text, repr(text)[1:-1])}, key=len, reverse=True)
+    """Return a mask that leaves out also the texts among the arguments of a call, which a model or a user has said.
+
+    Secrets are replaced first: an argument that is a part of a secret must not hide it.
+    """
+    found = islice(_long_texts(args), WORDS_MOST)
+    forms = {form for text in found for form in (text, repr(text)[1:-1])}
+    words = sorted(filter(_is_long, forms | set(map(mask, forms))), key=len, reverse=True)
 
     def masked(text: str) -> str:
+        text = mask(text)
         for word in words:
             text = text.replace(word, "...")
-        return mask(text)
+        return text
 
     return masked
+
+
+def _is_long(text: str) -> bool:
+    return len(text) >= SHORTEST
+
+
+def _long_texts(args: Mapping[str, Any]) -> Iterator[str]:
+    return filter(_is_long, _texts(dict(args)))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -63,18 +90,52 @@ def _texts(value: object) -> Iterator[str]:
             return
 
 
-def failure_lines(error: BaseException, frames: int, mask: Mask) -> tuple[str, ...]:
-    """Return the last frames of each exception of the chain and its text; the exception that was raised is last."""
-    lines = (line for one in reversed(list(_chain(error))) for line in _lines(one, frames))
-    return tuple(log_text(mask(line), LINE_MOST) for line in lines)
+def failure_lines(
+    error: BaseException, frames: int, mask: Mask, args: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Return the last frames of each exception of the chain and its text; the exception that was raised is last.
+
+    The exceptions of a group are before the group. Texts among `args` are left out. If there are too many, the texts of
+    the exceptions are left out instead.
+    """
+    masked = without_arguments(args, mask) if args else mask
+    text_of = _kind_alone if any(islice(_long_texts(args), WORDS_MOST, None)) else error_text
+    lines: list[str] = []
+    for one in reversed(list(islice(_shown(error, GROUPS_MOST), SHOWN_MOST))):
+        lines += (log_text(masked(line), LINE_MOST) for line in _frames(one, frames))
+        lines.append(log_text(masked(text_of(one)), QUOTED_MOST))
+    return tuple(lines)
 
 
-def _lines(error: BaseException, frames: int) -> Iterator[str]:
+def _kind_alone(error: BaseException) -> str:
+    return (
+        f"{type(error).__name__}: (its text is not logged, because it may quote the arguments of the call, which hold "
+        f"more than {WORDS_MOST} texts)"
+    )
+
+
+def _frames(error: BaseException, frames: int) -> Iterator[str]:
     for frame in traceback.extract_tb(_outside(error.__traceback__), limit=-frames):
         yield f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
         if frame.line:
             yield f"    {frame.line}"
-    yield error_text(error)
+
+
+def _shown(error: BaseException, groups: int) -> Iterator[BaseException]:
+    """Yield each exception of the chain, and after a group what it holds, with the chains of that."""
+    for one in _chain(error):
+        yield one
+        if groups and isinstance(one, BaseExceptionGroup):
+            for member in one.exceptions[:MEMBERS_MOST]:
+                yield from _shown(member, groups - 1)
+
+
+def _members(error: BaseException, groups: int) -> Iterator[BaseException]:
+    """Yield the exceptions of a group and of the groups in it, without causes."""
+    if groups and isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions[:MEMBERS_MOST]:
+            yield member
+            yield from _members(member, groups - 1)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

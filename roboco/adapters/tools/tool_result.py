@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_jsonable_python
 
+from roboco.adapters.tools.result_parts import parts_of
 from roboco.domain.canonical_json import MAX_DEPTH, canonical, checked_json
 
 MOST_VALUES = 1_000_000
@@ -23,7 +24,7 @@ POSSIBLE = (
 def as_json(result: Any, tool: str) -> Any:
     """Return the result as JSON; TypeError names the tool, the type that has no JSON, and the remedy."""
     try:
-        return checked_json(_Conversion().plain(result))
+        return checked_json(_Conversion(MOST_VALUES).plain(result))
     except RecursionError:
         problem = "it is nested too deep"
     except (ValueError, TypeError) as error:
@@ -34,10 +35,13 @@ def as_json(result: Any, tool: str) -> Any:
 
 
 class _Conversion:
-    """One conversion. It ends with a ValueError after MOST_VALUES values, and below MAX_DEPTH levels."""
+    """One conversion. It ends with a ValueError after MOST_VALUES values, and below MAX_DEPTH levels.
 
-    def __init__(self) -> None:
-        self._left = MOST_VALUES
+    Pydantic writes a value as often as others hold it, so a model is weighed before pydantic writes it.
+    """
+
+    def __init__(self, left: int) -> None:
+        self._left = left
 
     def plain(self, value: Any, depth: int = MAX_DEPTH) -> Any:
         """Return the value in JSON's types."""
@@ -48,6 +52,7 @@ class _Conversion:
             case None | str() | int() | float():
                 return value
             case BaseModel():
+                _Conversion(self._left).weigh(value, depth)
                 return self.plain(value.model_dump(mode="json"), depth)
             case Mapping():
                 return self._object(value, depth)
@@ -57,6 +62,12 @@ class _Conversion:
                 return self._list(value, depth)
             case _:
                 return self._other(value, depth)
+
+    def weigh(self, value: Any, depth: int) -> None:
+        """Raise ValueError if pydantic would write too many values, or too deep."""
+        self._count(depth)
+        for part in parts_of(value):
+            self.weigh(part, depth - 1)
 
     def _count(self, depth: int) -> None:
         self._left -= 1
@@ -69,17 +80,31 @@ class _Conversion:
         return [self.plain(value, depth - 1) for value in values]
 
     def _object(self, pairs: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        found = {_key(key): self.plain(value, depth - 1) for key, value in pairs.items()}
-        if len(found) < len(pairs):
-            raise ValueError("two keys of an object are the same text in JSON")
+        found: dict[str, Any] = {}
+        for key, value in pairs.items():
+            name = _key(key)
+            if name in found:
+                raise ValueError("two keys of an object are the same text in JSON")
+            found[name] = self.plain(value, depth - 1)
         return found
 
     def _other(self, value: Any, depth: int) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = _fields(value)
             if hasattr(value, "__pydantic_serializer__"):
+                _Conversion(self._left).weigh(value, depth)
                 return self.plain(TypeAdapter(type(value)).dump_python(value, mode="json"), depth)
-            return self._object({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, depth)
+            return self._object(fields, depth)
         return _leaf(value)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass; ValueError names a field without a value."""
+    names = [field.name for field in dataclasses.fields(value)]
+    for name in names:
+        if not hasattr(value, name):
+            raise ValueError(f"field {name!r} of a {type(value).__name__} has no value")
+    return {name: getattr(value, name) for name in names}
 
 
 def _leaf(value: Any) -> Any:

@@ -15,7 +15,7 @@ from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.tools.builtin import BuiltinTools
 from roboco.adapters.tools.function_tool import FunctionTool
 from roboco.adapters.tools.functions import Functions
-from roboco.adapters.tools.tool_failure import Mask, error_text, failure_lines, without_arguments
+from roboco.adapters.tools.tool_failure import Mask, failure_lines, result_text
 from roboco.adapters.tools.tool_output import log_output
 from roboco.domain.builtin_tools import BUILTIN
 from roboco.domain.decision.router import Router
@@ -121,7 +121,7 @@ class FunctionToolbox:
         except Exception as error:  # a tool may raise anything, and the agent is told what
             runtime_ms = _elapsed_ms(began)
             self._note_failure(call, context, error)
-            return failure(call.id, self._mask(error_text(error))[:2000], runtime_ms)
+            return failure(call.id, self._mask(result_text(error))[:2000], runtime_ms)
         made = {"artifacts": ran.artifacts, "media": ran.media}
         return success(call, ran.result, _elapsed_ms(began)).model_copy(update=made)
 
@@ -189,7 +189,7 @@ class FunctionToolbox:
 
     def _log_failure(self, what: str, call: ToolCall, context: CallContext, error: Exception) -> None:
         """Log where the tool raised; the log quotes none of the arguments, which a model or a user has said."""
-        lines = "\n  ".join(failure_lines(error, LOGGED_FRAMES, without_arguments(call.args, self._mask)))
+        lines = "\n  ".join(failure_lines(error, LOGGED_FRAMES, self._mask, call.args))
         named = f"tool {call.tool_name!r} of task {context.task_id}, call {call.id}, attempt {context.attempt}"
         _log.warning("%s: %s\n  %s", named, what, lines)
 

@@ -16,19 +16,24 @@ _log = logging.getLogger(__name__)
 
 def broker_of(app: Celery) -> str:
     """Return the address of the broker from which the application's workers consume, without users and passwords."""
+    return without_credentials(_addresses(app))
+
+
+def _addresses(app: Celery) -> str:
     connection: Any = app.connection_for_read()
-    return without_credentials(";".join(connection.alt or [connection.as_uri()]))
+    return ";".join(connection.alt or [connection.as_uri(include_password=True)])
 
 
 def broker_mistake(app: Celery, settings: Settings) -> str:
     """Return why no worker of the application would get what continues its canvas; "" if one does."""
-    own, told = broker_of(app), settings.callback_broker_url or settings.broker
+    own, told = _addresses(app), settings.callback_broker_url or settings.broker
     if same_broker(own, told):
         return ""
     return (
-        f"a canvas would not continue after its team: this application's broker is {own}, and Roboco would send to "
-        f"{without_credentials(told)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker, for "
-        "Roboco's coordinators and for the workers of this application"
+        f"a canvas would not continue after its team: this application's broker is {broker_of(app)}, and Roboco would "
+        f"send to {without_credentials(told)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's "
+        "broker, for Roboco's coordinators and for the workers of this application. If both addresses are names of one "
+        "broker, set it for the workers of this application to the first"
     )
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from roboco.domain.url import leads, url_mistake
+from roboco.domain.log_text import READ_MOST, log_text
+from roboco.domain.url import leads, url_mistake, without_credentials
 
 ENTRY = "https://h.example/team"
 
@@ -75,6 +76,27 @@ def test_an_address_that_programs_read_differently_is_refused(url: str, reason: 
 def test_an_address_leads_below_its_entry(entry: str, url: str) -> None:
     assert (url_mistake(entry), url_mistake(url)) == ("", "")
     assert leads(entry, url)
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("redis://:pw@h1;redis://:pw@h2", "redis://***@h1;redis://***@h2"),
+        ("at amqp://u:pw@h1//, and", "at amqp://***@h1//, and"),
+        ("redis://h1:6379/0;redis://:p@w@h2/0?x=1,amqp://h3", "redis://h1:6379/0;redis://***@h2/0?x=1,amqp://h3"),
+        ("redis://:p;w@a,b@h1;redis://h2", "redis://***@h1;redis://h2"),
+        ("redis://:p/w;redis://x@h", "redis://***@h"),
+        ("redis+cluster://u:pw@one:7000,two:7001", "redis+cluster://***@one:7000,two:7001"),
+        ("me@here;redis://h", "me@here;redis://h"),
+    ],
+)
+def test_users_and_passwords_are_covered_in_each_address(text: str, covered: str) -> None:
+    assert without_credentials(text) == covered
+
+
+def test_a_password_across_the_end_of_what_is_read_is_covered() -> None:
+    for length in range(READ_MOST - 30, READ_MOST + 5):
+        assert "cana" not in log_text(f"{'x' * length} redis://u:canary@h", READ_MOST)
 
 
 @pytest.mark.parametrize("url", ["https://h.example/teams", "https://h.example/TEAM", "https://h.example:8443/team"])

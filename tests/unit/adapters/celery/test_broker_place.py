@@ -19,6 +19,11 @@ from roboco.adapters.celery.broker_place import places, same_broker
         ("sentinel://a:26379;sentinel://b:26379", ["sentinel://b:26379", "sentinel://c:26379"], True),
         ("redis://h:no-port/0", "amqp://h", True),
         ("", "amqp://h", True),
+        ("redis://:p,w@h/1", "redis://h/2", False),
+        ("redis://:pw@h1;redis://:pw@h2", "redis://h1", True),
+        ("redis://:pw@h1,redis://:p@w@h2", "redis://h2", True),
+        ("amqp://h1,h2", "amqp://h2", True),
+        ("amqp://h/a@b", "amqp://other/a@b", False),
     ],
 )
 def test_same_broker(one: str, other: str | list[str], same: bool) -> None:

@@ -1,11 +1,21 @@
 """The exceptions of tools as lines for the log and for `roboco show`: bounded, printable, without secrets."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from roboco.adapters.telemetry.redaction import Hidden
-from roboco.adapters.tools.tool_failure import CHAIN_MOST, LINE_MOST, error_text, failure_lines, without_arguments
+from roboco.adapters.tools.tool_failure import (
+    CHAIN_MOST,
+    QUOTED_MOST,
+    SHOWN_MOST,
+    WORDS_MOST,
+    error_text,
+    failure_lines,
+    result_text,
+    without_arguments,
+)
 
 SECRET = "canary-of-the-shop"
 
@@ -55,7 +65,12 @@ def test_text_of_the_exception_is_one_bounded_printable_line(text: str) -> None:
     last = lines(raised(ValueError(text)))[-1]
     assert last.startswith("ValueError: ")
     assert last.isprintable()
-    assert len(last) <= LINE_MOST
+    assert len(last) <= QUOTED_MOST
+
+
+def test_text_of_the_exception_is_whole_up_to_its_bound() -> None:
+    text = "x" * (QUOTED_MOST - len("ValueError: "))
+    assert lines(raised(ValueError(text)))[-1] == f"ValueError: {text}"
 
 
 def test_secrets_are_masked() -> None:
@@ -71,6 +86,47 @@ def test_arguments_of_the_call_are_left_out(said: str) -> None:
     error = raised(ValueError(f"{said!r} is refused by {SECRET}"), cause=raised(KeyError(said)))
     texts = [line for line in lines(error, mask=mask) if "Error: " in line]
     assert [text.replace('"', "'") for text in texts] == ["KeyError: '...'", "ValueError: '...' is refused by ***"]
+
+
+def test_argument_does_not_hide_a_secret_and_a_secret_no_argument() -> None:
+    mask = without_arguments({"part": SECRET[:6], "whole": f"for {SECRET} only"}, Hidden({"SHOP_TOKEN": SECRET}))
+    assert mask(f"{SECRET}, {SECRET[:6]}, for {SECRET} only") == "***, ..., ..."
+
+
+def test_text_of_an_exception_is_not_logged_if_the_call_has_too_many_texts() -> None:
+    args = {"notes": [f"note {number}" for number in range(WORDS_MOST)]}
+    error = raised(ValueError("note 0, note 100"))
+    assert failure_lines(error, 5, str, args)[-1] == "ValueError: ..., ...0"
+    args["notes"].append("note 100")
+    *frames, text = failure_lines(error, 5, str, args)
+    assert "note" not in text
+    assert text.startswith("ValueError: (its text is not logged, ")
+    assert frames
+    assert failure_lines(error, 5, str)[-1] == "ValueError: note 0, note 100"
+
+
+def test_exceptions_of_a_group_are_shown() -> None:
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def fail() -> None:
+        raise KeyError("o-1")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(work())
+    texts = [line for line in lines(caught.value) if "Error: " in line or "Group: " in line]
+    assert texts == ["KeyError: 'o-1'", "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"]
+    assert '    raise KeyError("o-1")' in lines(caught.value)
+    assert result_text(caught.value) == f"{texts[1]}; {texts[0]}"
+
+
+def test_exceptions_of_groups_are_bounded() -> None:
+    error: Exception = ValueError("x")
+    for _ in range(50):
+        error = ExceptionGroup("many", [error] * 100)
+    assert len(lines(error)) == SHOWN_MOST
+    assert result_text(error).count("; ") == SHOWN_MOST
 
 
 def test_exception_whose_text_cannot_be_read_is_named() -> None:

@@ -3,16 +3,18 @@
 import json
 import math
 from collections import OrderedDict, deque, namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, PlainSerializer, RootModel, TypeAdapter, computed_field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from roboco.adapters.tools import tool_result
@@ -59,6 +61,47 @@ class Stay:
     """A stay at a place."""
 
     until: date
+
+
+class Pair(BaseModel):
+    """Two values."""
+
+    left: Any
+    right: Any
+
+
+@checked_dataclass
+class CheckedPair:
+    """Two values."""
+
+    left: Any
+    right: Any
+
+
+class Tree(RootModel[list["Tree"]]):
+    """Lists of lists."""
+
+
+class Short(BaseModel):
+    """A model that is written shorter than it is."""
+
+    left: int
+    hidden: list[Any] = Field(exclude=True)
+    summed: Annotated[list[int], PlainSerializer(sum)]
+    more: Tree
+
+
+written: list[str] = []
+
+
+class Traced(BaseModel):
+    """Notes that it is written."""
+
+    @computed_field
+    def seen(self) -> int:
+        """Note it."""
+        written.append("seen")
+        return 1
 
 
 Point = namedtuple("Point", "x y")
@@ -136,6 +179,48 @@ def test_a_value_that_holds_itself_is_a_type_error() -> None:
     circle.append(circle)
     with pytest.raises(TypeError, match="nested deeper than 64 levels"):
         as_json(circle, "t")
+
+
+@pytest.mark.parametrize("kind", [Pair, CheckedPair])
+def test_shared_models_are_counted_before_they_are_written(
+    monkeypatch: pytest.MonkeyPatch, kind: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(tool_result, "MOST_VALUES", 1000)
+    value: object = 1
+    for _ in range(12):
+        value = kind(left=value, right=value)
+    written.clear()
+    with pytest.raises(TypeError, match="more than 1000 values"):
+        as_json(kind(left=value, right=Traced()), "t")
+    assert written == []
+
+
+def test_fields_that_are_not_written_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_result, "MOST_VALUES", 20)
+    value = Short(left=1, hidden=[1] * 100, summed=[1] * 100, more=Tree([Tree([])]))
+    value.hidden = [value]
+    assert as_json(value, "t") == {"left": 1, "summed": 100, "more": [[]]}
+
+
+def test_roots_are_no_levels() -> None:
+    tree = Tree([])
+    for _ in range(50):
+        tree = Tree([tree])
+    assert canonical(as_json(tree, "t")) == "[" * 51 + "]" * 51
+
+
+def test_a_field_without_a_value_is_named() -> None:
+    for kind in (Visit, Stay):
+        with pytest.raises(TypeError, match=rf"field '\w+' of a {kind.__name__} has no value; return"):
+            as_json([object.__new__(kind)], "t")
+
+
+def test_an_object_whose_length_is_wrong_is_read() -> None:
+    class Long(dict[str, int]):
+        def __len__(self) -> int:
+            return 5
+
+    assert as_json(Long(a=1), "t") == {"a": 1}
 
 
 def test_shared_values_are_counted_as_often_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:

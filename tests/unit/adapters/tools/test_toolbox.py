@@ -52,6 +52,7 @@ def give(what: str) -> Any:
     """Return or raise what a test asks for."""
     raised: dict[str, Exception] = {
         "error": ValueError("went wrong"),
+        "group": ExceptionGroup("at once", [KeyError("a"), ValueError("b")]),
         "surrogate": OSError("no file 'a\udcff'"),
         "usage": UsageError("asked for the wrong thing"),
         "time": TimeUp(),
@@ -166,6 +167,7 @@ def test_a_function_is_run() -> None:
         ("add", {"a": 1}, "wrong arguments: b: Field required"),
         ("add", {"a": 1, "b": 2, "c": 3}, "parameters are: a, b"),
         ("give", {"what": "error"}, "ValueError: went wrong"),
+        ("give", {"what": "group"}, "ExceptionGroup: at once (2 sub-exceptions); KeyError: 'a'; ValueError: b"),
         ("give", {"what": "surrogate"}, "OSError: no file"),
         ("give", {"what": "usage"}, "asked for the wrong thing"),
         ("give", {"what": "time"}, "tool 'give' did not end within its 60 s"),
