@@ -19,7 +19,7 @@ RABBIT_REFUSES = (
 
 
 def check_passwords(app: Celery, settings: Settings, **_: Any) -> None:
-    """End the worker, before it takes work, if a server refuses it. If a server does not answer, the worker waits later."""
+    """End the worker, before it takes work, if a server refuses it. If a server is away, the worker waits later."""
     try:
         with connect_briefly(settings.redis_url) as client:
             client.ping()

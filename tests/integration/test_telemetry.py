@@ -141,7 +141,8 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task
         app.send_task("roboco.submit", kwargs={"team": TEAM, "prompt": []}, ignore_result=True)
         app.send_task("roboco.send", kwargs={"task_id": "nobody", "message": "x"}, ignore_result=True)
         app.send_task("shop.unknown", queue="roboco.coordinator", ignore_result=True)
-    for name in ({}, ["roboco.submit"]):
+    malformed: tuple[object, ...] = ({}, ["roboco.submit"])
+    for name in malformed:
         stack.orchestrator._client.lpush("roboco.coordinator", json.dumps(named(name)))
     expected = {"roboco.submit": 1, "roboco.send": 1, "other": 3}
 
