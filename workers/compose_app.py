@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, celeryd_init
 
-from roboco.adapters.celery.app import application, configuration
+from roboco.adapters.celery.app import DeadLetterSink, application, configuration
 from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.log_redaction import quote_nobody
 from roboco.adapters.celery.names import TOOLS_QUEUE
@@ -40,15 +40,11 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     settings = read_settings()
     letters = _dead_letters(settings)
 
-    def keep(record: dict[str, Any]) -> None:
-        letters.add_record(record)
-        engine.observing.refused(record)
-
     basis = configuration(
         settings.broker,
         pool=pool,
         concurrency=concurrency,
-        sink=keep,
+        sink=sink_of(letters.add_record, lambda record: engine.observing.refused(record)),
         keys=settings.message_keys,
     )
     app = application(basis | changes, queues)
@@ -64,6 +60,22 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
     return app, engine
+
+
+def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
+    """Return a sink that stores a dead letter and then counts it. If the count fails, the sink logs it and returns.
+
+    An exception of the sink means that the letter is not stored: the consumer returns the message to its queue.
+    """
+
+    def keep(record: dict[str, Any]) -> None:
+        store(record)
+        try:
+            count(record)
+        except Exception:
+            _log.exception("dead letter %s is stored, but not counted in roboco_refused_total", record["letter_id"])
+
+    return keep
 
 
 def _import_tools(modules: Sequence[str], **_: Any) -> None:

@@ -57,7 +57,7 @@ class Observing:
         """Count a message that the consumer of this worker has refused, by this record of it."""
         if self._metrics is not None:
             name = record.get("headers", {}).get("task")
-            self._metrics.note(REFUSED, 1, name if name in QUEUE_OF else OTHER)
+            self._metrics.note(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER)
 
     def tell_levels(self) -> None:
         """Tell what waits, too: in the workers that sweep."""

@@ -1,8 +1,8 @@
-"""passwords: a worker whose Redis or broker refuses its password ends, instead of trying for ever."""
+"""passwords: a worker whose Redis or RabbitMQ refuses its password ends, instead of trying for ever."""
 
 from typing import Any
 
-from amqp.exceptions import AMQPError
+from amqp.exceptions import AccessRefused, AMQPError
 from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisClusterException, RedisError
@@ -11,9 +11,15 @@ from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.refusal import SETTING, refusal
 from roboco.settings import Settings
 
+RABBIT_REFUSES = (
+    "RabbitMQ refuses the user or password in ROBOCO_BROKER_URL: correct it, and write "
+    "amqp://USER:PASSWORD@HOST:PORT/VHOST, with each '/', '#', '?', ':', '@' and '%' of the password as %XX"
+)
+"""The mistake that a RabbitMQ finds in the address of the broker, and its remedy."""
+
 
 def check_passwords(app: Celery, settings: Settings, **_: Any) -> None:
-    """End the worker, before it takes work, if Redis refuses it. A server that does not answer is waited for later."""
+    """End the worker, before it takes work, if a server refuses it. If a server is away, the worker waits later."""
     try:
         with connect_briefly(settings.redis_url) as client:
             client.ping()
@@ -22,6 +28,8 @@ def check_passwords(app: Celery, settings: Settings, **_: Any) -> None:
     try:
         with app.connection_for_write() as broker:
             broker.connect()
+    except AccessRefused as error:
+        raise SystemExit(f"this worker ends: {RABBIT_REFUSES}") from error
     except (AMQPError, KombuError, RedisError, OSError) as error:
         _end_if_refused(error, SETTING if settings.broker_url is None else "ROBOCO_BROKER_URL")
 

@@ -22,8 +22,9 @@ def letter_of(engine: Engine, request: Any, reason: str, attempts: int) -> DeadL
 def refuse(engine: Engine, request: Any, error: UsageError, reason: str | None) -> None:
     """Store the dead letter for this reason, if there is one; then log and count the refusal.
 
-    The log quotes nothing of the message. If the dead letter cannot be stored, nothing is logged or counted: the
-    message returns to its queue.
+    The log quotes nothing of the message. If the dead letter cannot be stored, the exception passes on, and nothing is
+    logged or counted here. A refused submission or fork then returns to its queue. A message whose arguments cannot be
+    read (of turn, tool or list_tools, for instance) is acknowledged: its Celery task fails, and the message is lost.
     """
     kept = ""
     if reason is not None:

@@ -37,7 +37,7 @@ from roboco.engine.execution.tool_call import tool as engine_tool
 from roboco.engine.execution.turn import turn as engine_turn
 from roboco.engine.notifications import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
-from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
+from roboco.errors import Conflict, Overloaded, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
 from roboco.workers.ended import call_ended, ended
 from roboco.workers.orders import order_of, task_of
@@ -157,7 +157,7 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
     """Accept a message from outside. Return it to its queue if a server does not answer or the time limit is exceeded.
 
     If every attempt loses its worker or exceeds the limit, or if the message fails by an unexpected error, it is stored
-    as a dead letter. So is a refused message that was to create a task.
+    as a dead letter. So is a refused message that was to create a task, unless too much waits already (Overloaded).
     """
     key = f"message:{request.id}"
     try:
@@ -185,7 +185,8 @@ def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object
         raise
     except UsageError as error:
         engine.attempts.end(key)
-        refuse(engine, request, error, f"refused: {error}" if request.task in CREATING else None)
+        kept = request.task in CREATING and not isinstance(error, Overloaded)  # many of these push real losses out
+        refuse(engine, request, error, f"refused: {error}" if kept else None)
         raise
     except Exception as error:
         engine.dead.add(letter_of(engine, request, f"{type(error).__name__}: {error}", 1))

@@ -18,6 +18,7 @@ from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
 from roboco.ports import Phase, TurnOrder
 from roboco.settings import Settings
+from roboco.workers.passwords import RABBIT_REFUSES, check_passwords
 from tests.conftest import need
 from tests.doubled import doubled
 from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
@@ -156,6 +157,15 @@ def test_over_tls(rabbit: RabbitServer, tmp_path: Path) -> None:
             refused(url + options)
     with TlsGate(rabbit.port, certificates.server("elsewhere.example.org")) as gate:
         refused(f"amqps://roboco:secret@127.0.0.1:{gate.port}//?{certificates.options()}")
+
+
+def test_worker_without_the_right_password_ends_and_names_the_setting(rabbit: RabbitServer) -> None:
+    settings = Settings(broker_url=rabbit.url.replace(":secret@", ":wrong@"))
+    app = producer(settings)
+    with pytest.raises(SystemExit) as ended:
+        check_passwords(app, settings)
+    app.close()
+    assert str(ended.value) == f"this worker ends: {RABBIT_REFUSES}"
 
 
 def refused(url: str) -> None:

@@ -141,7 +141,10 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task
         app.send_task("roboco.submit", kwargs={"team": TEAM, "prompt": []}, ignore_result=True)
         app.send_task("roboco.send", kwargs={"task_id": "nobody", "message": "x"}, ignore_result=True)
         app.send_task("shop.unknown", queue="roboco.coordinator", ignore_result=True)
-    expected = {"roboco.submit": 1, "roboco.send": 1, "other": 1}
+    malformed: tuple[object, ...] = ({}, ["roboco.submit"])
+    for name in malformed:
+        stack.orchestrator._client.lpush("roboco.coordinator", json.dumps(named(name)))
+    expected = {"roboco.submit": 1, "roboco.send": 1, "other": 3}
 
     def counted() -> dict[str, float | None]:
         now = stack.figures("coordinator")
@@ -149,11 +152,23 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task
 
     until(lambda: counted() == expected, 20, lambda: str(counted()))
     letters = stack.orchestrator.dead_letters()
+    assert len(letters) == 4
     assert {"roboco.submit", "shop.unknown"} <= {letter.name for letter in letters}
     assert "roboco.send" not in {letter.name for letter in letters}
     for letter in letters:
         stack.orchestrator.dismiss(letter.letter_id)
     until(lambda: stack.figures("coordinator")["roboco_dead_letters"] == 0, 20, "dismissed letters are not counted")
+
+
+def named(name: object) -> dict[str, Any]:
+    """Return a message in Redis whose Celery task has this name."""
+    return {
+        "headers": {"task": name, "id": "malformed"},
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "body": "[[], {}, {}]",
+        "properties": {"delivery_tag": "1", "delivery_info": {"exchange": "", "routing_key": "roboco.coordinator"}},
+    }
 
 
 def test_what_waits_is_told_by_the_sweepers_process(stack: Observed, task: Task) -> None:

@@ -34,10 +34,10 @@ _OWN: Final = "roboco."
 
 
 def error_text(error: BaseException) -> str:
-    """Return the kind and the text of the exception, also if its text cannot be read."""
+    """Return the kind and the text of the exception, also if reading its text raises any exception, as SystemExit."""
     try:
         text = str(error)
-    except Exception as broken:
+    except BaseException as broken:
         text = f"(its text cannot be read: {type(broken).__name__})"
     if len(text) > TEXT_MOST:
         text = f"(a text of {len(text)} characters)"

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from roboco.adapters.tools.tool_failure import Mask
 from roboco.domain.log_text import log_text
@@ -38,21 +38,34 @@ _inside = threading.local()
 @contextmanager
 def log_output(tool: str, task_id: str, mask: Mask) -> Iterator[None]:
     """Log what the block prints, as warnings, as Celery does. After the limits of a call nothing more is logged."""
-    output = _Output(f"tool {tool!r} of task {task_id}", mask)
+    output, before = _Output(f"tool {tool!r} of task {task_id}", mask), _CALL.get()
+    try:
+        _begin(output)
+        yield
+    finally:  # the soft time limit raises once, at any line: the second _leave completes a first that it interrupts
+        try:
+            _leave(output, before)
+        finally:
+            _leave(output, before)
+            output.end()
+
+
+def _begin(output: "_Output") -> None:
     with _lock:
         if not _calls:
             _install()
         _calls.append(output)
-    token = _CALL.set(output)
-    try:
-        yield
-    finally:
-        _CALL.reset(token)
-        with _lock:
+    _CALL.set(output)
+
+
+def _leave(output: "_Output", before: "_Output | None") -> None:
+    """End what `_begin` has begun, also if it was interrupted. Twice is once."""
+    _CALL.set(before)
+    with _lock:
+        if output in _calls:
             _calls.remove(output)
-            if not _calls:
-                _uninstall()
-        output.end()
+        if not _calls:
+            _uninstall()
 
 
 class _Output:
@@ -128,6 +141,16 @@ class _Stream:
         """Write each of the texts."""
         for line in lines:
             self.write(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Flush the stream below. It is the worker's and stays open."""
+        self.below.flush()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.below)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.below, name)

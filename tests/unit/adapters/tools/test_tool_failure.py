@@ -129,10 +129,11 @@ def test_exceptions_of_groups_are_bounded() -> None:
     assert result_text(error).count("; ") == SHOWN_MOST
 
 
-def test_exception_whose_text_cannot_be_read_is_named() -> None:
+@pytest.mark.parametrize("flaw", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_exception_whose_text_cannot_be_read_is_named(flaw: type[BaseException]) -> None:
     class Broken(Exception):
         def __str__(self) -> str:
-            raise RuntimeError
+            raise flaw
 
-    assert error_text(Broken()) == "Broken: (its text cannot be read: RuntimeError)"
-    assert lines(raised(Broken()))[-1] == "Broken: (its text cannot be read: RuntimeError)"
+    assert error_text(Broken()) == f"Broken: (its text cannot be read: {flaw.__name__})"
+    assert lines(raised(Broken()))[-1] == f"Broken: (its text cannot be read: {flaw.__name__})"

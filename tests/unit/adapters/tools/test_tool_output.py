@@ -12,6 +12,7 @@ from contextvars import copy_context
 import pytest
 
 from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.tools import tool_output
 from roboco.adapters.tools.tool_output import CHARACTERS_MOST, LINE_MOST, LINES_MOST, log_output
 
 SECRET = "canary-of-the-shop"
@@ -58,6 +59,31 @@ def test_streams_are_put_back_after_an_exception(caplog: pytest.LogCaptureFixtur
         raise ValueError
     assert sys.stdout is before
     assert logged(caplog) == ["stdout: half"]
+
+
+def test_streams_are_put_back_if_the_time_limit_arrives_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, uninstall = (sys.stdout, sys.stderr), tool_output._uninstall
+
+    def interrupted() -> None:
+        monkeypatch.setattr(tool_output, "_uninstall", uninstall)
+        raise TimeoutError
+
+    monkeypatch.setattr(tool_output, "_uninstall", interrupted)
+    with pytest.raises(TimeoutError), log_output("refund", "t", MASK):
+        pass
+    assert (sys.stdout, sys.stderr) == before
+    assert tool_output._calls == []
+
+
+def test_streams_are_context_managers_that_leave_the_workers_open(caplog: pytest.LogCaptureFixture) -> None:
+    below = io.StringIO("to read\n")
+    with contextlib.redirect_stdout(below), log_output("refund", "t", MASK):
+        with sys.stdout as stream:
+            print("one", file=stream)
+        print("two")
+        assert list(sys.stdout) == ["to read\n"]
+    assert logged(caplog) == ["stdout: one", "stdout: two"]
+    assert not below.closed
 
 
 @pytest.mark.parametrize("text", ["x\n" * 100_000, "y" * 10_000_000, "\r" * 1000 + "z\n" * 100_000])
