@@ -9,7 +9,7 @@ from roboco.adapters.celery.display import of_error
 from roboco.adapters.celery.letters import letter_of
 from roboco.adapters.celery.names import TEAM
 from roboco.client.orchestrator import Orchestrator
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Overloaded, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -17,12 +17,13 @@ _log = logging.getLogger(__name__)
 def refuse(orchestrator: Orchestrator, request: Any, error: UsageError) -> None:
     """Store the dead letter and log the refusal. The failure of the Celery task does not depend on either.
 
-    The dead letters are the operator's: for a tenant the refusal is logged only.
+    The refusal is only logged for a tenant, since dead letters are the operator's, and for an Overloaded: many of those
+    would push lost work out of the dead letters.
     """
     queue = str((request.delivery_info or {}).get("routing_key") or "")
     letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator.engine.now())
     kept = f"; it is dead letter {letter.letter_id}"
-    if orchestrator.settings.tenant is not None:
+    if orchestrator.settings.tenant is not None or isinstance(error, Overloaded):
         kept = ""
     else:
         try:
