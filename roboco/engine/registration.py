@@ -5,25 +5,38 @@ The id of a workspace is stored in it, so that two folders, buckets or prefixes 
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
+from roboco.domain.paths import WORKSPACE, summary_path
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import Schedule, WorkerRegistry, WorkspaceName
+from roboco.ports import Files, Schedule, WorkerRegistry, WorkspaceName
 from roboco.ports.registry import COORDINATOR, LIVE
+
+SAMPLE = 20
+"""Open tasks that a coordinator looks for in its workspace if others have recorded another one."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """A worker as it registers: the pools in which it works, the modules of tools that it has, and its workspace."""
+    """A worker as it registers: its pools, the modules of tools that it has, and its workspace with its files."""
 
     pools: tuple[str, ...]
     modules: tuple[str, ...]
     workspace: WorkspaceName
+    files: Files
 
 
 def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) -> None:
-    """Register the worker of this process. UsageError if its workspace is not the coordinators'."""
-    other = workers.register(worker.pools, worker.modules, worker.workspace, schedule.count() > 0)
+    """Register the worker of this process. UsageError if its workspace is not the coordinators'.
+
+    A coordinator is also refused if others have recorded another workspace and it does not have their open tasks: it
+    was started in a wrong folder. If it has them, the others were.
+    """
+    known = workers.workspace()
+    differs = known is not None and known.id != worker.workspace.id
+    foreign = differs and COORDINATOR in worker.pools and _are_foreign(schedule, worker.files)
+    other = workers.register(worker.pools, worker.modules, worker.workspace, foreign)
     if other is not None:
         raise UsageError(
             f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others is gone for "
@@ -31,8 +44,13 @@ def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) 
         )
 
 
+def _are_foreign(schedule: Schedule, files: Files) -> bool:
+    """Return True if an open task is not in this workspace. Cost: one page of the schedule and SAMPLE reads."""
+    return any(files.size(summary_path(task_id)) is None for task_id in islice(schedule.known(), SAMPLE))
+
+
 def check_workspace(engine: Engine, address: str) -> None:
-    """UsageError if this client's workspace is not the one of the coordinators that live, or of the open tasks.
+    """UsageError if this client's workspace is not the one of the coordinators that live.
 
     What it reads is kept for CACHED seconds, and the id of this client's workspace for ever.
     """
@@ -40,11 +58,16 @@ def check_workspace(engine: Engine, address: str) -> None:
     if seen.workspace is None:
         return
     own = engine.status.own(engine, address)
-    if own.id != seen.workspace.id and (not is_silent(seen.silence[COORDINATOR]) or engine.schedule.count()):
+    if own.id != seen.workspace.id and not is_silent(seen.silence[COORDINATOR]):
         raise UsageError(f"this client {_differ(own, seen.workspace)}")
 
 
 def _differ(own: WorkspaceName, other: WorkspaceName) -> str:
+    if own.address == other.address:
+        return (
+            f"uses the workspace {own.address}, which was deleted and made again, or lost its {WORKSPACE}, after "
+            "others used it: restore it from a backup, or set ROBOCO_PREFIX to another name to begin anew"
+        )
     return (
         f"uses the workspace {own.address}, the others {other.address}: set ROBOCO_WORKSPACE to the same workspace for "
         "all, or ROBOCO_PREFIX to another name if these are two deployments"

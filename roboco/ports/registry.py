@@ -27,12 +27,13 @@ class WorkerRegistry(Protocol):
         """The node name of this process's worker; "" in a process that is not a worker."""
 
     def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, open_tasks: bool
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, foreign_tasks: bool
     ) -> WorkspaceName | None:
         """Record that this worker lives, works in these pools, and has imported these modules of tools.
 
-        A coordinator also records its workspace. Return the coordinators' workspace, and record nothing, if it is
-        another one and another coordinator lives or, with `open_tasks`, if it is another one.
+        A coordinator also records its workspace. Return the recorded workspace, and record nothing, if it is another
+        one and another coordinator lives, or if it is another one and its open tasks are not this workspace's
+        (`foreign_tasks`).
         """
 
     @property

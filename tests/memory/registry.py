@@ -20,7 +20,7 @@ class MemoryWorkerRegistry:
         self._live = live
 
     def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, open_tasks: bool
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, foreign_tasks: bool
     ) -> WorkspaceName | None:
         """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
         now = self._clock.now()
@@ -28,7 +28,7 @@ class MemoryWorkerRegistry:
             known = held.workspace
             if known is not None and known.id != workspace.id:
                 live = [at for name, at in held.workers[COORDINATOR].items() if name != self.own]
-                if open_tasks or any(at >= now - self._live for at in live):
+                if foreign_tasks or any(at >= now - self._live for at in live):
                     return known
             if COORDINATOR in pools:
                 held.workspace = workspace

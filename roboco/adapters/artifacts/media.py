@@ -37,14 +37,14 @@ def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Ou
         for part, artifact in kept.items()
     }
     artifacts = tuple({artifact.uri: artifact for artifact in kept.values()}.values())
-    told = _with(outcome, named)
-    return told.model_copy(update={"artifacts": (*outcome.artifacts, *artifacts), "media": ()})
+    changed = _with(outcome, named)
+    return changed.model_copy(update={"artifacts": (*outcome.artifacts, *artifacts), "media": ()})
 
 
 def drop_media(outcome: Outcome) -> Outcome:
     """The outcome without its media, of which it says that they could not be stored."""
-    told = _with(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
-    return told.model_copy(update={"media": ()})
+    changed = _with(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
+    return changed.model_copy(update={"media": ()})
 
 
 def _kept(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
@@ -55,9 +55,9 @@ def _kept(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
     return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", said, step_id), media.data)
 
 
-def _with(outcome: Outcome, told: dict[int, dict[str, Any]]) -> Outcome:
-    """The outcome whose parts say this, too."""
-    if not told:
+def _with(outcome: Outcome, described: dict[int, dict[str, Any]]) -> Outcome:
+    """Return the outcome with these fields added to its parts, by position."""
+    if not described:
         return outcome
-    parts = [part | told.get(place, {}) for place, part in enumerate(outcome.result.result)]
+    parts = [part | described.get(place, {}) for place, part in enumerate(outcome.result.result)]
     return outcome.model_copy(update={"result": outcome.result.model_copy(update={"result": parts})})

@@ -30,14 +30,14 @@ class RedisWorkerRegistry:
         self._live = live
 
     def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, open_tasks: bool
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, foreign_tasks: bool
     ) -> WorkspaceName | None:
         """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
         for pool in pools:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
             said = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
             with _permitted():
-                other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(open_tasks))
+                other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(foreign_tasks))
             if other:
                 return _workspace(other)
         return None

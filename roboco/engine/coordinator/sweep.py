@@ -10,7 +10,7 @@ from functools import partial
 
 from roboco.domain.dead_letter import lost_work
 from roboco.domain.ids import is_task_id
-from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, RESUME, open_path
+from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, RESUME, open_path, team_path
 from roboco.engine import notifications as notify
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.advance import QUIET, advance
@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 Look = Callable[[Engine, str, bool], None]
 BATCH = 200
 """How many tasks one sweep looks at."""
+ELSEWHERE = 60.0
+"""Seconds after which a task is tried again that is not in this workspace."""
 REFILL = 1800.0
 """Seconds after which the schedule is filled from the workspace again."""
 RETRY = 5.0
@@ -131,9 +133,16 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
-    """Only a person can restore what the workspace has lost: nothing goes on on a broken base."""
+    """Store a dead letter: only a person can restore what the workspace has lost, and nothing continues without it.
+
+    A task that is not in this workspace at all is another workspace's: it continues soon after its coordinator starts.
+    """
     letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
     engine.dead.add(letter)
+    if engine.files.size(team_path(task_id)) is None:
+        engine.schedule.put(task_id, ELSEWHERE)
+        _log.error("task %s cannot continue here: %s. It is tried again in %g s", task_id, error, ELSEWHERE)
+        return
     engine.schedule.put(task_id, QUIET)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "

@@ -3,7 +3,7 @@
 -- registration)  KEYS[3] workers of the pool (sorted set of the same kind)  KEYS[4] modules of the pool's workers (hash)
 -- ARGV[1] worker  ARGV[2] its modules (JSON)  ARGV[3] its workspace  ARGV[4] 1 if it is a coordinator, which sets the
 -- workspace  ARGV[5] seconds for which a worker counts as live  ARGV[6] seconds after which a worker is forgotten
--- ARGV[7] 1 if tasks are open, so that the workspace may not change
+-- ARGV[7] 1 if open tasks are not in this workspace, so that it may not replace the recorded one
 -- Returns '', or the recorded workspace if it is another one that is in use. Cost: O(log workers).
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6

@@ -11,15 +11,16 @@ from roboco.domain.paths import NOTIFY, OPEN, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.pending import pause
-from roboco.engine.coordinator.sweep import BATCH, MOST_FAILURES, REFILL, fill_schedule, sweep
+from roboco.engine.coordinator.sweep import BATCH, ELSEWHERE, MOST_FAILURES, REFILL, fill_schedule, sweep
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
 from tests.memory.clock import SkewedClock
 from tests.memory.dispatcher import Message, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
+from tests.memory.model import said
 from tests.memory.reader import items_of, read
 from tests.memory.watch import Crash, make
-from tests.memory.world import TASK, World
+from tests.memory.world import TASK, UNKNOWN, World, given, team_of
 
 
 def pending(world: World) -> World:
@@ -430,3 +431,24 @@ def test_a_backlog_is_not_multiplied() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
     assert len(world.given.model.requests) == 3
     assert len(world.given.toolbox.runs) == 3
+
+
+def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_started(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(given(lambda request: said("done")))
+    world.submit(team_of(agents=[{"name": "one", "prompt": "hi"}]))
+    here = world.files.held.pop(team_path(TASK))
+    world.engine = world.process()  # of a worker with another workspace
+    world.drain()
+    world.clock.move(UNKNOWN)
+    world.sweep()
+    assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
+    assert "It is tried again in 60 s" in caplog.text
+    assert world.server.held.schedule[TASK] <= world.clock.now() + ELSEWHERE
+    world.files.held[team_path(TASK)] = here
+    world.engine = world.process()
+    world.clock.move(ELSEWHERE)
+    world.sweep()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED

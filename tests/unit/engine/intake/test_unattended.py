@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.client.attendance import Attendance
-from roboco.domain.paths import WORKSPACE
+from roboco.domain.paths import WORKSPACE, summary_path
 from roboco.engine.execution.tool_call import tool
 from roboco.engine.execution.turn import turn
 from roboco.engine.intake.unattended import missing_workers, unattended
@@ -55,7 +55,11 @@ def live(world: World, *pools: str) -> None:
 
 def start(world: World, pool: str) -> None:
     """Start a worker of the pool."""
-    register(world.engine.workers, world.engine.schedule, Registration((pool,), (), workspace_name(world.files, HERE)))
+    register(
+        world.engine.workers,
+        world.engine.schedule,
+        Registration((pool,), (), workspace_name(world.files, HERE), world.files),
+    )
 
 
 def missing(world: World) -> str:
@@ -135,13 +139,27 @@ def test_another_workspace_than_the_coordinators_is_named() -> None:
         start(world, "tools")
 
 
-def test_the_workspace_of_coordinators_that_are_gone_counts_while_tasks_are_open() -> None:
+def test_a_coordinator_without_the_open_tasks_of_the_recorded_workspace_is_refused() -> None:
     world = begun()
     MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER, False)
-    world.clock.move(1000)
-    with pytest.raises(UsageError):
-        check_workspace(world.engine, HERE)
+    world.clock.move(1000)  # no coordinator lives
+    del world.files.held[summary_path(TASK)]
+    with pytest.raises(UsageError, match="delete the key 'workspace' in Redis"):
+        start(world, "coordinator")
+    start(world, "tools")  # which cannot know
     world.server.held.schedule.clear()
+    start(world, "coordinator")
+    assert world.engine.workers.workspace() == workspace_name(world.files, HERE)
+
+
+def test_a_coordinator_with_the_open_tasks_replaces_one_that_was_started_in_a_wrong_folder() -> None:
+    world = begun()
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER, False)
+    with pytest.raises(UsageError, match="the others s3://bucket"):
+        check_workspace(world.engine, HERE)
+    with pytest.raises(UsageError, match="the others s3://bucket"):
+        start(world, "coordinator")  # the other one still lives
+    world.clock.move(1000)
     check_workspace(world.process(), HERE)
     start(world, "coordinator")
     assert world.engine.workers.workspace() == workspace_name(world.files, HERE)
@@ -195,3 +213,11 @@ def test_a_coordinator_is_awaited_when_a_turn_that_no_worker_has_begun_is_to_end
     assert missing(world) == ""
     getattr(world, control)()
     assert missing(world).startswith("no coordinator worker")
+
+
+def test_a_workspace_that_was_deleted_and_made_again_is_named_as_that() -> None:
+    world = begun()
+    before = WorkspaceName("before", HERE)
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), before, False)
+    with pytest.raises(UsageError, match="which was deleted and made again, or lost its _workspace"):
+        start(world, "coordinator")
