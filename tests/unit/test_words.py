@@ -1,0 +1,87 @@
+"""The check of words finds each kind of finding, and nothing in a clean project."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECK = Path(__file__).parents[2] / ".ci" / "words.py"
+CLEAN = '"""Return the sum of two numbers, or raise an error."""\n\nMAX_ITEMS = 3\n'
+
+
+def checked(folder: Path, files: dict[str, str]) -> tuple[int, str]:
+    """Return the exit code and the output of the check for a project of these files."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def test_check_of_a_clean_project_finds_nothing(tmp_path: Path) -> None:
+    files = {
+        "roboco/a.py": CLEAN,
+        "workers/b.py": CLEAN,
+        "README.md": "A page.\n\n```\ntold\n```\n",
+        "roboco/c.lua": "-- Add.",
+    }
+    assert checked(tmp_path, files)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "finding"),
+    [
+        ("roboco/a.py", '"""One.\n\nThe user is told."""\n', "roboco/a.py:3: banned word 'told'"),
+        ("roboco/a.py", "x = 1  # Nobody reads it\n", "roboco/a.py:1: banned word 'Nobody'"),
+        ("roboco/a.py", "x = 'the call stands still'\n", "roboco/a.py:1: banned word 'stands'"),
+        (
+            "roboco/a.py",
+            "class A:\n    x: int\n    '''A word of its own.'''\n",
+            "roboco/a.py:3: banned word 'of its own'",
+        ),
+        ("roboco/a.lua", "local x = 1 -- so many items\n", "roboco/a.lua:1: banned word 'so many'"),
+        ("roboco/docs/a.md", "# Page\n\nIt looks at a task.\n", "roboco/docs/a.md:3: banned word 'looks at'"),
+        ("README.md", "Somebody stops it.\n", "README.md:1: banned word 'Somebody'"),
+        ("workers/a.py", "def read_untold(): ...\n", "workers/a.py:1: name 'read_untold' contains 'untold'"),
+        ("workers/a.py", "class WishedOne: ...\n", "workers/a.py:1: name 'WishedOne' contains 'wished'"),
+        ("workers/a.py", "def read(brought): ...\n", "workers/a.py:1: name 'brought' contains 'brought'"),
+        ("workers/a.py", "def f():\n    self.told_at = 1\n", "workers/a.py:2: name 'told_at' contains 'told'"),
+        ("workers/a.py", "_LONGEST = 3\n", "workers/a.py:1: constant '_LONGEST' does not name its quantity"),
+    ],
+)
+def test_check_names_place_and_cause(tmp_path: Path, name: str, text: str, finding: str) -> None:
+    code, output = checked(tmp_path, {name: text})
+    assert (code, output.splitlines()[4:]) == (1, [finding, output.splitlines()[-1]])
+
+
+def test_check_rejects_a_public_type_name_that_is_defined_twice(tmp_path: Path) -> None:
+    code, output = checked(
+        tmp_path, {"roboco/a.py": "class Found: ...\nclass _Own: ...\n", "workers/b.py": "Found = int\n_Own = 1\n"}
+    )
+    assert code == 1
+    assert "public type 'Found' is defined 2 times: roboco/a.py, workers/b.py\n1 findings" in output
+
+
+def test_check_rejects_a_folder_with_more_than_thirty_modules(tmp_path: Path) -> None:
+    files = {f"roboco/a/m{n}.py": "" for n in range(31)} | {f"roboco/b/m{n}.py": "" for n in range(30)}
+    code, output = checked(tmp_path, files | {"roboco/b/__init__.py": ""})
+    assert code == 1
+    assert "roboco/a/: 31 modules; at most 30\n1 findings" in output
+
+
+def test_check_rejects_rates_outside_their_bounds(tmp_path: Path) -> None:
+    words = " ".join(["what"] * 4 + ["word"] * 996)
+    code, output = checked(tmp_path, {"roboco/a.py": f'"""{words}"""\n'})
+    assert code == 1
+    assert "rate of what is 4.0; bounds: (0.0, 3.0)" in output
+    assert "rate of return/raise is 0.0; bounds: (6.0, 1000.0)" in output
+
+
+def test_check_reads_a_linked_folder_once(tmp_path: Path) -> None:
+    (tmp_path / "roboco").mkdir()
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "roboco" / "workers").symlink_to("../workers")
+    assert checked(tmp_path, {"workers/a.py": "class Once: ...\n"})[0] == 0
