@@ -1,4 +1,4 @@
-"""Results: what becomes of the calls of a step: who runs them, who is waited for, and the step that answers them."""
+"""The next action for the calls of a step: run them, wait for a person or client, or commit their results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ from roboco.domain.team.team import Team
 
 
 def answer_calls(team: Team, history: History, situation: Situation) -> Action:
-    """What is to be done about the calls of the last step: have them run, wait for who answers them, or close them."""
+    """Return the next action for the calls of the last step: run them, wait for an answer, or commit the results."""
     step = history.last
     told = told_outside(step, situation.inbox, situation.outcomes)
     answers = {**answered_here(team, history.state, step), **situation.outcomes}
@@ -55,7 +55,7 @@ def answer_calls(team: Team, history: History, situation: Situation) -> Action:
 
 
 def _have_answered(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
-    """Have the calls run that may be, or wait for who answers the others."""
+    """Return the action that runs the allowed calls, or waits for a person or client."""
     judged = verdicts(history.last, situation.inbox)
     asked = [call for call in missing if needs_approval(team, call) and call.id not in judged]
     run = tuple(call for call in missing if call not in asked and not is_client(call))
@@ -75,7 +75,7 @@ def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
 
 
 def _about_results(team: Team, history: History, situation: Situation, outcomes: list[Outcome]) -> dict[str, Any]:
-    """What the metadata of a step of results says of where they came from."""
+    """Return the metadata of a step of results: the sources of the results, and their usage."""
     step = history.last
     told = {call_id: one.item_id for call_id, one in told_outside(step, situation.inbox, situation.outcomes).items()}
     judged = {
@@ -104,13 +104,13 @@ def _about_results(team: Team, history: History, situation: Situation, outcomes:
 
 
 def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
-    """What each call that was run costs by the price of its tool, by id."""
+    """Return the price of each call that was run, by id."""
     specs = {call.id: spec_of(team, step, call) for call in step.calls if call.id in run}
     return {call_id: 0.0 if spec is None else spec.price for call_id, spec in specs.items()}
 
 
 def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int | float]:
-    """What the calls have used: what their sub-tasks have, and what their tools cost."""
+    """Return the usage of the calls: that of their sub-tasks, and the prices of their tools."""
     used = [outcome.usage for outcome in outcomes if outcome.usage]
     if paid := sum(prices.values()):
         used.append({"cost": paid})
@@ -119,7 +119,7 @@ def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int |
 
 
 def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, Any]:
-    """How many calls of each tool were run, how many seconds they took, and what they cost; `prices` by call."""
+    """Return for each tool the number of calls that were run, their seconds and cost. `prices` are by call."""
     used: dict[str, Any] = {}
     for call, outcome in zip(step.calls, outcomes, strict=True):
         if call.id in prices:
@@ -133,7 +133,7 @@ def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) ->
 
 
 def _closed(team: Team, step: TaskStep, call: ToolCall, situation: Situation, ended: str) -> Outcome:
-    """What is said of a call whose result nobody waits for any more."""
+    """Return the outcome of a call whose result is no longer needed."""
     spec = spec_of(team, step, call)
     if needs_approval(team, call) and call.id not in verdicts(step, situation.inbox):
         return failure(call.id, f"not run, since it was not approved before: {ended}")
@@ -151,12 +151,12 @@ def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> W
 
 
 def paused(team: Team, reason: str) -> Wait:
-    """Wait until the task is resumed."""
+    """Return a wait until the task is resumed."""
     return wait(team, TaskStatus.PAUSED, "paused", reason)
 
 
 def wait(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:
-    """Wait in this status, for somebody's word on the calls if there are some."""
+    """Return a wait in this status, for a person's or client's answer to the calls if there are some."""
     named = f"{reason}: {', '.join(f'{call.tool_name} ({call.id})' for call in calls)}" if calls else reason
     route = Route(TO_USER, team.collaboration_model.type, rule, named)
     return Wait(status, route, tuple(call.id for call in calls))

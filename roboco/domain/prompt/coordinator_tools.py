@@ -1,4 +1,4 @@
-"""Tools that are offered to an agent and that no process of ours runs: goals, client tools, hand-offs, sub-tasks."""
+"""Tools that the coordinator answers or a client runs: goals, client tools, hand-offs and sub-tasks."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Schema = dict[str, Any]
 
 
 def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
-    """Those tools as the chat completions protocol has them."""
+    """Return these tools of the agent in the format of the chat completions protocol."""
     tools = [
         function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
     ]
@@ -25,7 +25,7 @@ def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
 
 
 def schema_of(state: TaskState, name: str) -> Schema | None:
-    """The JSON Schema of the arguments of a goal's or client's tool; None of any other."""
+    """Return the JSON Schema of the arguments of a goal's or client's tool, or None for any other tool."""
     goals = {goal.tool_name: goal.outcome for goal in state.goals}
     tool = state.client_tools.get(name)
     return goals.get(name) if tool is None else tool["input_schema"]
@@ -56,5 +56,8 @@ def _all_of(arguments: dict[str, Schema]) -> Schema:
 
 
 def function_schema(name: str, description: str, parameters: Schema) -> Schema:
-    """A tool as the chat completions protocol has it; `parameters` is the JSON Schema of its arguments."""
+    """Return a tool in the format of the chat completions protocol.
+
+    `parameters` is the JSON Schema of its arguments.
+    """
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

@@ -1,4 +1,4 @@
-"""Reading a team: every mistake at once, each with its path, what was found and what is possible."""
+"""Validation of a team: all mistakes at once, each with its path, the value found and the possible values."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,18 +15,21 @@ from roboco.domain.team.team import ALL_OF, Team
 from roboco.errors import TeamError
 
 MAX_TEAM = 1024 * 1024
-"""The largest team, with its prompts and the teams in it, in characters of its JSON."""
+"""The largest team, with its prompts and nested teams, in characters of its JSON."""
 _MOST = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
 MOST_PATTERNS = 20_000
-"""How much the patterns of a team may weigh together: up to half a second to compile."""
+"""The largest weight of all patterns of a team together: up to half a second to compile."""
 _LIGHTEST = 20
 _TOLD = 100
-"""How many mistakes are told."""
+"""The largest number of mistakes in one error."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
 
 
 def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()) -> Team:
-    """The team that the data declares; TeamError lists every mistake, after those already found."""
+    """Return the team that the data declares.
+
+    Raise TeamError with every mistake, after the mistakes that the caller found already.
+    """
     found = list(mistakes)
     team: Team | None = None
     try:
@@ -50,7 +53,7 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
 
 
 def _too_large(data: Any) -> str:
-    """What there is too much of; "" if the data can be looked at in a moment."""
+    """Return the mistake if the data is too large for a quick validation, else ""."""
     if (size := len(canonical(data))) > MAX_TEAM:
         return f"the file: has {size} characters of JSON, at most {MAX_TEAM} are possible"
     for name, most in _MOST.items() if isinstance(data, dict) else ():
@@ -76,7 +79,7 @@ def _patterns_weigh(value: Any) -> int:
 
 
 def _follows(detail: ErrorDetails) -> bool:
-    """Whether a list counts as too short only because its items are wrong, which is told of them."""
+    """Return True if a list is too short only because its items are wrong. Their mistakes are reported instead."""
     return detail["type"] == "too_short" and len(detail["input"]) > 0
 
 
@@ -116,7 +119,7 @@ def _short(value: object) -> str:
 
 
 class _Names:
-    """The names in a team's data that must fit each other; shapes are the models' business."""
+    """Checks that the names in a team's data fit each other. Types are validated by the models."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.agents = _dicts(data.get("agents"))
