@@ -23,7 +23,7 @@ def check_task_id(task_id: object) -> str:
         return task_id
     raise UsageError(
         f"task id {_shown(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
-        "starting with a letter or digit; a tenant's stands before it with a ':'"
+        "starting with a letter or digit; a tenant's id is followed by ':' before it"
     )
 
 

@@ -53,7 +53,7 @@ class Notify(Declared):
     @classmethod
     def _can_be_told(cls, statuses: tuple[TaskStatus, ...]) -> tuple[TaskStatus, ...]:
         if passing := [status.value for status in statuses if not (status.ended or status.waiting)]:
-            raise ValueError(f"{passing[0]!r} passes too soon for a notice: follow the task's events instead")
+            raise ValueError(f"{passing[0]!r} passes too soon for a notification: follow the task's events instead")
         return statuses
 
     @model_validator(mode="after")
@@ -259,7 +259,7 @@ class NoticeName:
         """
         found = _NAME.fullmatch(name)
         if found is None:
-            raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
+            raise UsageError(f"there is no notification {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
         target, seq, generation, epoch, about = found.groups()
         return cls(int(target), int(seq), generation or "", int(epoch or "0", 16), about)
 

@@ -50,8 +50,8 @@ def broken_before(metadata: dict[str, Any]) -> Spent:
     return _usage_of(metadata.get(BROKEN))
 
 
-def _usage_of(told: Any) -> Spent:
-    usage = told if isinstance(told, dict) else {}
+def _usage_of(recorded: Any) -> Spent:
+    usage = recorded if isinstance(recorded, dict) else {}
     return Spent(
         tokens_in=int(number(usage.get("tokens_in"))),
         tokens_out=int(number(usage.get("tokens_out"))),

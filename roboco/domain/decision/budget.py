@@ -32,10 +32,10 @@ def used_up(limits: Limits, state: TaskState, agent: str, seconds: float) -> str
 
 
 def _over(who: str, limits: Spending, spent: Spent) -> str | None:
-    for name, field, told in _FIELDS:
+    for name, field, text in _FIELDS:
         limit, used = getattr(limits, name), getattr(spent, field)
-        if limit is not None and used >= limit and name != "max_calls":  # of calls the next one is refused
-            return f"{who} {told.format(used)}, {name} is {limit:g}"
+        if limit is not None and used >= limit and name != "max_calls":  # the next call is refused instead
+            return f"{who} {text.format(used)}, {name} is {limit:g}"
     return None
 
 
@@ -83,11 +83,11 @@ def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: 
         found.append((left, f"has used {spent.tokens_out} tokens out, max_tokens_out is {limits.max_tokens_out}"))
     if limits.max_cost is not None and (profile.price_in or profile.price_out):
         money = limits.max_cost - spent.cost - profile.cost(tokens_in, 0)
-        told = f"has cost {spent.cost:g}, max_cost is {limits.max_cost:g}, {needs}"
+        text = f"has cost {spent.cost:g}, max_cost is {limits.max_cost:g}, {needs}"
         if profile.price_out:
-            found.append((int(money * 1_000_000 / profile.price_out), told))
+            found.append((int(money * 1_000_000 / profile.price_out), text))
         elif money < 0:
-            found.append((0, told))
+            found.append((0, text))
     return min(found, default=(None, ""))
 
 

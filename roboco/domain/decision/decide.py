@@ -74,8 +74,8 @@ def _without_asking(history: History, situation: Situation) -> AppendStep | None
     if situation.exhausted is not None:
         return _error(ATTEMPTS, situation.exhausted)
     if (raised := situation.raised) is not None:
-        told = TextPart(text=f"limits: {canonical(raised.limits)}")
-        return AppendStep(ORCHESTRATOR, (told,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))
+        text = TextPart(text=f"limits: {canonical(raised.limits)}")
+        return AppendStep(ORCHESTRATOR, (text,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))
     return None
 
 
@@ -126,8 +126,8 @@ def _go_on(team: Team, limits: Limits, history: History, situation: Situation, r
         return _rest(team, limits, history, situation, chosen)
     if chosen.to not in {agent.name for agent in team.agents}:
         possible = ", ".join(agent.name for agent in team.agents)
-        told = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
-        return _error("router", f"{told} ({chosen.reason})")
+        problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
+        return _error("router", f"{problem} ({chosen.reason})")
     if (loop := history.state.loop.caught(limits)) is not None:
         return _error(LOOP, loop)
     if (limit := used_up(limits, history.state, chosen.to, situation.seconds)) is not None:
@@ -181,7 +181,8 @@ def _next(team: Team, history: History, router: Router) -> tuple[Route, str | No
     last = _before_messages(history)
     if last and last[-1].interrupted and team.has(last[-1].agent_name):
         agent = last[-1].agent_name
-        return Route(agent, kind, "interrupted", f"{agent} was interrupted, and goes on with what the user said"), None
+        reason = f"{agent} was interrupted, and continues with the user's message"
+        return Route(agent, kind, "interrupted", reason), None
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1])

@@ -70,19 +70,19 @@ def verdicts(step: TaskStep, inbox: Iterable[Item]) -> dict[str, Verdict]:
 def told_outside(step: TaskStep, inbox: Iterable[Item], outcomes: Mapping[str, Outcome]) -> dict[str, Told]:
     """Return the outcomes of the step's calls from the inbox. The first item on a call counts."""
     calls = {call.id: call for call in step.calls}
-    told: dict[str, Told] = {}
+    results: dict[str, Told] = {}
     for item in inbox:
         match item:
             case Resolution() if waits_for_person(outcomes.get(item.call_id)) and item.call_id in calls:
                 known = outcomes[item.call_id]
-                told.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item, known)))
+                results.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item, known)))
             case Answer() if item.at_seq == step.seq:
-                told.setdefault(item.call_id, Told(item.item_id, item.outcome))
+                results.setdefault(item.call_id, Told(item.item_id, item.outcome))
             case Verdict() if item.at_seq == step.seq and not item.approved:
-                told.setdefault(item.call_id, Told(item.item_id, denied(item)))
+                results.setdefault(item.call_id, Told(item.item_id, denied(item)))
             case _:
                 pass
-    return told
+    return results
 
 
 def denied(verdict: Verdict) -> Outcome:
@@ -212,12 +212,12 @@ def _refused_delegation(call: ToolCall, allowed: tuple[str, ...]) -> Outcome | N
     if team not in allowed:
         return failure(call.id, f"you cannot delegate to {str(team)[:80]!r}; possible teams: {', '.join(allowed)}")
     if not isinstance(prompt, str) or not prompt.strip():
-        return failure(call.id, "'prompt' must be a text that says what the team is to do")
+        return failure(call.id, "'prompt' must be a text with the work for the team")
     return None
 
 
 def _achieve(state: TaskState, call: ToolCall, already: bool) -> Outcome:
     [goal] = [goal for goal in state.goals if goal.tool_name == call.tool_name]
     if already or goal.status != "open":
-        return failure(call.id, f"goal {goal.name!r} was achieved before, and its first outcome stands")
+        return failure(call.id, f"goal {goal.name!r} was achieved before; its first outcome remains")
     return success(call, f"goal {goal.name!r} is achieved")

@@ -32,9 +32,9 @@ from roboco.domain.team.team import Team
 def answer_calls(team: Team, history: History, situation: Situation) -> Action:
     """Return the next action for the calls of the last step: run them, wait for an answer, or commit the results."""
     step = history.last
-    told = told_outside(step, situation.inbox, situation.outcomes)
+    external = told_outside(step, situation.inbox, situation.outcomes)
     answers = {**answered_here(team, history.state, step), **situation.outcomes}
-    answers |= {call_id: one.outcome for call_id, one in told.items()}
+    answers |= {call_id: one.outcome for call_id, one in external.items()}
     missing = tuple(call for call in step.calls if call.id not in answers)
     given_up: tuple[ToolCall, ...] = ()
     if situation.ended is None:
@@ -47,17 +47,17 @@ def answer_calls(team: Team, history: History, situation: Situation) -> Action:
         answers = closed | answers
         given_up = tuple(call for call in missing if call.tool_name == DELEGATE)
     outcomes = [answers[call.id] for call in step.calls]
-    untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
+    unpublished = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
     metadata = _about_results(team, history, situation, outcomes)
     approvals = (metadata.get("approvals") or {}).values()
     items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
-    return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, untold, given_up)
+    return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, unpublished, given_up)
 
 
 def _have_answered(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
     """Return the action that runs the allowed calls, or waits for a person or client."""
-    judged = verdicts(history.last, situation.inbox)
-    asked = [call for call in missing if needs_approval(team, call) and call.id not in judged]
+    decided = verdicts(history.last, situation.inbox)
+    asked = [call for call in missing if needs_approval(team, call) and call.id not in decided]
     run = tuple(call for call in missing if call not in asked and not is_client(call))
     if run:
         return paused(team, why) if (why := held_because(situation.inbox, history.state.steps)) else CallTools(run)
@@ -77,30 +77,29 @@ def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
 def _about_results(team: Team, history: History, situation: Situation, outcomes: list[Outcome]) -> dict[str, Any]:
     """Return the metadata of a step of results: the sources of the results, and their usage."""
     step = history.last
-    told = {call_id: one.item_id for call_id, one in told_outside(step, situation.inbox, situation.outcomes).items()}
-    judged = {
+    external = told_outside(step, situation.inbox, situation.outcomes)
+    approvals = {
         call_id: {"approved": one.approved, "reason": one.reason, "args": one.args, "item_id": one.item_id}
         for call_id, one in verdicts(step, situation.inbox).items()
     }
-    well = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
+    succeeded = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
     achieved = {
         call.tool_name.removeprefix(ACHIEVE): call.id
         for call in step.calls
-        if call.id in well and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
+        if call.id in succeeded and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
     }
-    told = {call_id: str(one["item_id"]) for call_id, one in judged.items()} | told
-    denied = {call_id for call_id, one in judged.items() if not one["approved"]}
-    prices = _prices(
-        team, step, ({*situation.outcomes} | {*told_outside(step, situation.inbox, situation.outcomes)}) - denied
-    )
-    about = {
-        "resolved": told,
-        "approvals": judged,
+    resolved = {call_id: str(one["item_id"]) for call_id, one in approvals.items()}
+    resolved |= {call_id: one.item_id for call_id, one in external.items()}
+    denied = {call_id for call_id, one in approvals.items() if not one["approved"]}
+    prices = _prices(team, step, ({*situation.outcomes} | {*external}) - denied)
+    metadata = {
+        "resolved": resolved,
+        "approvals": approvals,
         ACHIEVED: achieved,
         "usage": _usage(outcomes, prices),
         "tools": _tools(step, outcomes, prices),
     }
-    return {name: value for name, value in about.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
@@ -146,7 +145,7 @@ def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> W
     if changed := [call for call in calls if is_changed(answers[call.id])]:
         reason = "the tool has changed since the task began, and a person must approve the change"
         return wait(team, TaskStatus.APPROVAL, "changed tool", reason, changed)
-    reason = "nobody knows whether this had its effect, and a person must say so"
+    reason = "it is unknown whether this had its effect; a person must resolve it"
     return wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 
 

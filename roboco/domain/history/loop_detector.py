@@ -68,7 +68,7 @@ class LoopGuard(Recorded):
         for result in step.results:
             name, asked = self.open.get(result.tool_call_id, (CLIENT, ""))
             denied = (judged.get(result.tool_call_id) or {}).get("approved") is False
-            if name.startswith(CLIENT) or denied:  # somebody outside has said it each time
+            if name.startswith(CLIENT) or denied:  # a client or person has answered each time
                 continue
             same = sha256(canonical([asked, result.is_error, result.error, result.result]))[:16]
             _, times = repeats.pop(same, (name, 0))

@@ -40,5 +40,5 @@ def begins_at(eta: str | None, countdown: float | None, now: datetime) -> dateti
 
 def begins(first: TaskStep) -> datetime:
     """Return the start time of the task with this first step: its submission, or later."""
-    told = first.metadata.get(ETA)
-    return datetime.fromisoformat(told) if isinstance(told, str) else first.created_at
+    eta = first.metadata.get(ETA)
+    return datetime.fromisoformat(eta) if isinstance(eta, str) else first.created_at

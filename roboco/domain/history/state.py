@@ -109,8 +109,8 @@ class TaskState(Recorded):
         rule = (step.metadata.get("routing") or {}).get("rule")
         finished = step.agent_name if step.by_agent and not step.calls and not step.interrupted else None
         goals, corrections = self._goals(step)
-        told = step.metadata if step.agent_name == USER else {}
-        tools = {tool["name"]: tool for tool in told.get("client_tools") or ()}
+        message = step.metadata if step.agent_name == USER else {}
+        tools = {tool["name"]: tool for tool in message.get("client_tools") or ()}
         return TaskState(
             steps=self.steps + 1,
             last_digest=step.digest,
@@ -124,7 +124,7 @@ class TaskState(Recorded):
             goals=goals,
             corrections=corrections,
             client_tools=tools or self.client_tools,
-            scope=told.get("scope", self.scope),
+            scope=message.get("scope", self.scope),
             cost=round(self.cost + spent.cost, 9),
             summarised_until=max(self.summarised_until, int(number(step.metadata.get("summarised_until")))),
             loop=self.loop.after(step),
@@ -169,7 +169,7 @@ class TaskState(Recorded):
             "limited_agent": self.limited_agent,
             "wrapped_up": self.wrapped_up or last_turn,
         }
-        if step.agent_name == USER:  # whether the limit still holds is looked at anew, and whoever speaks is answered
+        if step.agent_name == USER:  # the limit is checked again, and the user's message is answered
             return {"raised": self.raised}
         if step.agent_name != ORCHESTRATOR:
             return now
@@ -212,12 +212,12 @@ def _counted(counts: dict[str, int], key: str | None) -> dict[str, int]:
 
 def _tools_of(step: TaskStep) -> dict[str, Spent]:
     """Return the usage of the tools whose calls were run, from the metadata of a step of results."""
-    told = step.metadata.get("tools") or {}
+    tools = step.metadata.get("tools") or {}
     return {
         str(name): Spent(
             calls=int(number(one.get("calls"))), seconds=number(one.get("seconds")), cost=number(one.get("cost"))
         )
-        for name, one in told.items()
+        for name, one in tools.items()
     }
 
 
@@ -233,6 +233,6 @@ def is_notice(step: TaskStep) -> bool:
 
 def items_of(step: TaskStep) -> tuple[str, ...]:
     """Return the ids of the inbox items that the step applied."""
-    judged = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
-    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *judged]
+    decided = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
+    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *decided]
     return tuple(item_id for item_id in item_ids if isinstance(item_id, str))

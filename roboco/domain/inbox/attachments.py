@@ -56,7 +56,7 @@ class Brought(Declared):
         """Raise UsageError if names are repeated, or if the attachments are too large."""
         for where, names in (("goals", [goal.name for goal in self.goals]), ("client_tools", self.tool_names)):
             if twice := _twice(names):
-                raise UsageError(f"{where}: {twice!r} is there twice, names must differ")
+                raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
         if (size := len(canonical(self.metadata()))) > MAX_BROUGHT:
             raise UsageError(
                 f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most {MAX_BROUGHT} "

@@ -46,10 +46,10 @@ class Submission(Brought):
 
     def digest(self) -> str:
         """Return a digest of the task's content. The same submission has the same digest."""
-        brought = self.metadata() | ({} if self.title is None else {"title": self.title})
-        wished = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
-        brought |= wished
-        return sha256(canonical([self.prompt, self.context, self.agent, *([brought] if brought else [])]))
+        content = self.metadata() | ({} if self.title is None else {"title": self.title})
+        options = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
+        content |= options
+        return sha256(canonical([self.prompt, self.context, self.agent, *([content] if content else [])]))
 
 
 def read_submission(arguments: dict[str, Any]) -> Submission:
@@ -60,7 +60,7 @@ def read_submission(arguments: dict[str, Any]) -> Submission:
     submission = read_arguments(Submission, arguments)
     submission.check()
     if not submission.prompt.strip():
-        raise UsageError("prompt: is empty, say what the team is to do")
+        raise UsageError("prompt: is empty; describe the work for the team")
     if len(submission.prompt) > MAX_PROMPT:
         raise UsageError(
             f"prompt: has {len(submission.prompt)} characters, at most {MAX_PROMPT} are possible; "
@@ -80,9 +80,9 @@ def read_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
     try:
         return kind.model_validate(clean)
     except ValidationError as error:
-        told = [_told(dict(detail), kind) for detail in error.errors(include_url=False)[:_TOLD]]
+        mistakes = [_told(dict(detail), kind) for detail in error.errors(include_url=False)[:_TOLD]]
         more = [f"and {error.error_count() - _TOLD} mistakes more"] if error.error_count() > _TOLD else []
-        raise UsageError("; ".join(told + more)) from error
+        raise UsageError("; ".join(mistakes + more)) from error
 
 
 def read_message(text: object, name: str = "message") -> str:

@@ -96,7 +96,7 @@ def _own(step: TaskStep) -> Message:
 
 def _results(agent: str, step: TaskStep, caller: TaskStep, images: bool) -> list[Message]:
     artifacts = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
-    shown = [_with_images({"role": "user", "content": "(images that the tools have made)"}, step.artifacts, images)]
+    shown = [_with_images({"role": "user", "content": "(images from the tools)"}, step.artifacts, images)]
     pictures = shown if isinstance(shown[0]["content"], list) else []
     if caller.agent_name == agent:
         last = len(step.results) - 1

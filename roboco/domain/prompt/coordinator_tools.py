@@ -32,22 +32,22 @@ def schema_of(state: TaskState, name: str) -> Schema | None:
 
 
 def _handoff(team: Team, agent: Agent) -> Schema:
-    told = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
+    possible = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
     arguments: dict[str, Schema] = {
         "destination_agent": {"type": "string", "enum": list(agent.handoffs)},
         "reason": {"type": "string"},
     }
-    return function_schema(HANDOFF, f"Hand the work over to another agent. {told}", _all_of(arguments))
+    return function_schema(HANDOFF, f"Hand the work over to another agent. {possible}", _all_of(arguments))
 
 
 def _delegate(team: Team, agent: Agent) -> Schema:
-    told = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
+    possible = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
     arguments: dict[str, Schema] = {
         "team": {"type": "string", "enum": list(agent.delegates)},
-        "prompt": {"type": "string", "description": "all that the team has to know; it sees nothing else"},
+        "prompt": {"type": "string", "description": "all information that the team needs; it sees nothing else"},
     }
     return function_schema(
-        DELEGATE, f"Give work to another team and wait for what it comes to. {told}", _all_of(arguments)
+        DELEGATE, f"Delegate work to another team and wait for its result. {possible}", _all_of(arguments)
     )
 
 

@@ -64,15 +64,15 @@ def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
         "tools": seen.tokens.count(canonical(list(seen.tools))) if seen.tools else 0,
     }
     opening = messages_of(agent.name, head, seen.images)
-    told = _summary(seen)
+    summary = _summary(seen)
     closing: list[Message] = [{"role": USER, "content": text} for text in after]
-    spent = sum(fixed.values()) + _tokens(seen, [*opening, *told, *closing])
+    spent = sum(fixed.values()) + _tokens(seen, [*opening, *summary, *closing])
     chosen = _newest(agent, seen, rest, spent)
-    messages = [system, *opening, *told, *chosen.messages, *closing]
+    messages = [system, *opening, *summary, *chosen.messages, *closing]
     if messages[-1]["role"] == "assistant":
         messages.append({"role": USER, "content": "Go on."})
     included = [step.seq for group in (head, *chosen.groups) for step in group]
-    counted = fixed | {"summary": _tokens(seen, told), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
+    counted = fixed | {"summary": _tokens(seen, summary), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
     return WorkingMemory(tuple(messages), _receipt(agent, seen, included, chosen.why, counted))
 
 
@@ -98,33 +98,33 @@ def _receipt(agent: Agent, seen: Seen, included: list[int], why: str, tokens: di
 def _left_out(seen: Seen, included: list[int], why: str) -> list[dict[str, Any]]:
     """Return the ranges of steps that are left out, each with the reason."""
     aside = [step.seq for step in seen.tail if _left_aside((step,)) and step.seq not in included]
-    told = 0 if seen.summary is None else seen.summary.until
-    found: list[dict[str, Any]] = [{"steps": span, "why": "says nothing to the model"} for span in ranges(aside)]
+    summarized = 0 if seen.summary is None else seen.summary.until
+    found: list[dict[str, Any]] = [{"steps": span, "why": "empty for the model"} for span in ranges(aside)]
     before = -1
     for first, last in [*ranges(sorted({*included, *aside})), [seen.tail[-1].seq + 1, 0]]:
         if first - before > 1:
-            found += _gap(before + 1, first - 1, told, why)
+            found += _gap(before + 1, first - 1, summarized, why)
         before = last
     return sorted(found, key=lambda one: one["steps"])
 
 
-def _gap(first: int, last: int, told: int, why: str) -> list[dict[str, Any]]:
-    """Return the reasons for a gap in the steps. Those before position `told` are part of a summary."""
-    parts = ((first, min(last, told - 1), "in the summary"), (max(first, told), last, why))
+def _gap(first: int, last: int, summarized: int, why: str) -> list[dict[str, Any]]:
+    """Return the reasons for a gap in the steps. Those before position `summarized` are part of a summary."""
+    parts = ((first, min(last, summarized - 1), "in the summary"), (max(first, summarized), last, why))
     return [{"steps": [start, end], "why": reason} for start, end, reason in parts if start <= end]
 
 
 def _beside(seen: Seen) -> list[str]:
     """Return notes beside the steps: the user's current view, and that this is the last turn."""
     newest = next((step for step in reversed(seen.tail) if step.agent_name == USER), seen.first)
-    looking = newest.metadata.get("client_context")
-    told = [f"(The user is looking at: {canonical(looking)})"] if looking else []
+    view = newest.metadata.get("client_context")
+    notes = [f"(Current view of the user: {canonical(view)})"] if view else []
     if seen.limit is not None:
-        told.append(
-            f"The work has to end now: {seen.limit}. This is the last turn, without tools: say what has come of it, "
+        notes.append(
+            f"The work has to end now: {seen.limit}. This is the last turn, without tools: report the results "
             "and what is still open."
         )
-    return told
+    return notes
 
 
 def _summary(seen: Seen) -> list[Message]:
@@ -161,7 +161,7 @@ def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chose
         messages = more + messages
         tokens += size
     else:
-        why = "older than what a turn is given"
+        why = "older than the loaded steps"
     return _Chosen(chosen, messages, tokens, why)
 
 

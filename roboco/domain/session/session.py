@@ -210,7 +210,7 @@ class Token:
         """
         match = _TOKEN.fullmatch(text)
         if match is None:
-            raise UsageError(f"token {text[:80]!r} is none that a session or a delta carried")
+            raise UsageError(f"token {text[:80]!r} is not one of a session or a delta")
         return cls(match[1], *map(int, match.groups()[1:]))
 
 

@@ -40,7 +40,7 @@ class ArgumentTest(BaseModel):
         tests = {"equals": self.equals, "above": self.above, "below": self.below, "matches": self.matches}
         judged = [name for name, value in tests.items() if value is not None]
         if judged and self.argument is None:
-            raise ValueError(f"{', '.join(judged)} needs 'argument', the name of what is tested")
+            raise ValueError(f"{', '.join(judged)} needs 'argument', the name of the tested argument")
         if not judged and not self.any and not self.all:
             raise ValueError("tests nothing: give 'argument' with equals, above, below or matches; or any, or all")
         if self.tests > MOST_TESTS:

@@ -117,15 +117,15 @@ class Team(Declared):
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():
             remote = server.remote_of(prefix_of(server_name), name)
-            told = None if remote is None else server.settings_of(remote)
-            if remote is not None and told is not None:
+            settings = None if remote is None else server.settings_of(remote)
+            if remote is not None and settings is not None:
                 return ServerTool(
                     name=name,
-                    description=told.description,
-                    effect=told.effect or "irreversible",
-                    approval=told.approval,
+                    description=settings.description,
+                    effect=settings.effect or "irreversible",
+                    approval=settings.approval,
                     timeout=server.timeout,
-                    price=told.price,
+                    price=settings.price,
                     server=server_name,
                     remote=remote,
                 )

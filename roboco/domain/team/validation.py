@@ -35,7 +35,7 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
     try:
         data = checked_json(data)
     except ValueError as error:
-        found.append(f"the file: holds what is not JSON: {error}")
+        found.append(f"the file: is not JSON: {error}")
     else:
         if large := _too_large(data):
             raise TeamError(source, (*found[:_TOLD], large))
@@ -46,9 +46,9 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
     if isinstance(data, dict):
         found += _Names(data).mistakes()
     if team is None or found:
-        told = tuple(dict.fromkeys(found))
-        more = (f"and {len(told) - _TOLD} mistakes more",) if len(told) > _TOLD else ()
-        raise TeamError(source, told[:_TOLD] + more)
+        mistakes = tuple(dict.fromkeys(found))
+        more = (f"and {len(mistakes) - _TOLD} mistakes more",) if len(mistakes) > _TOLD else ()
+        raise TeamError(source, mistakes[:_TOLD] + more)
     return team
 
 
@@ -114,7 +114,7 @@ def _short(value: object) -> str:
     try:
         text = repr(value)
     except RecursionError:
-        return "what is nested too deep"
+        return "a value that is nested too deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -152,7 +152,7 @@ class _Names:
     def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
         for index, name in enumerate(names):
             if name in names[:index]:
-                yield f"{where}[{index}].name: {name!r} is there twice, names must differ"
+                yield f"{where}[{index}].name: {name!r} is there twice; names must differ"
             if name in reserved:
                 yield f"{where}[{index}].name: {name!r} is reserved by Roboco, choose another one"
 
