@@ -180,7 +180,7 @@ class Board(Protocol):
     def commit_and_choose(
         self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
     ) -> int | None:
-        """Commit, and record the choice unless an item waits, in one transaction. Return the epoch of the choice.
+        """Commit, and record the choice unless an item waits, in one transaction. Return the new epoch.
 
         Return None if the choice was not recorded. The step may have been applied nevertheless.
         """

@@ -59,8 +59,8 @@ class Brought(Declared):
                 raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
         if (size := len(canonical(self.metadata()))) > MAX_BROUGHT:
             raise UsageError(
-                f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most {MAX_BROUGHT} "
-                "are possible"
+                f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most "
+                f"{MAX_BROUGHT} are possible"
             )
 
     @property

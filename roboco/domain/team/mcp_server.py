@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.schema import Declared, Price, Variable
+from roboco.domain.team.tool_spec import Effect
 from roboco.domain.url import url_mistake
 
 MOST_TOOLS = 200
@@ -21,7 +22,6 @@ _SHOWN = 120
 
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 RemoteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Effect = Literal["pure", "idempotent", "irreversible"]
 
 
 class McpToolSettings(Declared):

@@ -9,6 +9,7 @@ from roboco.domain.team.team import prefix_of
 
 _LONGEST_NAME = 64
 """The largest number of characters of a tool's name in the chat completions protocol."""
+_RESERVED = f"names that begin with {CLIENT!r} or {ACHIEVE!r}"
 
 
 class ServerNames:
@@ -40,11 +41,11 @@ class ServerNames:
             at = f"mcp_servers.{server}.tools"
             for name in names:
                 if len(name) > _LONGEST_NAME:
-                    yield f"{at}: the name {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
+                    yield f"{at}: {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
                 if name in taken:
                     yield f"{at}: there is another tool {name!r}, choose another prefix"
                 if name.startswith((CLIENT, ACHIEVE)):
-                    yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {name!r}"
+                    yield f"{at}: {_RESERVED} are not for servers: {name!r}"
                 taken.add(name)
         yield from self._overlaps(taken)
 
@@ -55,7 +56,7 @@ class ServerNames:
             if other := next((name for name in sorted(taken) if name.startswith(begins)), ""):
                 yield f"{at}: {other!r} begins with {begins!r}, as all of this server's tools do: choose another prefix"
             if any(kind.startswith(begins) or begins.startswith(kind) for kind in (CLIENT, ACHIEVE)):
-                yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {begins!r}"
+                yield f"{at}: {_RESERVED} are not for servers: {begins!r}"
         for (server, begins), (other, longer) in permutations(self.open.items(), 2):
             if longer.startswith(begins) and (longer != begins or server < other):
                 at = f"mcp_servers.{server}"

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.schema import Recorded
-from roboco.domain.team.mcp_server import Effect
+from roboco.domain.team.tool_spec import Effect
 from roboco.errors import CorruptHistory
 
 MAX_LISTING = 4 * 1024 * 1024
