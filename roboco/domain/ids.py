@@ -83,8 +83,8 @@ def call_id_at(task_id: str, seq: int, index: int, name: str, args: object) -> s
     """Return the id of a step's tool call number `index`, derived from its position, tool name and arguments in JSON.
 
     It is derived, because a model generates new call ids on each attempt. The same call at the same position has the
-    same id, so it never runs twice. A different call there has a different id: if a history was restored to an earlier
-    step, the outcome or approval of a call that is no longer in it must not apply to a call that the model makes now.
+    same id, so it never runs twice. A different call there has a different id. Otherwise, after a history was restored
+    to an earlier step, the outcome or approval of a call that was lost could apply to a new call of the model.
     """
     return f"tc_{sha256(canonical([task_id, seq, index, name, args]))[:32]}"
 

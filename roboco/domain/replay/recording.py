@@ -26,16 +26,18 @@ class RecordedTurn(Recorded):
 class Arrival(Recorded):
     """External input, received when the history had `at` steps, or if `waited`, once the task waited for the user.
 
-    It is an item, or the reason why no further attempt was made, or the age of the task in seconds, or a step that does
-    not follow from the history.
+    Exactly one of the fields after `waited` is set.
     """
 
     at: int
     waited: bool = False
     item: Item | None = None
     exhausted: str | None = None
+    """The reason why no further attempt was made."""
     seconds: float | None = None
+    """The age of the task in seconds."""
     step: TaskStep | None = None
+    """A step that does not follow from the history."""
 
 
 class Recording(Recorded):

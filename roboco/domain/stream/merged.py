@@ -5,8 +5,8 @@ right one. There are three causes: the text was trimmed from the log, it was los
 belongs to another attempt.
 
 Order: a message carries the last number of the other channel at its time. Messages of one generation are therefore
-ordered by these pairs. A new generation starts at number 1 on both channels, and the cursor keeps only the number of
-steps, by which the history fills the gap.
+ordered by these pairs. A new generation starts at number 1 on both channels. The cursor
+keeps its number of steps then, and the history fills the gap.
 """
 
 import re
