@@ -1,16 +1,16 @@
-"""The errors of Roboco, split by who must act.
+"""The errors of Roboco, split by the party that must act.
 
     RobocoError
-    ├── UsageError        the caller: nothing was stored, mend the call and send it again
+    ├── UsageError        the caller: nothing was stored, correct the call and send it again
     │   ├── TeamError     the author of a team file: carries every mistake in it
     │   ├── NotRunnable   the operator: this worker lacks the module of a tool; another worker may have it
-    │   └── Overloaded    the caller, later: too much waits already
+    │   └── Overloaded    the caller, later: too many tasks are queued already
     ├── TransientError    the machine: the same call may succeed later
-    │   ├── ModelError    the model's provider: carries a code, and whether trying again can help
-    │   └── Later         the machine, not before a time: carries in how many seconds a server wants to be asked again
-    ├── TeamFailed        the caller who waits for a team: its task did not come to a good end
+    │   ├── ModelError    the model's provider: carries a code, and whether a retry can help
+    │   └── Later         the machine, not before a time: carries the delay that a server demands, in seconds
+    ├── TeamFailed        the caller that waits for a team: its task did not succeed
     ├── CorruptHistory    an operator: a stored history breaks its own rules
-    └── Conflict          nobody: another worker has this already
+    └── Conflict          no action needed: another worker has this already
 
 Facts are positional arguments, so that an error survives pickling on its way through Celery.
 """
@@ -21,11 +21,11 @@ class RobocoError(Exception):
 
 
 class UsageError(RobocoError):
-    """The call was wrong and nothing was stored; the message says what is possible."""
+    """The call was wrong and nothing was stored. The message lists the possible values."""
 
 
 class TeamError(UsageError):
-    """A team file has mistakes: `source` names the file, `mistakes` lists all of them, one line each."""
+    """A team file has mistakes: `source` is the name of the file, `mistakes` lists all of them, one line each."""
 
     def __init__(self, source: str, mistakes: tuple[str, ...]) -> None:
         super().__init__(source, mistakes)
@@ -37,7 +37,7 @@ class TeamError(UsageError):
 
 
 class NotRunnable(UsageError):
-    """This process cannot run a tool, since it lacks the function. `module` is the module that has to be installed."""
+    """This process cannot run a tool, since it lacks the function. `module` is the module that must be installed."""
 
     def __init__(self, message: str, module: str) -> None:
         super().__init__(message, module)
@@ -49,17 +49,18 @@ class NotRunnable(UsageError):
 
 
 class Overloaded(UsageError):
-    """So much waits already that no new task is taken; the same submission may be taken later."""
+    """Too many tasks are queued to accept a new one. The same submission may be accepted later."""
 
 
 class TransientError(RobocoError):
-    """A server did not answer as it should; the same call may succeed later."""
+    """A server failed to respond correctly. The same call may succeed later."""
 
 
 class ModelError(TransientError):
-    """A model call failed; `retryable` says whether the same request may succeed later.
+    """A model call failed.
 
-    `retry_after` is in how many seconds, where the provider said so.
+    `retryable` is True if the same request may succeed later. `retry_after` is the delay in seconds that the provider
+    requested, or None.
     """
 
     def __init__(self, code: str, message: str, retryable: bool, retry_after: float | None = None) -> None:
@@ -74,7 +75,7 @@ class ModelError(TransientError):
 
 
 class Later(TransientError):
-    """A server does not take the call now, and wants to be asked again in so many `seconds`."""
+    """A server refuses the call for now. `seconds` is the delay that it demands."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message, seconds)
@@ -86,16 +87,17 @@ class Later(TransientError):
 
 
 class CorruptHistory(RobocoError):
-    """A stored history breaks its own rules; an operator must look before anything is written."""
+    """A stored history breaks its own rules. An operator must act before anything is written."""
 
 
 class Conflict(RobocoError):
-    """Another worker has this already; the loser drops its work."""
+    """Another worker has this already. The loser drops its work."""
 
 
 class TeamFailed(RobocoError):
-    """A team did not come to a good end: the task, the `status` in which it ended or waits, the reason, the remedy.
+    """The task of a team did not succeed.
 
+    It carries the task's id, the `status` in which it ended or waits, the reason, and the remedy.
     `TaskResult.raise_for_status` raises it, and the Celery task of a team in a canvas fails with it.
     """
 

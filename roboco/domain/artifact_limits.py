@@ -1,8 +1,8 @@
-"""How large files may be that are read whole."""
+"""Size limits of files that are read as a whole."""
 
 MAX_IMAGE = 8 * 1024 * 1024
 """The largest image that is sent to a model, in bytes."""
 MAX_IMAGES = 8
-"""How many images one request sends at most, the newest ones."""
+"""The largest number of images in one request. The newest ones are sent."""
 MAX_TEXT = 1024 * 1024
-"""How many bytes of a text are searched, or read for an agent at a time."""
+"""The largest number of bytes of a text that are searched, or read for an agent in one call."""

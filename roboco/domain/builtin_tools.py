@@ -1,4 +1,4 @@
-"""The names of the tools that every team has without declaring them, and the prefixes of those that callers bring."""
+"""Names of the tools that every team has without declaring them, and the prefixes of tools that callers declare."""
 
 HANDOFF = "handoff"
 DELEGATE = "delegate"
@@ -11,6 +11,6 @@ PYTHON = "python"
 BUILTIN = frozenset({HANDOFF, DELEGATE, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH, PYTHON})
 
 CLIENT = "client_"
-"""How the names of tools begin that the client runs."""
+"""The prefix of tools that the client runs."""
 ACHIEVE = "achieve_"
-"""How the names of tools begin by which an agent achieves a goal."""
+"""The prefix of tools by which an agent achieves a goal."""

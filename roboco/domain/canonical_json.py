@@ -1,27 +1,30 @@
-"""JSON in one spelling, so that equal values have equal bytes and a digest means something."""
+"""JSON in one canonical form: equal values have equal bytes, and therefore equal digests."""
 
 import hashlib
 import json
 from typing import Any
 
 MAX_DEPTH = 64
-"""How deep JSON from outside may be nested; parsers refuse much deeper values."""
+"""The deepest nesting of JSON from outside; parsers refuse much deeper values."""
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys, no spaces and unescaped UTF-8; NaN and infinities are refused (ValueError)."""
+    """Return JSON with sorted keys, no spaces and unescaped UTF-8.
+
+    Raise ValueError for NaN and infinities.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def sha256(text: str) -> str:
-    """The hexadecimal SHA-256 of the text in UTF-8."""
+    """Return the hexadecimal SHA-256 of the text in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced, so that UTF-8 can carry it.
+    """Return the text with surrogate pairs joined and lone surrogates replaced, so that UTF-8 can encode it.
 
-    Models cut emoji into escaped halves, and JSON from outside may hold lone ones.
+    Models split emoji into escaped halves, and JSON from outside may contain lone ones.
     """
     try:
         text.encode()
@@ -31,7 +34,10 @@ def well_formed(text: str) -> str:
 
 
 def well_formed_json(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """The JSON value with every text in it well formed; ValueError if it is nested deeper than `depth`."""
+    """Return the JSON value with every text in it well formed.
+
+    Raise ValueError if it is nested deeper than `depth`.
+    """
     if depth < 0:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     match value:
@@ -46,7 +52,10 @@ def well_formed_json(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def checked_json(value: Any) -> Any:
-    """The value in well-formed JSON; ValueError if it is none, for instance for NaN, a date or deep nesting."""
+    """Return the value as well-formed JSON.
+
+    Raise ValueError if it is not JSON, for instance if it contains NaN, a date or deep nesting.
+    """
     clean = well_formed_json(value)
     try:
         canonical(clean)

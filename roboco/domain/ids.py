@@ -1,7 +1,7 @@
-"""Identifiers: which are allowed, and those that are derived from a place in a task (a call's from its content too).
+"""Identifiers: which ones are allowed, and ids that are derived from a position in a task.
 
-A derived id is the same however often the place is computed again, which is what makes a repeated
-message harmless and a tool's idempotency key stable.
+A derived id is the same each time it is computed. Therefore a repeated message is harmless, and the idempotency key of
+a tool call is stable.
 """
 
 import re
@@ -15,22 +15,28 @@ _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def check_task_id(task_id: object) -> str:
-    """The task id, if it may name a folder, a key and a channel; else UsageError."""
+    """Return the task id if it is valid as the name of a folder, a key and a channel.
+
+    Raise UsageError otherwise.
+    """
     if isinstance(task_id, str) and is_task_id(task_id):
         return task_id
     raise UsageError(
         f"task id {_shown(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
-        "starting with a letter or digit; a tenant's stands before it with a ':'"
+        "starting with a letter or digit; a tenant's id is followed by ':' before it"
     )
 
 
 def is_task_id(text: str) -> bool:
-    """Whether the text may be a task id."""
+    """Return True if the text is a valid task id."""
     return _TASK_ID.fullmatch(text) is not None and ".." not in text
 
 
 def check_tenant(tenant: object) -> str:
-    """The tenant's name, if it may begin task ids; else UsageError."""
+    """Return the tenant's name if it is valid as the prefix of task ids.
+
+    Raise UsageError otherwise.
+    """
     if isinstance(tenant, str) and _TENANT.fullmatch(tenant):
         return tenant
     raise UsageError(
@@ -40,15 +46,15 @@ def check_tenant(tenant: object) -> str:
 
 
 def tenant_of(task_id: str) -> str:
-    """Whose task it is; "" for one of no tenant."""
+    """Return the tenant of the task, or "" if it has none."""
     tenant, colon, _ = task_id.partition(":")
     return tenant if colon else ""
 
 
 def of_tenant(tenant: str | None, task_id: object) -> str:
-    """The whole task id of what a tenant calls by its own name, or by the whole one; as it is for no tenant.
+    """Return the task id with the prefix of the tenant, if there is a tenant and the id lacks the prefix.
 
-    UsageError if it names another tenant's task.
+    Raise UsageError if the id belongs to another tenant.
     """
     named = check_task_id(task_id)
     if tenant is None:
@@ -59,34 +65,37 @@ def of_tenant(tenant: str | None, task_id: object) -> str:
 
 
 def check_item_id(item_id: object) -> str:
-    """The id of something that came from outside, if it may name a file; else UsageError."""
+    """Return the id of an inbox item if it is valid as the name of a file.
+
+    Raise UsageError otherwise.
+    """
     if isinstance(item_id, str) and _ITEM_ID.fullmatch(item_id):
         return item_id
     raise UsageError(f"item id {_shown(item_id)} is not allowed: use 1 to 64 letters, digits, '_' and '-'")
 
 
 def step_id_at(task_id: str, seq: int) -> str:
-    """The id of the step at this position: every attempt at the position shares it."""
+    """Return the id of the step at this position. Every attempt at the position shares it."""
     return f"step_{sha256(f'{task_id}/{seq}')[:32]}"
 
 
 def call_id_at(task_id: str, seq: int, index: int, name: str, args: object) -> str:
-    """The id of a step's tool call number `index`, with its tool's name and its arguments in JSON.
+    """Return the id of a step's tool call number `index`, derived from its position, tool name and arguments in JSON.
 
-    Derived, because a model names calls anew on each try. The same call at the same place has the same id, so that it
-    never runs twice. Another call there has another id: if a history was restored to an earlier step, the outcome or
-    approval of a call that is no longer in it must not answer one that the model makes now.
+    It is derived, because a model generates new call ids on each attempt. The same call at the same position has the
+    same id, so it never runs twice. A different call there has a different id. Otherwise, after a history was restored
+    to an earlier step, the outcome or approval of a call that was lost could apply to a new call of the model.
     """
     return f"tc_{sha256(canonical([task_id, seq, index, name, args]))[:32]}"
 
 
 def sub_task_id(task_id: str, call_id: str) -> str:
-    """The id of the task to which a call gives its work; the call's id alone makes it differ from all others."""
+    """Return the id of the sub-task that works for a call. The call's id alone makes it unique."""
     return check_task_id(f"{task_id[:80].rstrip('.')}.{call_id.removeprefix('tc_')}")
 
 
 def fork_item_id(task_id: str) -> str:
-    """The id of the message with which a fork of this id begins: the same again for the same fork, and for no other."""
+    """Return the id of the first message of a fork with this task id. Only the same fork has the same id."""
     return f"fork-{sha256(task_id)[:32]}"
 
 

@@ -1,4 +1,4 @@
-"""Limits: what a task, its agents and its tools may spend."""
+"""Limits on what a task, its agents and its tools may use."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,65 +11,70 @@ Amount = Annotated[float, Field(gt=0)]
 
 
 class Spending(Declared):
-    """What may be spent: model calls or steps, tokens, seconds, tool calls, and money in the currency of the prices.
-
-    `max_tokens` are tokens in and out together. None is no limit.
-    """
+    """Limits of usage. None is no limit."""
 
     max_steps: Count | None = None
+    """Model calls of an agent, or all steps of a task."""
     max_tokens: Count | None = None
+    """Input and output tokens together."""
     max_tokens_in: Count | None = None
     max_tokens_out: Count | None = None
     max_seconds: Amount | None = None
     max_calls: Count | None = None
+    """Tool calls."""
     max_cost: Amount | None = None
+    """Money in the currency of the prices."""
 
 
 class ToolSpending(Declared):
-    """What a tool may spend in a task: calls, seconds that they take together, and what they cost by its price.
-
-    A call beyond that is refused. One that is begun may take its time-out, whatever is left of the seconds.
-    """
+    """Limits of a tool's usage in a task. A call beyond them is refused. None is no limit."""
 
     max_calls: Count | None = None
     max_seconds: Amount | None = None
+    """Seconds of all calls together. A running call may use its whole timeout, even if fewer seconds are left."""
     max_cost: Amount | None = None
+    """The cost of all calls, by the tool's price."""
 
 
 class RaisedLimits(Spending):
-    """Limits that take the place of a task's, as far as they are named; None lifts one."""
+    """Limits that replace those of a task. Only the fields that are set apply; None removes a limit."""
 
     agents: dict[Name, Spending] = {}
     tools: dict[ToolName, ToolSpending] = {}
 
     def named(self) -> dict[str, Any]:
-        """Those that are named, as JSON."""
+        """Return the fields that are set, as JSON."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class Limits(RaisedLimits):
-    """What a task may spend: `max_seconds` counts from when it was submitted or forked, `max_steps` all its steps.
+    """The limits of a task.
 
-    `agents` and `tools` say what each of them may spend of that: for an agent `max_steps` counts its turns, and
-    `max_seconds` the time that its model takes. `at_limit`: end the task as failed, pause until the limit is raised, or
-    let the agent whose turn it is wrap up in one last turn, which is not limited.
-    `goal_prompts`: how often after each message its agents are reminded of goals that are still open.
-    `max_repeats`: how often since the last message the same call may have the same result. `max_handoffs`: how many
-    hand-offs may follow each other with nothing done in between. A task that reaches them loops, and fails; 0 lets it.
+    `max_steps` counts all its steps, and `max_seconds` starts when the task is submitted or forked.
     """
 
     max_steps: Count = 100
     at_limit: Literal["end", "pause", "wrap_up"] = "end"
+    """The effect of a limit: end the task as failed, pause it until the limit is raised, or wrap up in one last turn.
+
+    The last turn is the turn of the agent that was next, and is not limited.
+    """
     goal_prompts: Annotated[int, Field(ge=0, le=20)] = 2
+    """How often after each message agents are reminded of open goals."""
     max_repeats: Annotated[int, Field(ge=0)] = 10
+    """How often since the last message the same call may return the same result. 0 is no limit.
+
+    A task that reaches this limit or `max_handoffs` is in a loop, and fails.
+    """
     max_handoffs: Annotated[int, Field(ge=0)] = 8
+    """How many consecutive hand-offs may happen without work in between. 0 is no limit."""
 
     def of_agent(self, name: str) -> Spending:
-        """What the agent may spend."""
+        """Return the limits of the agent."""
         return self.agents.get(name, Spending())
 
     def raised(self, named: dict[str, Any]) -> "Limits":
-        """The limits with those that are named in the place of their own; `max_steps` cannot be lifted altogether."""
+        """Return the limits with these overrides. `max_steps` cannot be removed."""
         both = merged(self.model_dump(mode="json"), named)
         return (
             Limits.model_validate({name: value for name, value in both.items() if value is not None}) if named else self
@@ -77,7 +82,7 @@ class Limits(RaisedLimits):
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The old values with the new ones in their place, objects merged in the same way."""
+    """Return the old values updated with the new ones. Nested objects are merged in the same way."""
     both = {
         name: merged(old[name], value) if isinstance(value, dict) and isinstance(old.get(name), dict) else value
         for name, value in new.items()

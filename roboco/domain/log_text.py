@@ -6,13 +6,13 @@ from typing import Final
 from roboco.domain.url import without_credentials
 
 READ_MOST: Final = 8192
-"""Characters of a text that are read; the rest is cut off before any work on it."""
+"""The number of characters of a text that are processed. The rest is dropped first, which bounds the work."""
 
 
 def log_text(text: str, most: int) -> str:
-    """Return the text on one line of at most `most` characters, without credentials of addresses.
+    """Return the text on one line of at most `most` characters, without credentials in URLs.
 
-    Characters that do not show, such as newlines and escape sequences, are written as in JSON.
+    Unprintable characters, such as newlines and escape sequences, are escaped as in JSON.
     """
     line = without_credentials(text if len(text) <= READ_MOST else _beginning(text))
     if not line.isprintable():
@@ -21,7 +21,7 @@ def log_text(text: str, most: int) -> str:
 
 
 def _beginning(text: str) -> str:
-    """Return the characters that are read. An address across their end is cut before a password in it."""
+    """Return the characters that are processed. A URL across their end is cut before a password in it."""
     head = text[:READ_MOST]
     last = max(map(len, head.split()[-1:]), default=0) if not head[-1].isspace() else 0
     place = head.find("://", len(head) - last)

@@ -1,4 +1,4 @@
-"""Notify: the receivers of notices about a task's status, and the notices."""
+"""Notifications of a task's status: their targets, their names and their retry schedule."""
 
 import re
 from collections.abc import Iterable
@@ -14,29 +14,31 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 
 MOST = 8
-"""The most receivers of one task."""
+"""The largest number of targets of one task."""
 MAX_SIGNATURE = 64 * 1024
 """The largest Celery signature, in characters of its JSON."""
 MAX_KEPT = 256 * 1024
-"""The most characters that are kept for a receiver that confirms."""
+"""The largest `kept` text of a target, in characters."""
 MAX_TEXT = 16_000
-"""The most characters of the last text that a notice carries."""
+"""The largest text of an agent in a notification, in characters."""
 FINAL = tuple(status for status in TaskStatus if status.ended)
 
 
 class Notify(Declared):
-    """A receiver: a Celery signature, or a webhook signed with the secret in the variable `secret_env`.
-
-    `on` are the statuses that it gets notices of: those in which a task has ended or waits. A signature with
-    `confirmed` is sent again until its Celery task confirms the notice; `kept` is stored for that Celery task.
-    """
+    """A target of notifications: a Celery signature, or a webhook."""
 
     celery: dict[str, JsonValue] | None = None
+    """The Celery signature that is sent."""
     webhook: Annotated[str | None, Field(max_length=2000)] = None
+    """The URL of the webhook."""
     secret_env: Variable | None = None
+    """The environment variable with the secret that signs the webhook's requests."""
     on: Annotated[tuple[TaskStatus, ...], Field(min_length=1)] = FINAL
+    """The statuses that are reported to the target: those in which a task has ended or waits."""
     confirmed: bool = False
+    """True if the signature is sent again until its Celery task confirms the notification."""
     kept: Annotated[str, Field(max_length=MAX_KEPT)] = ""
+    """Text that is stored for that Celery task."""
 
     @field_validator("celery")
     @classmethod
@@ -51,7 +53,7 @@ class Notify(Declared):
     @classmethod
     def _can_be_told(cls, statuses: tuple[TaskStatus, ...]) -> tuple[TaskStatus, ...]:
         if passing := [status.value for status in statuses if not (status.ended or status.waiting)]:
-            raise ValueError(f"{passing[0]!r} passes too soon for a notice: follow the task's events instead")
+            raise ValueError(f"{passing[0]!r} passes too soon for a notification: follow the task's events instead")
         return statuses
 
     @model_validator(mode="after")
@@ -66,7 +68,7 @@ class Notify(Declared):
 
     @property
     def named(self) -> str:
-        """The name of the receiver for people: of an address without its query, which may be a secret."""
+        """Return the name of the target for people. The query of a URL is left out, since it may be a secret."""
         return (self.webhook or str((self.celery or {}).get("task"))).partition("?")[0]
 
 
@@ -76,7 +78,7 @@ _SHAPE = {"task", "args", "kwargs", "options", "subtask_type", "immutable", "cho
 def check_callback(target: Notify, allowed: Iterable[str]) -> None:
     """Raise UsageError unless a callback is a plain signature that the operator allows. Webhooks are not checked here.
 
-    `allowed` names Celery tasks: "TASK" for the broker's default queue, "TASK@QUEUE" for another one.
+    `allowed` lists Celery tasks: "TASK" for the broker's default queue, "TASK@QUEUE" for another one.
     """
     if target.celery is None:
         return
@@ -93,7 +95,7 @@ def check_callback(target: Notify, allowed: Iterable[str]) -> None:
 
 
 _TYPE = "__type__"
-"""The key by which kombu's JSON marks an object that its reader makes a Python object of."""
+"""The key by which kombu's JSON marks an object that its reader turns into a Python object."""
 
 
 def _has_type(signature: dict[str, JsonValue]) -> bool:
@@ -112,16 +114,16 @@ def _has_type(signature: dict[str, JsonValue]) -> bool:
 
 
 def check_plain(target: Notify) -> str:
-    """Return the queue of a callback, "" for the default one.
+    """Return the queue of a callback, or "" for the default one.
 
-    UsageError if the signature has more than a Celery task, its arguments and a queue, or if the shop's worker would
-    make a Python object of an argument.
+    Raise UsageError if the signature has more than a Celery task, its arguments and a queue. Raise it also if the
+    receiving worker would turn an argument into a Python object.
     """
     signature = target.celery or {}
     if _has_type(signature):
         raise UsageError(
-            f"callback {target.named!r}: {_TYPE!r} is a key in the signature, and Celery would make a Python object of "
-            "it; rename the key"
+            f"callback {target.named!r}: {_TYPE!r} is a key in the signature, and Celery would make a Python object "
+            "of it; rename the key"
         )
     options = signature.get("options") or {}
     if other := sorted(signature.keys() - _SHAPE):
@@ -143,15 +145,14 @@ Outcome = Literal["pending", "delivered", "given_up"]
 
 
 class Notice(Recorded):
-    """What is told, to which of those that are told (`target`), and how far that is; times in Unix seconds.
-
-    `notice_id` is the same in every try; `round` counts how often it was given up and asked for again.
-    `text` is what was said last, or its beginning with `cut`.
-    """
+    """A notification of one target, and the state of its delivery. Times are in Unix seconds."""
 
     notice_id: str
+    """The id of the notification, which is the same in every attempt."""
     name: str
+    """The text of its `NoticeName`."""
     target: int
+    """The index of the target in the task's list of targets."""
     task_id: str
     team: str
     status: TaskStatus
@@ -161,17 +162,21 @@ class Notice(Recorded):
     tokens_out: int
     cost: float
     text: str
+    """The last text of an agent."""
     cut: bool = False
+    """True if the text is truncated."""
     time: datetime
     outcome: Outcome = "pending"
     round: int = 0
+    """How often delivery was given up and then requested again."""
     tries: int = 0
+    """The number of delivery attempts."""
     first_at: float
     next_at: float
     error: str = ""
 
     def body(self) -> dict[str, Any]:
-        """What those who are told get: an object with `id`, `type`, `timestamp` and `data`."""
+        """Return the object that the target receives, with `id`, `type`, `timestamp` and `data`."""
         hidden = {"notice_id", "name", "target", "time", "outcome", "round", "tries", "first_at", "next_at", "error"}
         data = self.model_dump(mode="json", exclude=hidden)
         return {
@@ -182,7 +187,10 @@ class Notice(Recorded):
         }
 
     def after_try(self, now: float, error: str, at_least: float = 0.0) -> "Notice":
-        """The notice after one more try, which has not succeeded; the next one is so many seconds later, or more."""
+        """Return the notification after one more failed attempt.
+
+        The next attempt is due after the retry delay, and after at least `at_least` seconds.
+        """
         tries = self.tries + 1
         pause = max(at_least, pause_after(self.notice_id, tries))
         return self.model_copy(update={"tries": tries, "error": error[:1000], "next_at": now + pause})
@@ -193,7 +201,10 @@ LONGEST_PAUSE = 3600.0
 
 
 def pause_after(notice_id: str, tries: int) -> float:
-    """Seconds until the next try: they double from 5 up to an hour, and differ by a quarter from notice to notice."""
+    """Return the seconds until the next attempt. They double from 5 up to an hour, with a jitter of a quarter.
+
+    The jitter is derived from the id and the number of attempts, so that every process computes the same delay.
+    """
     pause = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 20), LONGEST_PAUSE)
     share = int(sha256(f"{notice_id}/{tries}")[:8], 16) / 0xFFFFFFFF
     return pause * (0.75 + 0.5 * share)
@@ -205,25 +216,25 @@ _NAME = re.compile(r"(\d+)-(\d{8,})-(?:([0-9a-f]{12,})-([0-9a-f]{12,})-)?([a-z_]
 
 @dataclass(frozen=True, order=True)
 class NoticeName:
-    """The name of a notice. Names of one target sort in the order of the decisions that they report.
-
-    `seq` is the number of steps at that time, `generation` that of the logs and `epoch` the fence of the decision, so
-    that a task which waits twice at the same position has two notices. `about` stands for status and reason.
-    """
+    """The name of a notification. Names of one target sort in the order of the decisions that they report."""
 
     target: int
     seq: int
+    """The number of steps at the time of the decision."""
     generation: str
+    """The generation of the logs."""
     epoch: int
+    """The fence of the decision: a task that waits twice at the same position has two notifications."""
     about: str
+    """The status, and a digest of the reason."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """The target and the position."""
+        """Return the target and the position."""
         return self.target, self.seq
 
     def again_as(self, later: "NoticeName") -> bool:
-        """Whether both report the same at one position, in different generations."""
+        """Return True if both report the same at one position, in different generations."""
         same = (self.place, self.about) == (later.place, later.about)
         return same and self.generation != later.generation
 
@@ -232,26 +243,29 @@ class NoticeName:
 
     @classmethod
     def of(cls, target: int, seq: int, fence: tuple[str, int], status: TaskStatus, reason: str) -> "NoticeName":
-        """Return the name of the notice of the decision at this generation and epoch."""
+        """Return the name of the notification of the decision at this generation and epoch."""
         return cls(target, seq, *fence, f"{status}-{sha256(reason)[:8]}")
 
     @classmethod
     def is_one(cls, name: str) -> bool:
-        """Whether this is the name of a notice."""
+        """Return True if this is a valid name of a notification."""
         return _NAME.fullmatch(name) is not None
 
     @classmethod
     def parse(cls, name: str) -> "NoticeName":
-        """Return the parts of a name."""
+        """Return the parts of a name.
+
+        Raise UsageError if it is not valid.
+        """
         found = _NAME.fullmatch(name)
         if found is None:
-            raise UsageError(f"there is no notice {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
+            raise UsageError(f"there is no notification {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
         target, seq, generation, epoch, about = found.groups()
         return cls(int(target), int(seq), generation or "", int(epoch or "0", 16), about)
 
 
 def notice_id_of(task_id: str, name: str) -> str:
-    """The id of a notice: derived, so that it is the same however often it is told."""
+    """Return the id of a notification. It is derived, so that it is the same in every delivery."""
     return f"msg_{sha256(f'{task_id}/{name}')[:32]}"
 
 
@@ -259,10 +273,10 @@ _TARGETS: TypeAdapter[list[Notify]] = TypeAdapter(list[Notify])
 
 
 def as_stored(targets: list[Notify]) -> bytes:
-    """Those who are told, as a file; the same ones always have the same bytes."""
+    """Return the content of the file that stores the targets. Equal targets have equal bytes."""
     return canonical([target.model_dump(mode="json", exclude_defaults=True) for target in targets]).encode()
 
 
 def read_targets(data: bytes) -> list[Notify]:
-    """Those who are told, of such a file."""
+    """Return the targets that such a file stores."""
     return _TARGETS.validate_json(data)

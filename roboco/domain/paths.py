@@ -1,4 +1,4 @@
-"""Where things stand in a workspace. A path is relative: in a folder as under an S3 prefix."""
+"""Paths in the workspace. They are relative: to a folder, or to a prefix in an S3 bucket."""
 
 import re
 
@@ -11,183 +11,189 @@ _URI = re.compile(r"file://(?:\./)?artifacts/(.+)")
 OPEN = "_open/"
 NOTIFY = "_notify/"
 RESTART = "restart/"
-"""Prefix of the schedule's entries for tasks whose logs begin anew after a restart of Redis."""
+"""Prefix of the schedule's entries for tasks whose logs start anew after a restart of Redis."""
 RESUME = "resume/"
-"""Prefix of the schedule's entries for tasks that an outage of their model has paused and that are to continue."""
+"""Prefix of the schedule's entries for tasks that are paused by an outage of their model and are due to resume."""
 ENTER = "enter/"
-"""Prefix of the schedule's entries for open tasks that are not in it yet, because that failed."""
+"""Prefix of the schedule's entries for open tasks that are missing from it, because adding them failed."""
 WORKSPACE = "_workspace.json"
-"""The id of the workspace, by which clients and workers notice that they use different ones."""
+"""The file with the id of the workspace, by which clients and workers detect that they use different ones."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""
 TELLING = "notify/"
-"""With what the name in the schedule begins of what is to be told of a task; no task id holds a "/"."""
+"""Prefix of the schedule's entries for tasks with pending notifications. No task id contains a "/"."""
 
 
 def team_path(task_id: str) -> str:
-    """The frozen team."""
+    """Return the path of the frozen team."""
     return f"{check_task_id(task_id)}/team.json"
 
 
 def summary_path(task_id: str) -> str:
-    """The task at a glance."""
+    """Return the path of the task's summary."""
     return f"{check_task_id(task_id)}/task.json"
 
 
 def history_path(task_id: str) -> str:
-    """The steps, one a line."""
+    """Return the path of the history, one step a line."""
     return f"{check_task_id(task_id)}/history.jsonl"
 
 
 def segments_path(task_id: str) -> str:
-    """The folder of steps that are not folded into the history yet (S3 only)."""
+    """Return the folder of steps that are not compacted into the history yet (S3 only)."""
     return f"{check_task_id(task_id)}/history/"
 
 
 def history_summaries_path(task_id: str) -> str:
-    """The folder of summaries, whose names begin with the eight digits of the position before which they end."""
+    """Return the folder of summaries of older steps.
+
+    Their names begin with the eight digits of the position before which they end.
+    """
     return f"{check_task_id(task_id)}/summaries/"
 
 
 def history_summary_path(task_id: str, until: int, key: str) -> str:
-    """A summary of the steps before a position, made in the way that the key stands for."""
+    """Return the path of a summary of the steps before a position. The key identifies the way it was made."""
     return f"{history_summaries_path(task_id)}{until:08d}-{key}.json"
 
 
 def lineage_path(task_id: str) -> str:
-    """From which task this one was forked."""
+    """Return the path of the record of the task from which this one was forked."""
     return f"{check_task_id(task_id)}/lineage.json"
 
 
 def events_path(task_id: str) -> str:
-    """The execution events."""
+    """Return the path of the execution events."""
     return f"{check_task_id(task_id)}/events.jsonl"
 
 
 def artifacts_path(task_id: str) -> str:
-    """The folder of artifacts."""
+    """Return the folder of artifacts."""
     return f"{check_task_id(task_id)}/artifacts/"
 
 
 def artifact_path(task_id: str, name: str) -> str:
-    """One artifact."""
+    """Return the path of one artifact."""
     return f"{artifacts_path(task_id)}{artifact_name(name)}"
 
 
 def artifact_info_path(task_id: str, name: str = "") -> str:
-    """What is known of one artifact beside its bytes; without a name their folder."""
+    """Return the path of one artifact's metadata, or without a name, the folder of all metadata."""
     known = f"{artifact_name(name)}.json" if name else ""
     return f"{check_task_id(task_id)}/artifact_info/{known}"
 
 
 def inbox_path(task_id: str) -> str:
-    """The folder of what came from outside and is not yet taken over."""
+    """Return the folder of inbox items that are not applied yet."""
     return f"{check_task_id(task_id)}/inbox/"
 
 
 def item_path(task_id: str, item_id: str) -> str:
-    """One thing that came from outside."""
+    """Return the path of one inbox item."""
     return f"{inbox_path(task_id)}{check_item_id(item_id)}.json"
 
 
 def taken_path(task_id: str, item_id: str) -> str:
-    """One thing that came from outside and was taken over: it stays, so that a repetition is known."""
+    """Return the path of one applied inbox item. It remains, so that a repetition is recognised."""
     return f"{check_task_id(task_id)}/taken/{check_item_id(item_id)}.json"
 
 
 def intent_path(task_id: str, call_id: str) -> str:
-    """The intent of an irreversible tool call."""
+    """Return the path of the intent of an irreversible tool call."""
     return f"{check_task_id(task_id)}/effects/{check_item_id(call_id)}.json"
 
 
 def outcome_path(task_id: str, call_id: str) -> str:
-    """The outcome of an irreversible tool call."""
+    """Return the path of the outcome of an irreversible tool call."""
     return f"{check_task_id(task_id)}/effects/{check_item_id(call_id)}.outcome.json"
 
 
 def failures_path(task_id: str) -> str:
-    """The folder of exceptions of tools."""
+    """Return the folder of exceptions that tools raised."""
     return f"{check_task_id(task_id)}/failures/"
 
 
 def failure_path(task_id: str, call_id: str) -> str:
-    """The exception of a tool call."""
+    """Return the path of the exception of a tool call."""
     return f"{failures_path(task_id)}{check_item_id(call_id)}.json"
 
 
 def closing(epoch: int) -> bytes:
-    """The content of the open marker of a task that is being closed with the end of this epoch."""
+    """Return the content of the open marker of a task that is closing with the end of this epoch."""
     return b"closing %d" % epoch
 
 
 def open_path(task_id: str) -> str:
-    """The marker of a task that has not ended."""
+    """Return the path of the marker of a task that has not ended."""
     return f"{OPEN}{check_task_id(task_id)}"
 
 
 def notify_path(task_id: str) -> str:
-    """Who is told of the task."""
+    """Return the path of the task's notification targets."""
     return f"{check_task_id(task_id)}/notify.json"
 
 
 def notices_path(task_id: str) -> str:
-    """The folder of notices that are not delivered yet."""
+    """Return the folder of notifications that are not delivered yet."""
     return f"{check_task_id(task_id)}/notices/"
 
 
 def notice_path(task_id: str, name: str) -> str:
-    """One notice that is not delivered yet."""
+    """Return the path of one notification that is not delivered yet."""
     return f"{notices_path(task_id)}{check_item_id(name)}.json"
 
 
 def told_folder(task_id: str, seq: int) -> str:
-    """The folder of notices about this position that were delivered or given up."""
+    """Return the folder of finished notifications of this position: those that were delivered or given up."""
     return f"{check_task_id(task_id)}/told/{seq:08d}/"
 
 
 def told_path(task_id: str, seq: int, name: str) -> str:
-    """One notice about this position that was delivered or given up: it stays, so that it is not told again."""
+    """Return the path of one finished notification of this position. It remains, so that it is not delivered again."""
     return f"{told_folder(task_id, seq)}{check_item_id(name)}.json"
 
 
 def continued_path(task_id: str) -> str:
-    """How the Celery task that submitted the task was gone on with."""
+    """Return the path of the record of how the Celery task that submitted this task was continued."""
     return f"{check_task_id(task_id)}/continued.json"
 
 
 def to_tell_path(task_id: str) -> str:
-    """The marker of a task of which notices are not delivered yet."""
+    """Return the path of the marker of a task with pending notifications."""
     return f"{NOTIFY}{check_task_id(task_id)}"
 
 
 def listing_path(task_id: str, server: str) -> str:
-    """The tools of an MCP server as they were listed first for the task."""
+    """Return the path of an MCP server's tools as they were first listed for the task."""
     return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.json"
 
 
 def approved_tools_path(task_id: str, server: str) -> str:
-    """The tools of an MCP server that have changed since, as a person has approved them."""
+    """Return the path of those tools of an MCP server that changed later and whose change a person approved."""
     return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.approved.json"
 
 
 def failed_listing_path(task_id: str, server: str) -> str:
-    """How often the tools of an MCP server could not be listed for the task, and why."""
+    """Return the path of the record of failed attempts to list an MCP server's tools: their number and the reason."""
     return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.failed.json"
 
 
 def listing_orders_path(task_id: str, server: str) -> str:
-    """How often an agents worker has asked for the listing of an MCP server."""
+    """Return the path of the count of an agents worker's requests to list an MCP server's tools."""
     return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.asked.json"
 
 
 def tool_change_path(task_id: str, call_id: str) -> str:
-    """The change of a tool that a person must approve, as it was found when this call was due."""
+    """Return the path of a changed tool that needs a person's approval, as it was found when this call was due."""
     return f"{check_task_id(task_id)}/mcp/changes/{check_item_id(call_id)}.json"
 
 
 def artifact_name(uri_or_name: str) -> str:
-    """The name of an artifact from its name or URI; ValueError if it could leave the workspace."""
+    """Return the name of an artifact from its name or URI.
+
+    Raise ValueError if it could leave the workspace.
+    """
     match = _URI.fullmatch(uri_or_name)
     name = match.group(1) if match else uri_or_name
     if not NAME.fullmatch(name):
@@ -199,5 +205,5 @@ def artifact_name(uri_or_name: str) -> str:
 
 
 def artifact_uri(name: str) -> str:
-    """The URI of the artifact with this name, relative to the workspace."""
+    """Return the URI of the artifact with this name, relative to the workspace."""
     return f"file://artifacts/{artifact_name(name)}"

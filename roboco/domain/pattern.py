@@ -1,7 +1,7 @@
-"""Patterns: regular expressions of Rust's syntax, of a bounded weight.
+"""Patterns: regular expressions in Rust's syntax, of a bounded weight.
 
-Rust's engine takes time linear in the text, but also linear in the size of the compiled pattern, and `(a{1000}){100}`
-compiles to 100,000 states: on 100 KB of text it ran for 30 s. Time is therefore bounded by weight times text.
+The time of Rust's engine is linear in the text, but also linear in the size of the compiled pattern. `(a{1000}){100}`
+compiles to 100,000 states: on 100 KB of text it ran for 30 s. Therefore weight times text bounds the time.
 """
 
 import re
@@ -15,11 +15,11 @@ from pydantic_core import SchemaError
 MOST_WEIGHT = 1000
 """The heaviest pattern: about 20 ms to compile."""
 LONGEST = 2000
-"""Characters of a pattern at most."""
+"""The largest number of characters of a pattern."""
 MOST_WORK = 3_000_000
-"""Weight times characters of one search: up to 30 ms."""
+"""The largest product of weight and characters in one search: up to 30 ms."""
 _SHORTHAND = 20
-"""The weight of a class such as `\\w`, which holds hundreds of ranges of Unicode."""
+"""The weight of a class such as `\\w`, which contains hundreds of ranges of Unicode."""
 _DIGIT = 8
 _CLASS = 4
 _VERBOSE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
@@ -27,7 +27,10 @@ _COUNTED = re.compile(r"\{(\d{1,9})(,?)(\d{0,9})\}")
 
 
 def check_pattern(pattern: str | None) -> str | None:
-    """Return the pattern; raise ValueError if it is no regular expression of Rust's syntax, or too heavy."""
+    """Return the pattern.
+
+    Raise ValueError if it is not a regular expression in Rust's syntax, or if it is too heavy.
+    """
     if pattern is None:
         return None
     if len(pattern) > LONGEST:
@@ -47,13 +50,13 @@ def check_pattern(pattern: str | None) -> str | None:
 def matches(pattern: str, text: str) -> bool:
     """Return True if the pattern is found in the text.
 
-    Of a text that is longer than `reach`, only its end is searched.
+    If the text is longer than `reach`, only its end is searched.
     """
     return searcher(pattern)(text)
 
 
 def searcher(pattern: str) -> Callable[[str], bool]:
-    """Return `matches` for this pattern, compiled once for as long as the caller keeps it."""
+    """Return `matches` for this pattern, compiled once for as long as the caller keeps the function."""
     matcher, most = _matcher(pattern), reach(pattern)
 
     def found(text: str) -> bool:
@@ -67,13 +70,16 @@ def searcher(pattern: str) -> Callable[[str], bool]:
 
 
 def reach(pattern: str) -> int:
-    """Return how many characters of a text are searched: three million for one letter, 3,000 for the heaviest."""
+    """Return the number of characters of a text that are searched.
+
+    It is three million for a pattern of one letter, and 3,000 for the heaviest.
+    """
     return max(1, MOST_WORK // weight(pattern))
 
 
 @lru_cache(maxsize=1024)
 def weight(pattern: str) -> int:
-    """Return about how many states the pattern compiles to, rather too many than too few.
+    """Return an estimate of the states of the compiled pattern, rather too high than too low.
 
     A literal weighs 1; a repetition weighs its content times its count; nested counts multiply.
     """
@@ -104,7 +110,7 @@ def weight(pattern: str) -> int:
 
 
 def _atom(pattern: str, place: int) -> tuple[int, int]:
-    """Return the weight of the atom that begins here, and the place behind it."""
+    """Return the weight of the atom that begins here, and the position behind it."""
     match pattern[place]:
         case "\\":
             end = pattern.find("}", place) + 1 if pattern[place + 1 : place + 3] in _BRACED else place + 2
@@ -127,7 +133,7 @@ _BRACED = ("p{", "P{", "x{", "u{", "U{", "b{")
 
 
 def _class_end(pattern: str, place: int) -> int:
-    """Return the place behind the class that begins here; classes of Rust's syntax hold classes."""
+    """Return the position behind the class that begins here; classes in Rust's syntax contain classes."""
     depth, begin = 0, place
     while place < len(pattern):
         sign = pattern[place]
@@ -145,7 +151,7 @@ def _class_end(pattern: str, place: int) -> int:
 
 
 def _times(counted: re.Match[str]) -> int:
-    """Return the larger number of `{n}`, `{n,}` or `{n,m}`; a copy more if it has no end."""
+    """Return the larger number of `{n}`, `{n,}` or `{n,m}`; one more if it has no upper bound."""
     least, comma, most = counted.groups()
     return max(int(least) + bool(comma and not most), int(most or 0), 1)
 

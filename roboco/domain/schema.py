@@ -1,4 +1,4 @@
-"""Bases of models: Declared, which users write in team files and requests, and Recorded, which Roboco writes."""
+"""Base classes of models: Declared for input of users, and Recorded for records that Roboco writes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Self
@@ -14,7 +14,7 @@ FUNCTION = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z
 
 
 class Declared(BaseModel):
-    """A model that a user writes: unknown fields are refused."""
+    """A model of a user's input, such as a team file or a request. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
 
@@ -24,14 +24,14 @@ RECORDED: Final[Mapping[str, bool]] = {"recorded": True}
 
 
 class Recorded(BaseModel):
-    """A model that Roboco itself wrote: unknown fields of newer releases are kept."""
+    """A model that Roboco itself writes. Unknown fields of newer releases are kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
     def check_recorded(self, info: ValidationInfo, *names: str) -> Self:
-        """Return the value, or raise ValueError if it was read from a record that lacks one of these fields.
+        """Return the value. Raise ValueError if it was read from a record that lacks one of these fields.
 
-        A constructor makes up ids and times. Readers of a record must not: each would make up others.
+        A constructor generates ids and times. Readers of a record must not: each would generate different ones.
         """
         missing = [name for name in names if name not in self.model_fields_set]
         if missing and is_record(info):
@@ -40,5 +40,8 @@ class Recorded(BaseModel):
 
 
 def is_record(info: ValidationInfo) -> bool:
-    """Return True if JSON, or an object with the context RECORDED, is validated, and not what a caller constructs."""
+    """Return True if a record is validated: JSON, or an object with the context RECORDED.
+
+    Return False for the arguments of a constructor.
+    """
     return info.mode == "json" or bool(info.context and info.context.get("recorded"))

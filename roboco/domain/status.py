@@ -1,10 +1,10 @@
-"""The states of a task, as its followers see them."""
+"""The statuses of a task, as its followers see them."""
 
 from enum import StrEnum
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -19,12 +19,12 @@ class TaskStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens to the task."""
+        """Return True if nothing more happens to the task."""
         return self in _ENDED
 
     @property
     def waiting(self) -> bool:
-        """Whether the task holds no worker until something arrives from outside."""
+        """Return True if the task occupies no worker until an inbox item arrives."""
         return self in _WAITING
 
 

@@ -1,4 +1,4 @@
-"""TaskSummary: what `task.json` says of a task. It can be computed again from the history."""
+"""TaskSummary: the content of `task.json`. It can be computed again from the history."""
 
 from datetime import datetime
 
@@ -10,10 +10,7 @@ from roboco.domain.usage import Spent
 
 
 class TaskSummary(Recorded):
-    """A task at a glance; times are UTC. `agents` and `tools` say what each of them has used.
-
-    `epoch` is the fence of the decision that it describes, and `generation` that of the logs at that time.
-    """
+    """The summary of a task. Times are UTC."""
 
     task_id: str
     team: str
@@ -21,30 +18,34 @@ class TaskSummary(Recorded):
     reason: str = ""
     steps: int = 0
     epoch: int = 0
+    """The fence of the decision that the summary describes."""
     generation: str = ""
+    """The generation of the logs at that time."""
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
     agents: dict[str, Spent] = {}
+    """The usage of each agent."""
     tools: dict[str, Spent] = {}
+    """The usage of each tool."""
     created_at: datetime
     updated_at: datetime
 
     def follows(self, stored: "TaskSummary") -> bool:
-        """Return True if this summary is newer than the stored one, which is not that of an ended task.
+        """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
 
-        An end is final when it is written: Redis may have lost the decision that the stored summary describes.
+        An end is final once it is written: Redis may have lost the decision that the stored summary describes.
         """
         return not stored.status.ended and (self.status.ended or self._place > stored._place)
 
     @property
     def _place(self) -> tuple[int, str, int]:
-        """The order of decisions. Within a generation Redis loses none; steps are never lost."""
+        """Return the position in the order of decisions. Within a generation Redis loses none; steps are never lost."""
         return self.steps, self.generation, self.epoch
 
 
 def read_summary(data: bytes) -> TaskSummary | None:
-    """Return the summary, or None if the bytes are none, as a disk that was full or a restore may leave them."""
+    """Return the summary, or None if the bytes are not one, as a full disk or a restore may leave them."""
     try:
         return TaskSummary.model_validate_json(data)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Tokens: how the tokens of a text are counted."""
+"""Tokenizers: functions that count the tokens of a text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,22 +6,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tokens:
-    """A way to count; `name` is the tokenizer's, or says that it is an estimate."""
+    """A function that counts tokens."""
 
     name: str
+    """The name of the tokenizer, or a note that it is an estimate."""
     count: Callable[[str], int]
 
 
 def estimate_tokens(text: str) -> int:
-    """A rough count of tokens: one for each four bytes of UTF-8, rounded up."""
+    """Return a rough count of tokens: one for each four bytes of UTF-8, rounded up."""
     return tokens_of(len(text.encode()))
 
 
 def tokens_of(size: int) -> int:
-    """A rough count of the tokens of so many bytes of UTF-8."""
+    """Return a rough count of the tokens in this number of bytes of UTF-8."""
     return -(-size // 4)
 
 
 ESTIMATE = Tokens("estimate: one token for each four bytes", estimate_tokens)
 IMAGE_TOKENS = 1000
-"""What an image counts as: about what large models take for one of 1024 x 1024 pixels."""
+"""The number of tokens that an image counts as: about what large models use for 1024 x 1024 pixels."""

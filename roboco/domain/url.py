@@ -1,4 +1,4 @@
-"""Addresses of servers: which are plain, and whether one leads to another."""
+"""URLs of servers: whether they are plain, and whether one covers another."""
 
 import ipaddress
 import re
@@ -7,9 +7,9 @@ from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _WORD = re.compile(r"\S+")
 _NEXT = re.compile(r"(?<=[;,])(?=[A-Za-z][A-Za-z0-9+.-]{0,30}://)")
-"""Where the next address of a list begins. A password in an address that a program can read holds no '/'."""
+"""The start of the next URL of a list. A password in a URL that a program can read contains no '/'."""
 _PLAIN = re.compile(r"[^:]*://(?:\[[0-9A-Fa-f:.]+\]|[\w.-]*)(?::[0-9]*)?(?:[/?][^@]*)?[;,]")
-"""An address of a list without user and password."""
+"""A URL of a list without user and password."""
 _AMONG_OPTIONS = re.compile(r"(?<=[?&])((?:ssl_)?password|username)=[^&#;,\s'\"]*", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _ESCAPED = re.compile(r"%(?:[01][0-9A-Fa-f]|7[fF]|25|2[eEfF]|3[bB]|5[cC]|(?![0-9A-Fa-f]{2}).{0,2})")
@@ -17,7 +17,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def url_mistake(url: str) -> str:
-    """What is wrong with the address; "" if every program reads it in the same way."""
+    """Return the mistake in the URL, or "" if every program reads it in the same way."""
     if not _URL.fullmatch(url):
         return "must be an address such as 'https://example.com/v1', without user, password and fragment"
     try:
@@ -28,7 +28,7 @@ def url_mistake(url: str) -> str:
 
 
 def _host_mistake(parts: SplitResult) -> str:
-    """What is wrong with the host and port; numbers such as 0x7f.1 and 2130706433 are addresses to some programs."""
+    """Return the mistake in the host or port, or "". Some programs read 0x7f.1 and 2130706433 as addresses."""
     host, port = parts.netloc, ""
     if not host.endswith("]"):
         host, _, port = host.rpartition(":") if ":" in host else (host, "", "")
@@ -45,7 +45,7 @@ def _host_mistake(parts: SplitResult) -> str:
 
 
 def _path_mistake(path: str) -> str:
-    """What is wrong with the path: what servers and proxies read in different ways."""
+    """Return the mistake in the path, or "": parts that servers and proxies read in different ways."""
     if "//" in path:
         return "has a path with '//'"
     if bad := _ESCAPED.search(path):
@@ -75,7 +75,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def leads(entry: str, url: str) -> bool:
-    """Whether the address is the entry, or lies below it; False if either is not plain."""
+    """Return True if the URL equals the entry, or is below it; False if either is not plain."""
     if url_mistake(entry) or url_mistake(url):
         return False
     above, below = urlsplit(entry), urlsplit(url)
@@ -88,17 +88,17 @@ def leads(entry: str, url: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """Return the text with "***" in place of users and passwords in addresses, and among their options.
+    """Return the text with "***" in place of users and passwords in URLs, and among their options.
 
-    Each address of a list such as "redis://:pw@a;redis://:pw@b" keeps its host.
+    Each URL of a list such as "redis://:pw@a;redis://:pw@b" keeps its host.
     """
     return _AMONG_OPTIONS.sub(r"\1=***", _WORD.sub(lambda word: _covered(word[0]), text))
 
 
 def _covered(word: str) -> str:
-    """Return the word with the users and passwords covered of each address in it.
+    """Return the word with the users and passwords masked in each URL in it.
 
-    If a part of a list is no plain address, it may be the beginning of a password: it is covered with the next part.
+    If a part of a list is not a plain URL, it may be the beginning of a password: it is masked with the next part.
     """
     if "://" not in word or "@" not in word:
         return word
@@ -118,7 +118,7 @@ def _covered(word: str) -> str:
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    """The scheme, host and port; an IPv6 address as it is written shortest."""
+    """Return the scheme, host and port; an IPv6 address in its shortest form."""
     host = parts.hostname
     if host is not None and ":" in host:
         host = str(ipaddress.IPv6Address(host))

@@ -1,30 +1,33 @@
-"""Spent: what an agent, a tool or a whole task has used."""
+"""Spent: the usage of an agent, a tool or a whole task."""
 
 from typing import Any
 
 from roboco.domain.schema import Recorded
 
 BROKEN = "broken"
-"""Where the metadata of a step tells what answers had used that broke before it (an estimate), and whose."""
+"""The metadata key of a step for the usage of unfinished replies before it (an estimate), and their agent."""
 
 
 class Spent(Recorded):
-    """Steps, tokens, seconds of models or tools, tool calls, and money in the currency of the profiles' prices."""
+    """The usage of an agent, a tool or a task."""
 
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
+    """Seconds of models or tools."""
     calls: int = 0
+    """Tool calls."""
     cost: float = 0.0
+    """Money in the currency of the profiles' prices."""
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out together."""
+        """Return input and output tokens together."""
         return self.tokens_in + self.tokens_out
 
     def plus(self, more: "Spent") -> "Spent":
-        """Both together."""
+        """Return the sum of both."""
         return Spent(
             steps=self.steps + more.steps,
             tokens_in=self.tokens_in + more.tokens_in,
@@ -36,19 +39,19 @@ class Spent(Recorded):
 
 
 def spent_by(metadata: dict[str, Any]) -> Spent:
-    """What a step has used, as its metadata says, with the answers that broke before it."""
+    """Return the usage of a step from its metadata, including unfinished replies before it."""
     timings = metadata.get("timings") or {}
     used = _usage_of(metadata.get("usage")).plus(broken_before(metadata))
     return used.model_copy(update={"steps": 1, "seconds": number(timings.get("duration_ms")) / 1000})
 
 
 def broken_before(metadata: dict[str, Any]) -> Spent:
-    """What answers that broke before the step had used, as its metadata says."""
+    """Return the usage of unfinished replies before a step, from its metadata."""
     return _usage_of(metadata.get(BROKEN))
 
 
-def _usage_of(told: Any) -> Spent:
-    usage = told if isinstance(told, dict) else {}
+def _usage_of(recorded: Any) -> Spent:
+    usage = recorded if isinstance(recorded, dict) else {}
     return Spent(
         tokens_in=int(number(usage.get("tokens_in"))),
         tokens_out=int(number(usage.get("tokens_out"))),
@@ -57,5 +60,5 @@ def _usage_of(told: Any) -> Spent:
 
 
 def number(value: Any) -> float:
-    """The value if it is a number, else 0."""
+    """Return the value if it is a number, else 0."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0

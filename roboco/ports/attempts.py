@@ -1,22 +1,25 @@
-"""Counts of attempts at work that may end its worker."""
+"""Counters of attempts at work that may crash its worker."""
 
 from typing import Protocol
 
 
 class Attempts(Protocol):
-    """Counts of attempts at work that may end its worker. They are kept outside the messages that announce the work."""
+    """Counters of attempts at work that may crash its worker.
+
+    They are stored outside the messages that announce the work.
+    """
 
     def begin(self, key: str) -> int | None:
-        """Begin an attempt, with a lease. Return how many earlier attempts have not ended.
+        """Start an attempt with a lease. Return the number of earlier attempts that have not finished.
 
-        None, and nothing is counted, while another attempt has the lease.
+        Return None, and count nothing, while another attempt has the lease.
         """
 
     def renew(self, key: str) -> bool:
         """Renew the lease. Return False if it has expired."""
 
     def count(self, key: str) -> int:
-        """Begin an attempt without a lease. Return how many earlier attempts have not ended."""
+        """Start an attempt without a lease. Return the number of earlier attempts that have not finished."""
 
     def end(self, key: str) -> None:
-        """End the lease and reset the count: the work has finished, with success or with an error."""
+        """Finish the attempt, with success or an error: end the lease and reset the count."""

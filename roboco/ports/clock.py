@@ -10,4 +10,4 @@ class Clock(Protocol):
         """Return the time in Unix seconds."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait so many seconds."""
+        """Wait for this number of seconds."""

@@ -1,4 +1,4 @@
-"""Dead letters: messages and work that Roboco no longer tries."""
+"""Dead letters: messages and work that Roboco no longer attempts."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from roboco.domain.dead_letter import DeadLetter
 
 
 class DeadLetters(Protocol):
-    """Messages and work that Roboco no longer tries to deliver or to do."""
+    """Messages that Roboco no longer tries to deliver, and work that it no longer attempts."""
 
     def add(self, letter: DeadLetter) -> None:
-        """Store the letter, in place of one with the same id. If there are too many, the oldest ones are removed."""
+        """Store the letter. It replaces one with the same id. If there are too many, the oldest ones are removed."""
 
     def letter(self, letter_id: str) -> DeadLetter | None:
-        """Return the letter with this id, or None if there is none."""
+        """Return the letter with this id, or None."""
 
     def letters(self) -> list[DeadLetter]:
         """Return all letters, oldest first."""
 
     def remove(self, letter_id: str) -> None:
-        """Remove the letter, if there is one with this id."""
+        """Remove the letter with this id, if there is one."""

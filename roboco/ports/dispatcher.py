@@ -10,43 +10,44 @@ from roboco.ports.tools import ListOrder
 
 
 class AttemptEnd(StrEnum):
-    """How an attempt at a turn or call has ended, if its worker cannot report that."""
+    """The end of an attempt at a turn or call whose worker cannot report it."""
 
     DONE = "done, and lost with its worker after that"
     FAILED = "failed, and lost with its worker after that; see roboco show"
     LOST = "lost with its worker"
-    PASSED_OVER = "passed over: nobody wants it any more"
+    PASSED_OVER = "superseded: its result is no longer needed"
 
 
 class Dispatcher(Protocol):
-    """Sends the messages that announce work. A message may come late, twice or never."""
+    """Sends the messages that announce work. A message may arrive late, twice or never."""
 
     def advance(self, task_id: str) -> None:
-        """Have a coordinator make a pass over the task."""
+        """Send a message that has a coordinator make a pass over the task."""
 
     def turn(self, order: TurnOrder, agent: str) -> None:
-        """Have an agents worker make the turn."""
+        """Send a message that has an agents worker make the turn."""
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
-        """Have a tools worker make the call, and end it after `timeout` seconds."""
+        """Send a message that has a tools worker run the call, and end it after `timeout` seconds."""
 
     def list_tools(self, order: ListOrder) -> None:
-        """Have a tools worker list the tools of an MCP server."""
+        """Send a message that has a tools worker list the tools of an MCP server."""
 
     def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
-        """Show in displays such as Flower how an attempt has ended. `who` is its agent or tool.
+        """Report the end of an attempt to displays such as Flower. `who` is its agent or tool.
 
-        Nothing else depends on it: it may get lost, and it raises nothing.
+        Nothing else depends on it: the report may be lost. It raises nothing.
         """
 
     def notify(self, task_id: str) -> None:
-        """Have a coordinator deliver the task's notices."""
+        """Send a message that has a coordinator deliver the task's notifications."""
 
     def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """Return the time, in Unix seconds, at which the oldest waiting message was sent: of turns, calls or `advance`.
 
-        Only messages that workers take before one for this task count. None if none waits, or if it is not known.
+        Only messages that workers take before one for this task count. Return None if none waits, or if it is not
+        known.
         """
 
     def backlog(self, task_id: str) -> int:
-        """Return the number of waiting messages that workers take before, or beside, those of a new task of this id."""
+        """Return the number of queued messages that workers take before, or beside, those of a new task of this id."""

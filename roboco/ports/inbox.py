@@ -15,7 +15,7 @@ class Inbox(Protocol):
         epoch: int | None = None,
         hold: bool = False,
     ) -> None:
-        """Add the items. With `urgent`, also request that the workers end the task's pending turn or calls now.
+        """Add the items. With `urgent`, also request that the workers cancel the task's pending turn or calls now.
 
         With an epoch, the request is for the work of that epoch only. With `hold`, no worker can claim the pending turn
         from now on; a worker that has claimed it continues.
@@ -25,7 +25,7 @@ class Inbox(Protocol):
         """Return the number of items."""
 
     def clear_cancellation(self, task_id: str, epoch: int) -> None:
-        """Withdraw the request to end the pending work of this epoch."""
+        """Withdraw the request to cancel the pending work of this epoch."""
 
     def forget(self, task_id: str, item_id: str) -> None:
         """Remove the item."""

@@ -1,4 +1,9 @@
-"""Leases on turns and tool calls, and the text that a turn publishes under its lease."""
+"""Leases on turns and tool calls, and the text that a turn publishes under its lease.
+
+A worker claims work before it starts, and renews the lease while it works. If the worker dies, the lease expires; then
+a coordinator voids the attempt, and another worker may claim the next one. A renewal or a chunk under an expired lease
+is refused, which stops a worker that was only slow.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +17,7 @@ from roboco.ports.task_store import Snapshot, Used
 
 
 class LeaseStatus(Enum):
-    """The state of a lease: held, held with a request to end the work now (CANCEL_REQUESTED), or lost, which is false.
+    """The status of a lease: held, held with a request to cancel the work (CANCEL_REQUESTED), or lost, which is false.
 
     Scripts return these values.
     """
@@ -27,15 +32,17 @@ class LeaseStatus(Enum):
 
 @dataclass(frozen=True)
 class Cut:
-    """A request to end a turn: its time, in Unix seconds, and the number of chunks that the turn had emitted."""
+    """A request to cancel a turn."""
 
     at: float
+    """The time of the request, in Unix seconds."""
     emitted: int
+    """The number of chunks that the turn had emitted at that time."""
 
 
 @dataclass(frozen=True)
 class TurnOrder:
-    """The turn that a message announces."""
+    """The turn that a message assigns to an agents worker."""
 
     task_id: str
     seq: int
@@ -46,24 +53,28 @@ class TurnOrder:
 
 @dataclass(frozen=True)
 class TurnClaim:
-    """A turn that this worker holds until its lease expires. `token` is the owner's; `task` is the board's state."""
+    """A turn that this worker holds until its lease expires."""
 
     order: TurnOrder
     token: str
+    """The token of the lease's owner."""
     task: Snapshot
+    """The state of the task at the time of the claim."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a turn's text: its `number` in this attempt, from 1, and the tokens of the answer so far."""
+    """A piece of a turn's text."""
 
     number: int
+    """The number of the chunk in this attempt, from 1."""
     message: StreamChunk
     used: Used
+    """The tokens of the reply so far."""
 
 
 Heard = Callable[["LeaseStatus | Exception"], None]
-"""Is called with the state of the lease after a chunk, or with the error that kept the chunk back."""
+"""A callback with the status of the lease after a chunk, or with the error that prevented the chunk."""
 
 
 class Turns(Protocol):
@@ -72,27 +83,27 @@ class Turns(Protocol):
     def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
         """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
 
-        Return None also if the end of the turn was requested before it began.
+        Also return None if the turn was cancelled before it started.
         """
 
     def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
         """Number, log and publish the chunk, and renew the lease. A chunk whose `number` was sent before is dropped.
 
-        This does not wait: `heard` is called with the state of the lease or the error, now or later, from any thread.
+        This does not wait: `heard` is called with the status of the lease or the error, now or later, from any thread.
         """
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease if this claim still holds it. Return its state."""
+        """Renew the lease if this claim still holds it. Return its status."""
 
     def cut(self, claim: TurnClaim) -> Cut | None:
-        """Return the request to end the turn, or None."""
+        """Return the request to cancel the turn, or None."""
 
     def defer(
         self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
     ) -> bool:
-        """Defer the turn: the same attempt may be claimed again after so many seconds. The event gives the reason.
+        """Defer the turn: the same attempt may be claimed again after these seconds. The event gives the reason.
 
-        With `refused`, count a refusal by the model's server. With `declined_by`, note that this worker cannot make
+        With `refused`, count a refusal by the model's server. With `declined_by`, record that this worker cannot make
         the turn. Return False if this claim does not hold the lease.
         """
 
@@ -103,18 +114,19 @@ class Turns(Protocol):
         """
 
     def ring(self, task_id: str, epoch: int, again: bool) -> int:
-        """Count that the pending choice was found unclaimed. Return the count, or 0 if the fence moved.
+        """Count a redelivery of unclaimed work. Return the count, or 0 if the fence moved.
 
-        With `again` record this moment as its last dispatch, and end a delay of the turn.
+        With `again`, record this moment as its last dispatch, and end a delay of the turn.
         """
 
 
 @dataclass(frozen=True)
 class CallOrder:
-    """The tool call that a message announces; `seq` is the position of the step that called."""
+    """The tool call that a message assigns to a tools worker."""
 
     task_id: str
     seq: int
+    """The position of the step with the call."""
     epoch: int
     call_id: str
     attempt: int
@@ -127,7 +139,7 @@ class Calls(Protocol):
     def claim(self, order: CallOrder, token: str) -> bool:
         """Claim the call. Return False if the fence moved, it has an outcome, or this attempt was claimed before.
 
-        Return False also if the end of the calls was requested before this one began.
+        Also return False if the calls were cancelled before this one started.
         """
 
     def renew(self, order: CallOrder, token: str) -> bool:
@@ -142,11 +154,11 @@ class Calls(Protocol):
     def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
         """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held.
 
-        With `declined_by`, note that this worker cannot run the call.
+        With `declined_by`, record that this worker cannot run the call.
         """
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired. Return the next attempt, or None if there is nothing to void.
 
-        With `lost` the lease does not count: its worker is known to be gone.
+        With `lost` the lease does not count: its worker is known to have died.
         """

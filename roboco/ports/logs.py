@@ -10,10 +10,10 @@ class Logs(Protocol):
     """The logs of both channels."""
 
     def events(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the execution channel after this number, oldest first."""
+        """Yield the messages of the execution channel after this number, oldest first."""
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the content channel after this number that are still kept, oldest first."""
+        """Yield the messages of the content channel after this number that are not trimmed, oldest first."""
 
     def announce(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event of a task that does not exist. It has no number and is stored in no log."""

@@ -10,61 +10,62 @@ from roboco.domain.team.model_profile import ModelProfile
 
 @dataclass(frozen=True)
 class Request:
-    """One model call, with messages and tools in the format of chat completions.
-
-    `tool_choice` "required" demands at least one call. The smaller `max_tokens` counts, this one or the profile's.
-    """
+    """One model call, with messages and tools in the format of chat completions."""
 
     profile: ModelProfile
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...]
     tool_choice: Literal["auto", "required"] = "auto"
+    """"required" demands at least one call."""
     max_tokens: int | None = None
+    """The largest number of output tokens. The smaller one applies, this or the profile's."""
 
 
 @dataclass(frozen=True)
 class RequestedCall:
-    """A tool call as the model wrote it. `arguments` should be a JSON object, but may be any text."""
+    """A tool call as the model wrote it."""
 
     name: str
     arguments: str
+    """A JSON object, or any other text if the model made a mistake."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a model call, with token counts as the model reports them and times in milliseconds.
-
-    `reprompts` is how often the model was asked again because its answer could not be parsed; the tokens include those
-    answers. With `finish_reason` "malformed" the last answer could not be parsed either and is returned as text.
-    `limit` is the limit of Roboco that cut the answer off, with `finish_reason` "length"; "" if none did.
-    """
+    """The result of a model call, with token counts as the model reports them and times in milliseconds."""
 
     model: str
     finish_reason: str
+    """The provider's reason, or "malformed" if the last reply could not be parsed either and is returned as text."""
     calls: tuple[RequestedCall, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
     first_token_ms: int = 0
     duration_ms: int = 0
     reprompts: int = 0
+    """The number of repeated requests because a reply could not be parsed. The tokens include those replies."""
     limit: str = ""
+    """The limit of Roboco that truncated the reply, with `finish_reason` "length"; "" if none did."""
 
 
 Say = Callable[[str], None]
-"""Is called with each text when it arrives, from any thread, and must not block."""
+"""A callback with each text when it arrives, from any thread. It must not block."""
 
 
 class ModelStream(Protocol):
     """A running model call: texts when they arrive, then one Reply.
 
-    For any output of the server, every text, name and message can be stored as UTF-8, and no token count is negative.
+    For any output of the server, every text, name and message is valid UTF-8, and no token count is negative.
     """
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Yield the texts, unless a `say` gets them, and at the end the Reply; ModelError if the call fails."""
+        """Yield the texts, unless a `say` receives them, and finally the Reply.
+
+        Raise ModelError if the call fails.
+        """
 
     def close(self) -> None:
-        """Close the connection to the model now; iteration then ends. Any thread may call this, also repeatedly."""
+        """Close the connection to the model now. Iteration then ends. Any thread may call this, also repeatedly."""
 
     def wait_closed(self, seconds: float) -> bool:
         """Wait until the connection is closed, for at most `seconds`. Return True if it is closed."""
@@ -74,11 +75,11 @@ class Model(Protocol):
     """Calls models."""
 
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
-        """Begin the call. A failure before the first token is retried; a later one is raised.
+        """Start the call and return its stream. A failure before the first token is retried; a later one is raised.
 
-        Texts that arrive in quick succession are joined. With `say`, that function gets the texts, and the iterator
-        yields only the Reply. `say` is not called after the Reply, nor after `wait_closed` has returned True.
-        A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
+        Texts that arrive in quick succession are joined. With `say`, that function receives the texts, and the iterator
+        yields only the Reply. `say` is not called after the Reply, nor after `wait_closed` has returned True. A
+        provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
         """
 
 
@@ -86,7 +87,10 @@ class Prompts(Protocol):
     """Templates of prompts."""
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """Return the rendered prompt; UsageError if it has undefined names, takes too much work or becomes too long."""
+        """Return the rendered prompt.
+
+        Raise UsageError if it has undefined names, exceeds its allowance of work or becomes too long.
+        """
 
     def sharing(self) -> "Prompts":
-        """Return prompts whose renderings share one allowance of work, for the prompts of a whole team."""
+        """Return templates whose renderings share one allowance of work, for the prompts of a whole team."""

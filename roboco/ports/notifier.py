@@ -1,4 +1,4 @@
-"""The deliverer of notices to webhooks and Celery tasks."""
+"""The notifier, which delivers notifications to webhooks and Celery tasks."""
 
 from typing import Protocol
 
@@ -6,11 +6,11 @@ from roboco.domain.notification import Notice, Notify
 
 
 class Deliverer(Protocol):
-    """Delivers notices."""
+    """Delivers notifications."""
 
     def deliver(self, target: Notify, notice: Notice) -> None:
-        """Deliver the notice. It may have arrived even if this raises.
+        """Deliver the notification within seconds. It may have arrived even if this raises.
 
-        UsageError if no attempt can succeed; TransientError if a later one may; Later if the receiver says when. This
-        returns or raises within seconds.
+        Raise UsageError if no attempt can succeed, TransientError if a later one may, and Later if the receiver states
+        when.
         """

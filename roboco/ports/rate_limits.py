@@ -1,4 +1,4 @@
-"""Rate limits of model providers, which all workers keep together, and tokenizers."""
+"""Rate limits of model providers, shared by all workers, and tokenizers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,25 +9,26 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import Tokens
 
 AWAITING = 100
-"""How many tasks one answer of a model resumes at most."""
+"""The largest number of tasks that one reply of a model resumes."""
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """The place of one request in the queue of a rate limit. `request` identifies it within its task."""
+    """The place of one request in the queue of a rate limit."""
 
     task_id: str
     team: str
     request: str
+    """The identity of the request within its task."""
 
     @property
     def name(self) -> str:
-        """The name of the request, unique among all tasks."""
+        """Return the name of the request, unique among all tasks."""
         return f"{self.task_id}/{self.request}"
 
     @property
     def tenant(self) -> str:
-        """The tenant of the task, or ""."""
+        """Return the tenant of the task, or ""."""
         return tenant_of(self.task_id)
 
 
@@ -45,30 +46,30 @@ class Rates(Protocol):
         of arrival; tenants share the operator's limits fairly. A ticket that may make its request and asks again is not
         counted twice. A request with more tokens than the limit waits until a minute has passed without a request.
 
-        A negative number, too, means that the request may be made now, and that tasks await an answer of this model.
+        A negative number also means that the request may be made now, and that tasks await a reply of this model.
         """
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
-        """Record the tokens that the ticket's request has used; it was made `ago` seconds ago."""
+        """Record the tokens of the ticket's request, which was made `ago` seconds ago."""
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
-        """Remove a waiting ticket, whose request will not be made, so that those behind it move up."""
+        """Remove a waiting ticket whose request will not be made, so that those behind it move up."""
 
     def await_answer(self, profile: ModelProfile, task_id: str) -> None:
-        """Note that the task is paused until this profile's model has answered a request with this key."""
+        """Record that the task is paused until this profile's model has answered a request with this key."""
 
     def awaiting(self, profile: ModelProfile) -> list[str]:
-        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+        """Return tasks that await a reply of this model, at most AWAITING, those with the longest wait first."""
 
     def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
-        """Forget that these tasks await an answer."""
+        """Remove these tasks from those that await a reply."""
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
-        """Hold back all requests to this profile's server with its key, as it demands. A longer pause remains."""
+        """Pause all requests to this profile's server with its key, as it demands. A longer pause remains."""
 
 
 class Tokenizers(Protocol):
-    """The ways to count the tokens of models."""
+    """The tokenizers of models."""
 
     def of(self, model: str) -> Tokens:
-        """Return the way to count this model's tokens: its tokenizer if that is known, else a declared estimate."""
+        """Return this model's tokenizer if it is known, else a declared estimate."""

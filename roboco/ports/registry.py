@@ -13,32 +13,34 @@ LIVE = 10.0
 
 @dataclass(frozen=True)
 class WorkspaceName:
-    """A workspace: an id that is stored in it, and the address by which a process reaches it, for people."""
+    """The identity of a workspace."""
 
     id: str
+    """The id that is stored in the workspace."""
     address: str
+    """The address by which a process reaches it, for people."""
 
 
 class WorkerRegistry(Protocol):
-    """The workers that live: each registers itself every few seconds. Times are the server's."""
+    """The live workers: each registers itself every few seconds. Times are the server's."""
 
     @property
     def own(self) -> str:
-        """The node name of this process's worker; "" in a process that is not a worker."""
+        """Return the node name of this process's worker; "" in a process that is not a worker."""
 
     def register(
         self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, foreign_tasks: bool
     ) -> WorkspaceName | None:
         """Record that this worker lives, works in these pools, and has imported these modules of tools.
 
-        A coordinator also records its workspace. Return the recorded workspace, and record nothing, if it is another
-        one and another coordinator lives, or if it is another one and its open tasks are not this workspace's
-        (`foreign_tasks`).
+        A coordinator also records its workspace. In two cases this records nothing and returns the recorded workspace:
+        it is another one and another coordinator lives, or it is another one and its open tasks are not this
+        workspace's (`foreign_tasks`). Otherwise it returns None.
         """
 
     @property
     def record(self) -> str:
-        """Where the workspace is recorded, for operators: the name of a key."""
+        """Return the name of the key that records the workspace, for operators."""
 
     def silence(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
@@ -47,4 +49,4 @@ class WorkerRegistry(Protocol):
         """Return the modules of tools of each live worker of the pool, by node name. Cost: O(live workers)."""
 
     def workspace(self) -> WorkspaceName | None:
-        """Return the workspace of the coordinators; None if none has registered."""
+        """Return the workspace of the coordinators, or None if none has registered."""

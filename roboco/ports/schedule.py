@@ -1,72 +1,77 @@
-"""The schedule: when the sweeper passes over each open task next."""
+"""The schedule: the time of the sweeper's next pass over each open task."""
 
 from collections.abc import Iterator
 from typing import Protocol
 
 
 class Schedule(Protocol):
-    """The time of the next sweep of each open task, by the clock of the server that leases go by.
+    """The time of the sweeper's next pass over each open task, by the clock of the server that keeps the leases.
 
     Callers give delays in seconds, so that the clocks of machines may differ.
     """
 
     def put(self, task_id: str, delay: float = 0.0) -> None:
-        """Make the task due after the delay."""
+        """Set the task's time to the delay from now."""
 
     def add(self, task_id: str, delay: float = 0.0) -> bool:
-        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
+        """Set the task's time to the delay from now, unless it has one already. Return True if it had none."""
 
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
-        """Make the task due after the delay, unless it is due earlier."""
+        """Set the task's time to the delay from now, unless it is due earlier."""
 
     def due(self, limit: int) -> list[str]:
         """Return at most `limit` due tasks, earliest first."""
 
     def at(self, task_id: str) -> float | None:
-        """Return when the task is due, in Unix seconds; None if it has no time."""
+        """Return the task's time in Unix seconds, or None if it has none."""
 
     def drop(self, task_id: str, at: float | None = None) -> None:
-        """Remove the task from the schedule. With `at`, only if it is due then: somebody may have put it anew."""
+        """Remove the task from the schedule.
+
+        With `at`, only if it is due then: another process may have set it again.
+        """
 
     def count(self) -> int:
-        """Return the number of tasks that have a time: all open tasks."""
+        """Return the number of tasks with a time: all open tasks."""
 
     def known(self) -> Iterator[str]:
-        """Return every task that has a time, in any order, read in pages."""
+        """Yield every task with a time, in any order, read in pages."""
 
     def time(self) -> float:
         """Return the server's time in Unix seconds."""
 
     def lock(self, token: str, seconds: float) -> bool:
-        """Take the sweepers' lock for so many seconds. Return False if another sweeper holds it."""
+        """Acquire the sweepers' lock for this number of seconds. Return False if another sweeper holds it."""
 
     def intact(self) -> bool:
         """Return True if Redis was neither emptied nor restarted since the last `begin`."""
 
     def recovered(self, task_id: str) -> str | None:
-        """Return the name of this run of Redis if it is intact and the sweeper has nothing to recover of the task.
+        """Return the name of this Redis instance if the schedule is intact and the task needs no recovery, else None.
 
-        All items that were accepted before are noted then. None if a sweeper has to recover the task first.
+        If it is returned, the inbox contains all items that were accepted before. If it is None, a sweeper must recover
+        the task first.
         """
 
     def restarted(self) -> bool:
-        """Return True if Redis was restarted or replaced since the last `begin`, and not if it was emptied."""
+        """Return True if Redis was restarted or replaced since the last `begin`. An emptied Redis does not count."""
 
     def fresh(self) -> bool:
         """Return True if the last `begin` was less than its `seconds` ago."""
 
     def run(self) -> str:
-        """Return the name of this run of the server."""
+        """Return the name of this instance of the server. It changes with each restart."""
 
     def prepare(self) -> str:
-        """Mark that the schedule is about to be filled, and return the mark.
+        """Mark that filling the schedule has started, and return the mark.
 
-        Until `begin`, a schedule that was not intact is not. Sweepers that fill it at the same time share a mark.
+        A schedule that was not intact does not become intact before `begin`. Sweepers that fill it at the same time
+        share a mark.
         """
 
     def begin(self, seconds: float, mark: str | None = None) -> None:
-        """Record that the schedule holds every open task, which counts as fresh for so many seconds.
+        """Record that the schedule contains every open task. It counts as recently filled for this number of seconds.
 
-        Nothing is recorded if Redis has lost the `mark`. If it was restarted since the mark was made, it does not count
-        as intact.
+        Nothing is recorded if Redis has lost the `mark`. If Redis was restarted since the mark was made, the schedule
+        does not count as intact.
         """

@@ -1,4 +1,4 @@
-"""Signals: requests to end work, while it is done."""
+"""Signals: requests to cancel running work."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Signals(Protocol):
-    """Requests to end work. A signal may get lost; the lease then reports the request, later."""
+    """Requests to cancel running work. A signal may be lost; the lease then reports the request, later."""
 
     def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `heard`, from any thread, if the work of this epoch is requested to end before the block ends."""
+        """Call `heard`, from any thread, if the work of this epoch is cancelled before the block ends."""

@@ -1,4 +1,4 @@
-"""The board: the state of tasks in Redis."""
+"""The task store: the state of tasks in Redis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,26 +24,33 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Declined:
-    """How often workers have declined some work that they cannot do, and the names of these workers."""
+    """Workers that have declined some work because they cannot do it."""
 
     count: int = 0
+    """How often the work was declined."""
     workers: tuple[str, ...] = ()
+    """The node names of these workers."""
 
 
 @dataclass(frozen=True)
 class CallState:
-    """A dispatched tool call: the attempt, from 1, if a worker has claimed it, its outcome, and who declined it."""
+    """A dispatched tool call."""
 
     attempt: int = 1
+    """The attempt at the call, from 1."""
     claimed: bool = False
+    """True if a worker has claimed that attempt."""
     lease_left: float = 0.0
+    """Seconds that are left of a live lease, or 0."""
     outcome: Outcome | None = None
+    """The outcome, or None if there is none yet."""
     declined: Declined = Declined()
+    """The workers that have declined the call."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """Tokens that unfinished answers of a model have used, as an estimate."""
+    """Tokens of unfinished replies of a model, as an estimate."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -55,16 +62,17 @@ class Used:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a task on the board at one moment."""
+    """The state of a task in the store at one moment."""
 
     epoch: int
     """The fence."""
     seq: int
     """The position of the next step."""
     phase: Phase
+    """The kind of the pending choice."""
     status: TaskStatus
     reason: str
-    """Why the task has its status, or waits."""
+    """The reason for the status or the wait."""
     agent: str
     """The agent of the pending turn. In a wait, the agent that is charged for unfinished attempts, if any."""
     attempt: int
@@ -74,11 +82,11 @@ class Snapshot:
     lease_left: float
     """Seconds that are left of a live lease, or 0."""
     rings: int
-    """How often the sweeper has found the pending choice unclaimed."""
+    """The number of redeliveries: how often the sweeper has found the pending choice unclaimed."""
     handed_at: float
-    """When the pending choice was last dispatched, in Unix seconds."""
+    """The time of the last dispatch of the pending choice, in Unix seconds."""
     cut_age: float | None
-    """Seconds since a request to end the pending turn or calls, or None. Only `load` sets it."""
+    """Seconds since cancellation of the pending turn or calls was requested, or None. Only `load` sets it."""
     due_in: float | None
     """Seconds until a deferred turn may be claimed again, or None. Only `load` sets it."""
     refusals: int
@@ -86,7 +94,7 @@ class Snapshot:
     refused_for: float
     """Seconds from its first to its latest refusal."""
     declined: Declined
-    """Who has declined the pending turn."""
+    """The workers that have declined the pending turn."""
     generation: str
     """The generation of the logs."""
     events: int
@@ -96,11 +104,13 @@ class Snapshot:
     emitted: int
     """The number of chunks of the present attempt."""
     used: Used
-    """The tokens of this attempt and of earlier ones at the same step, as far as their answers had begun."""
+    """The tokens of this attempt and of earlier ones at the same step, as far as their replies had begun."""
     routing: dict[str, Any]
-    """The record of the routing that chose the pending turn."""
+    """The record of the route that led to the pending turn."""
     state: TaskState
+    """The state of the history."""
     first: TaskStep
+    """The first step."""
     tail: tuple[TaskStep, ...]
     """The newest steps, oldest first."""
     item_ids: tuple[str, ...]
@@ -111,12 +121,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Choice:
-    """What happens next in the task. It is recorded before it is dispatched.
-
-    `seen`, if given, are the ids of the inbox items that the decision considered: if the inbox holds any other item,
-    the choice is void. `run`, if given, is the run of Redis in which that was decided: in another one, which may have
-    lost items, the choice is void.
-    """
+    """The next action of the task. It is recorded before it is dispatched."""
 
     phase: Phase
     status: TaskStatus
@@ -124,12 +129,20 @@ class Choice:
     agent: str = ""
     routing: Mapping[str, Any] | None = None
     seen: frozenset[str] | None = None
+    """The ids of the inbox items that the decision considered, or None.
+
+    If the inbox contains any other item, the choice is void.
+    """
     run: str | None = None
+    """The Redis instance in which the decision was made, or None.
+
+    Another instance may have lost items, so the choice is void there.
+    """
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A stored step, the state of the history after it, and the events about it for followers."""
+    """A stored step, the state of the history after it, and its events for followers."""
 
     step: TaskStep
     state: TaskState
@@ -140,7 +153,7 @@ class Board(Protocol):
     """The state of tasks in Redis. It can be rebuilt from the workspace."""
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """Return the task with at most `tail` of its newest steps, or None if the board does not have it."""
+        """Return the task with at most `tail` of its newest steps, or None if the store does not have it."""
 
     def create(
         self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
@@ -152,31 +165,35 @@ class Board(Protocol):
         """
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Record the choice and move the fence. Return the new epoch, or None if the fence had moved or it is void."""
+        """Record the choice and move the fence.
+
+        Return the new epoch, or None if the fence had moved or the choice is void.
+        """
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
         """Apply a stored step: the task becomes idle and the fence moves.
 
-        Return True also if the step was applied before, and False if the fence had moved and the step was not applied.
+        Return True also if the step was applied before. Return False if the fence had moved and the step was not
+        applied.
         """
 
     def commit_and_choose(
         self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
     ) -> int | None:
-        """`commit`, and, unless an item waits for the task, `choose`, atomically. Return the new epoch of the choice.
+        """Commit, and record the choice unless an item waits, in one transaction. Return the new epoch.
 
-        None if the choice was not recorded; the step may have been applied all the same.
+        Return None if the choice was not recorded. The step may have been applied nevertheless.
         """
 
     def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
-        """Begin a new generation of the logs with these events. Return False, and change nothing, if the fence moved.
+        """Start a new generation of the logs with these events. Return False, and change nothing, if the fence moved.
 
-        Nothing happens if the board does not have the task. The new generation sorts after the present one. The fence
+        Nothing happens if the store does not have the task. The new generation sorts after the present one. The fence
         of an idle or waiting task moves, to the server's time in milliseconds at least.
         """
 
     def leave(self, task_id: str, seconds: int, generation: str) -> bool:
-        """Remove an ended task after so many seconds.
+        """Remove an ended task after this number of seconds.
 
-        False, and nothing changed, if it is known and has not ended in this generation of its logs.
+        Return False, and change nothing, if the task exists and has not ended in this generation of its logs.
         """

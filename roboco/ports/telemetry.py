@@ -1,4 +1,4 @@
-"""Telemetry: what operators are told of the work: figures, what log lines name, and traces."""
+"""Telemetry of the work for operators: metrics, context of log lines, and traces."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from roboco.domain.task_summary import TaskSummary
 
 @dataclass(frozen=True)
 class Figure:
-    """Something that is counted or measured, and the names of its labels, in their order.
-
-    A counter grows, a gauge goes up and down again in one process, of a histogram each value is noted: seconds, with
-    these upper `bounds`. `known` are values of the labels that are there from the beginning, as zeros.
-    """
+    """A metric: its type and its labels."""
 
     name: str
     help: str
     kind: Literal["counter", "gauge", "histogram"]
+    """A counter grows. A gauge rises and falls within one process. A histogram records each value, in seconds."""
     labels: tuple[str, ...] = ()
+    """The names of its labels, in order."""
     bounds: tuple[float, ...] = ()
+    """The upper bounds of a histogram's buckets."""
     known: tuple[tuple[str, ...], ...] = ()
+    """Values of the labels that exist from the start, with the value 0."""
 
 
 _SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -31,18 +31,18 @@ TURN_SECONDS: Final = Figure(
     "roboco_turn_seconds", "A turn, from its claim until its step is stored.", "histogram", ("model",), _LONG
 )
 FIRST_TOKEN_SECONDS: Final = Figure(
-    "roboco_first_token_seconds", "From the request until the model says something.", "histogram", ("model",), _LONG
+    "roboco_first_token_seconds", "From the request to the first output of the model.", "histogram", ("model",), _LONG
 )
 TOKENS: Final = Figure("roboco_tokens_total", "Tokens that turns have used.", "counter", ("direction", "model"))
-COST: Final = Figure("roboco_cost_total", "What turns have cost, as the prices of profiles say.", "counter", ("model",))
+COST: Final = Figure("roboco_cost_total", "The cost of turns, by the prices of their profiles.", "counter", ("model",))
 QUEUE_WAIT_SECONDS: Final = Figure(
-    "roboco_queue_wait_seconds", "From the sending of a message until a worker begins.", "histogram", ("queue",), _SHORT
+    "roboco_queue_wait_seconds", "From the sending of a message to its start.", "histogram", ("queue",), _SHORT
 )
 LEASE_LOSSES: Final = Figure(
-    "roboco_lease_losses_total", "Leases that ended before their work.", "counter", ("kind",), known=_BOTH
+    "roboco_lease_losses_total", "Leases that expired before their work finished.", "counter", ("kind",), known=_BOTH
 )
 RESTARTS: Final = Figure(
-    "roboco_restarts_total", "Attempts that were voided and made anew.", "counter", ("kind",), known=_BOTH
+    "roboco_restarts_total", "Attempts that were voided and restarted.", "counter", ("kind",), known=_BOTH
 )
 STOP_SECONDS: Final = Figure(
     "roboco_stop_seconds",
@@ -58,9 +58,9 @@ STREAM_LAG_SECONDS: Final = Figure(
     (),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
 )
-OPEN_STREAMS: Final = Figure("roboco_open_streams", "Calls of models that run now.", "gauge")
+OPEN_STREAMS: Final = Figure("roboco_open_streams", "Model calls that run now.", "gauge")
 TOOL_SECONDS: Final = Figure(
-    "roboco_tool_seconds", "A tool call, with the storing of what it did.", "histogram", ("tool", "outcome"), _SHORT
+    "roboco_tool_seconds", "A tool call, with the storing of its result.", "histogram", ("tool", "outcome"), _SHORT
 )
 TASKS: Final = Figure("roboco_tasks_total", "Tasks that have ended, by their final status.", "counter", ("status",))
 REFUSED: Final = Figure(
@@ -89,7 +89,7 @@ FIGURES: Final = (
 
 @dataclass(frozen=True)
 class Work:
-    """What is being done for a task: a `model` call is part of a turn, which says for which task it is."""
+    """The work that is done for a task. A `model` call is part of a turn, which names the task."""
 
     kind: Literal["submit", "advance", "turn", "model", "tool"]
     task_id: str = ""
@@ -100,53 +100,56 @@ class Work:
 
 
 class Doing(Protocol):
-    """Work that is being done."""
+    """A span of running work."""
 
     def tell(self, **facts: str | int | float) -> None:
-        """Facts that came to light: `agent`, `tool`, `model`, `tokens_in`, `tokens_out`, `finish_reason`, `error`.
+        """Add facts to the span: `agent`, `tool`, `model`, `tokens_in`, `tokens_out`, `finish_reason`, `error`.
 
-        Never what anybody wrote or said.
+        Never add texts of users or models.
         """
 
     def void(self) -> None:
-        """It was not for this worker to do: no trace of it is kept."""
+        """Discard the span, because the work was not for this worker."""
 
 
 class Telemetry(Protocol):
-    """What operators are told. No method waits, and none raises: what cannot be told is left out."""
+    """Reports to operators. No method waits, and none raises: a report that fails is dropped."""
 
     def note(self, figure: Figure, value: float, *labels: str) -> None:
-        """Add to a counter or gauge, or note a value of a histogram."""
+        """Add to a counter or gauge, or record a value of a histogram."""
 
     def work(self, work: Work) -> AbstractContextManager[Doing]:
-        """Until the block ends, this work is being done: log lines name it, and it is part of the task's trace."""
+        """Return a context manager for the duration of the work.
+
+        Log lines name the work, and it is a span of the trace.
+        """
 
     def ended(self, summary: TaskSummary) -> None:
-        """The task has ended. Twice is once."""
+        """Record that the task has ended. A repetition has no effect."""
 
 
 class _Nothing:
-    """Nobody is told what is being done."""
+    """A span that records nothing."""
 
     def tell(self, **facts: str | int | float) -> None:
-        """Nobody wants to know."""
+        """Record nothing."""
 
     def void(self) -> None:
-        """There is nothing to be left out."""
+        """Discard nothing."""
 
 
 class NoTelemetry:
-    """Nobody is told anything."""
+    """Telemetry that records nothing."""
 
     def __init__(self) -> None:
         self._nothing: AbstractContextManager[Doing] = nullcontext(_Nothing())
 
     def note(self, figure: Figure, value: float, *labels: str) -> None:
-        """Nobody wants to know."""
+        """Record nothing."""
 
     def work(self, work: Work) -> AbstractContextManager[Doing]:
-        """Nobody wants to know."""
+        """Return a span that records nothing."""
         return self._nothing
 
     def ended(self, summary: TaskSummary) -> None:
-        """Nobody wants to know."""
+        """Record nothing."""

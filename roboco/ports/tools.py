@@ -18,7 +18,7 @@ Listings = Mapping[str, Listing]
 
 @dataclass(frozen=True)
 class ListOrder:
-    """The request to a tools worker to list the tools of a server for the task."""
+    """A request to a tools worker to list the tools of a server for the task."""
 
     task_id: str
     server: str
@@ -26,33 +26,36 @@ class ListOrder:
 
 @dataclass(frozen=True)
 class Unlisted:
-    """A listing that a turn needs is missing: the seconds for which the turn is deferred, and the reason."""
+    """A missing listing that a turn needs."""
 
     seconds: float
+    """Seconds for which the turn is deferred."""
     reason: str
 
 
 @dataclass(frozen=True)
 class CallContext:
-    """The context of a tool call. Every attempt has the same `idempotency_key`. `step_id` is the step with the call.
-
-    `cancelled` becomes true when the result is no longer needed: the user has interrupted or stopped the task, or
-    another worker has taken over the call. A tool that checks it can end early; any other tool ends at its timeout.
-    `scope` restricts what tools use, as the newest message with a scope says; None is no restriction.
-    """
+    """The context of a tool call."""
 
     task_id: str
     agent: str
     call_id: str
     idempotency_key: str
+    """The same key in every attempt at the call."""
     attempt: int
     scope: dict[str, Any] | None = None
+    """The data that tools may use, from the newest message with a scope. None is no restriction."""
     step_id: str = ""
+    """The step with the call."""
     cancellation: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
 
     @property
     def cancelled(self) -> bool:
-        """True if the result is no longer needed."""
+        """Return True if the result is no longer needed.
+
+        Either the user has interrupted or stopped the task, or another worker has taken over the call. A tool that
+        checks it can end early; any other tool ends at its timeout.
+        """
         return self.cancellation.is_set()
 
 
@@ -60,15 +63,16 @@ class Toolbox(Protocol):
     """The tools of this process."""
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
-        """Return the agent's own tools in the format of chat completions; NotRunnable if this process lacks one.
+        """Return the agent's own tools in the format of chat completions.
 
-        The tools of MCP servers are described from the listings; no server is started or called.
+        Raise NotRunnable if this process lacks one. The tools of MCP servers are described from the listings; no server
+        is started or called.
         """
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """Return the tools that this server of the team lists now, or the error; UsageError if it is not allowed here.
+        """Return the tools that this server of the team lists now, or the error. Only tools workers call this.
 
-        Only tools workers call this: it starts the server, or connects to it.
+        It starts the server, or connects to it. Raise UsageError if the operator does not allow the server.
         """
 
     def check(self, spec: AnyTool | None) -> None:
@@ -86,14 +90,17 @@ class Toolbox(Protocol):
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
         """Return the outcome. Its media, and a result that is too large for the history, become files of the task.
 
-        The same outcome again makes the same files.
+        The same outcome leads to the same files.
         """
 
     def cut(self, outcome: Outcome) -> Outcome:
         """Return the outcome without its media. A result that is too large for the history is truncated."""
 
     def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
-        """Return the outcome of a lost call as the tool's `verify` finds it; None without `verify`, or if it fails."""
+        """Return the outcome of a lost call from the tool's `verify`, or None without `verify`, or if it fails."""
 
     def router(self, name: str) -> Router:
-        """Return the user's router with this name, "package.module:function"; UsageError if there is none."""
+        """Return the user's router with this name, "package.module:function".
+
+        Raise UsageError if there is none.
+        """

@@ -8,28 +8,28 @@ from roboco.domain.history.step import TaskStep
 
 
 class Histories(Protocol):
-    """The histories of tasks: append-only, one writer wins each position."""
+    """The histories of tasks. They are append-only, and for each position one writer wins."""
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
-        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+        """Store the sealed step at its position. Return the step at that position: this one, or the one that won."""
 
     def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
         """Store the lines as the first steps of a history that has none, all or nothing.
 
-        True also if it begins with them already; False and nothing changed if it has others.
+        Return True also if it begins with them already. Return False, and change nothing, if it has others.
         """
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        """The committed steps from a position on, each exactly once and in order."""
+        """Yield the committed steps from a position on, each exactly once and in order."""
 
     def lines(self, task_id: str) -> Iterator[bytes]:
-        """The stored lines, unread, oldest first."""
+        """Yield the stored lines without parsing them, oldest first."""
 
     def fold(self, task_id: str) -> bool:
-        """Gather the steps that are stored in pieces into `history.jsonl`; harmless at any moment and twice at once.
+        """Compact the steps stored in segments into `history.jsonl`. This is safe at any time, also concurrently.
 
-        Return True if `history.jsonl` now holds every step that was committed before the call. Return False if it may
-        not, because another worker folds at the same time, or a step is missing: call again later.
+        Return True if `history.jsonl` now contains every step that was committed before the call. Return False if it
+        may not, because another worker compacts at the same time, or a step is missing: call again later.
         """
 
 
@@ -43,48 +43,48 @@ class Versioned:
 
 
 class Files(Protocol):
-    """Files of the workspace by relative path; each is written whole or not at all."""
+    """Files of the workspace by relative path. Each is written whole or not at all."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store the file if there is none; False and nothing changed if another one stands there.
+        """Store the file if there is none. Return False, and change nothing, if there is another one.
 
-        True also if the same bytes stand there: an answer may have got lost.
+        Return True also if the file has these bytes already: an answer may have been lost.
         """
 
     def put(self, path: str, data: bytes) -> None:
-        """Store the file, in place of an older one."""
+        """Store the file. It replaces an older one."""
 
     def get(self, path: str) -> bytes | None:
-        """The file's bytes; None if there is none."""
+        """Return the file's bytes, or None if there is no file."""
 
     def get_versioned(self, path: str) -> Versioned | None:
-        """The file's bytes and their version; None if there is none."""
+        """Return the file's bytes and their version, or None if there is no file."""
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
         """Store the file if it still has this version (None: if there is none).
 
-        False, and nothing changed, if another write came first; the caller may read again and try again. True also if
-        exactly these bytes are stored already: an answer may be lost. Write such a file with `create` and `replace`
-        alone: in a folder, the lock of `replace` does not keep out a `put` or a `delete` at the same moment.
+        Return False, and change nothing, if another write was first; the caller may read again and retry. Return True
+        also if exactly these bytes are stored already: an answer may be lost. Write such a file with `create` and
+        `replace` alone: in a folder, the lock of `replace` does not exclude a `put` or a `delete` at the same moment.
         """
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store all that the source still holds, of any size, in place of an older file."""
+        """Store the rest of the source, of any size. It replaces an older file."""
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another file, of any size, in place of an older one; nothing if there is no source."""
+        """Store the bytes of another file, of any size. It replaces an older file. Do nothing if there is no source."""
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """At most so many bytes of the file from a place on; None if there is no file."""
+        """Return at most `length` bytes of the file from a position on, or None if there is no file."""
 
     def size(self, path: str) -> int | None:
-        """How many bytes the file has; None if there is none."""
+        """Return the size of the file in bytes, or None if there is no file."""
 
     def link(self, path: str, seconds: int) -> str | None:
-        """A URL from which anybody may read the file for so many seconds; None where the store has no such thing."""
+        """Return a URL that allows anyone to read the file for these seconds, or None if the store has no such URLs."""
 
     def delete(self, path: str) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file, if it exists."""
 
     def names(self, folder: str) -> list[str]:
-        """The names directly below a folder ("" or ending in "/"), sorted; of folders without the "/"."""
+        """Return the names directly below a folder ("" or ending in "/"), sorted; those of folders without the "/"."""

@@ -218,7 +218,7 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.types("be brief\n\n")
         terminal.says("(interrupted)")
         terminal.says("connection closed after")
-        terminal.says("host was interrupted, and goes on with what the user said")
+        terminal.says("host was interrupted, and continues with the user's message")
         terminal.says("you said be brief")
         terminal.says("your answer, ended by an empty line")
         terminal.says("> ")

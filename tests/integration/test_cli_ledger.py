@@ -41,7 +41,7 @@ def printed(desk: Desk, command: click.Command, *arguments: str, code: int = 0) 
 def test_a_task_with_an_approval_an_interruption_and_a_stop(desk: Desk) -> None:
     task = desk.run("add")
     until(lambda: task.summary().status == "approval", 30, lambda: f"approval: {task.summary()}")
-    assert "it waits for a person's word: a person must approve: add (tc_" in printed(desk, why, task.task_id)
+    assert "it waits for a person's decision: a person must approve: add (tc_" in printed(desk, why, task.task_id)
     assert "2 of 2 choices are the same" in printed(desk, replay_task, task.task_id)
     task.approve(task.history()[1].calls[0].id)
     until(lambda: task.summary().status == "user_turn", 30, lambda: f"user_turn: {task.summary()}")
@@ -58,9 +58,9 @@ def test_a_task_with_an_approval_an_interruption_and_a_stop(desk: Desk) -> None:
     story = printed(desk, why, task.task_id)
     for line in (
         "a person approved add",
-        "host was interrupted, and goes on with what the user said",
+        "host was interrupted, and continues with the user's message",
         "the user interrupted the work and said: “be brief”",
-        "── the task ended (cancelled): somebody stopped it",
+        "── the task ended (cancelled): the user stopped it",
     ):
         assert line in story
     other = desk.folder / "other.yaml"

@@ -124,7 +124,7 @@ def test_what_a_browser_cannot_follow_is_said(folder_stack: Stack, web: Web) -> 
     task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     with web.get(f"/tasks/{task.task_id}/events", **{"Last-Event-ID": "17"}) as answer:
         assert answer.status == 404
-        assert json.load(answer)["detail"] == "cursor '17' is none that an item of a stream carried"
+        assert json.load(answer)["detail"] == "cursor '17' is not one of a stream item"
 
 
 def test_a_browser_asks_again_while_redis_is_away(folder_stack: Stack, web: Web) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from roboco.adapters.mcp.reduced_schema import reduced_schema
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.team.mcp_server import Effect, McpServer, McpToolSettings
+from roboco.domain.team.mcp_server import McpServer, McpToolSettings
+from roboco.domain.team.tool_spec import Effect
 
 MAX_DESCRIPTION = 4000
 """How many characters of a description are kept."""

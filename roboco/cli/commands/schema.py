@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from roboco.adapters.team.field_descriptions import describe_fields
 from roboco.domain.team.mcp_server import MOST_TOOLS
 from roboco.domain.team.team import Team
 
@@ -21,6 +22,7 @@ def team_file_schema() -> dict[str, Any]:
     There a prompt may be in a file beside it, an edge may be just a name, and a server's tools may be a list of names.
     """
     whole = Team.model_json_schema(by_alias=True)
+    describe_fields(whole, Team)
     agent, graph = whole["$defs"]["Agent"], whole["$defs"]["Graph"]
     agent["properties"]["prompt_file"] = {
         "description": "a file with the prompt, beside or below the team file",

@@ -1,4 +1,4 @@
-"""Actions: what `decide` may ask for. The coordinator carries out exactly one at a time."""
+"""Actions: the possible results of `decide`. The coordinator executes exactly one at a time."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,48 +11,49 @@ from roboco.domain.status import TaskStatus
 
 @dataclass(frozen=True)
 class StartTurn:
-    """Let the agent make one model call; `handed_off_by` names the agent whose hand-off led here."""
+    """Let the agent make one model call."""
 
     agent: str
     route: Route
     handed_off_by: str | None = None
+    """The agent whose hand-off led to this turn, or None."""
 
 
 @dataclass(frozen=True)
 class CallTools:
-    """Have these calls of the last step run."""
+    """Run these calls of the last step."""
 
     calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True)
 class AppendStep:
-    """Commit a step that needs no worker.
-
-    `item_ids` are what it takes over from the inbox; `told_now` are results that no tool worker has told; `given_up`
-    are calls for whose sub-tasks nobody waits any more.
-    """
+    """Commit a step that needs no worker."""
 
     agent_name: str
     parts: tuple[Part, ...]
     metadata: dict[str, Any] = field(default_factory=dict)
     item_ids: tuple[str, ...] = ()
+    """The inbox items that the step applies."""
     told_now: tuple[Outcome, ...] = ()
+    """The results in the step for which no tools worker has published an event."""
     given_up: tuple[ToolCall, ...] = ()
+    """The calls whose sub-tasks are abandoned."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Hold no worker until something arrives from outside; `calls` are the ids of those that are waited for."""
+    """Occupy no worker until an inbox item arrives."""
 
     status: TaskStatus
     route: Route
     calls: tuple[str, ...] = ()
+    """The ids of the calls that the task waits for."""
 
 
 @dataclass(frozen=True)
 class End:
-    """The task is over."""
+    """End the task."""
 
     status: TaskStatus
     reason: str

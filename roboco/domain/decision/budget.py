@@ -1,8 +1,8 @@
-"""Budget: what may still be spent, and what is reserved of it before a call is made.
+"""Budget: the rest of the limits, and the part of it that is reserved before a call.
 
-A turn may say as many tokens as are left after its input, so that it cannot go beyond them. Tool calls of one step
-are counted one after the other before the first of them runs, and sub-tasks share what is left in equal parts, so
-that what runs at the same time cannot go beyond it together.
+A turn may produce at most the tokens that are left after its input, so it cannot exceed them. The tool calls of one
+step are counted one after the other before the first of them runs. Sub-tasks share the rest in equal parts. Therefore
+work that runs at the same time cannot exceed a limit together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,29 +26,34 @@ _FIELDS = (
 
 
 def used_up(limits: Limits, state: TaskState, agent: str, seconds: float) -> str | None:
-    """Which limit keeps the agent from acting, if one does; `seconds` are those of the task so far."""
+    """Return the limit that prevents the agent's turn, or None. `seconds` is the age of the task."""
     task = _over("the task", limits, state.spent.model_copy(update={"seconds": seconds}))
     return task or _over(f"agent {agent}", limits.of_agent(agent), state.of_agent(agent))
 
 
 def _over(who: str, limits: Spending, spent: Spent) -> str | None:
-    for name, field, told in _FIELDS:
+    for name, field, text in _FIELDS:
         limit, used = getattr(limits, name), getattr(spent, field)
-        if limit is not None and used >= limit and name != "max_calls":  # of calls the next one is refused
-            return f"{who} {told.format(used)}, {name} is {limit:g}"
+        if limit is not None and used >= limit and name != "max_calls":  # the next call is refused instead
+            return f"{who} {text.format(used)}, {name} is {limit:g}"
     return None
 
 
 @dataclass(frozen=True)
 class Reserved:
-    """What a turn may use: at most `max_tokens` tokens out; `refused` says why it may not be made, if so."""
+    """The reservation of a turn."""
 
     max_tokens: int | None = None
+    """The largest number of output tokens. None is no limit."""
     refused: str = ""
+    """The reason why the turn must not start, or ""."""
 
 
 def reserve(limits: Limits, state: TaskState, agent: str, profile: ModelProfile, tokens_in: int) -> Reserved:
-    """What a turn of the agent may use that sends so many tokens: what is left for the task and for the agent."""
+    """Return the reservation of the agent's turn with this number of input tokens.
+
+    It is bounded by the rest of the task's limits, and by the rest of the agent's.
+    """
     most = profile.max_tokens
     for who, own, spent in (
         ("the task", limits, state.spent),
@@ -62,7 +67,10 @@ def reserve(limits: Limits, state: TaskState, agent: str, profile: ModelProfile,
 
 
 def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: int) -> tuple[int | None, str]:
-    """How many tokens out are left after the input; None if there is no limit; and which limit is the nearest."""
+    """Return the output tokens that are left after the input, and a text about the nearest limit.
+
+    None is no limit.
+    """
     found: list[tuple[int, str]] = []
     needs = f"and the next turn sends about {tokens_in}"
     if limits.max_tokens is not None:
@@ -75,20 +83,20 @@ def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: 
         found.append((left, f"has used {spent.tokens_out} tokens out, max_tokens_out is {limits.max_tokens_out}"))
     if limits.max_cost is not None and (profile.price_in or profile.price_out):
         money = limits.max_cost - spent.cost - profile.cost(tokens_in, 0)
-        told = f"has cost {spent.cost:g}, max_cost is {limits.max_cost:g}, {needs}"
+        text = f"has cost {spent.cost:g}, max_cost is {limits.max_cost:g}, {needs}"
         if profile.price_out:
-            found.append((int(money * 1_000_000 / profile.price_out), told))
+            found.append((int(money * 1_000_000 / profile.price_out), text))
         elif money < 0:
-            found.append((0, told))
+            found.append((0, text))
     return min(found, default=(None, ""))
 
 
 def refused_calls(
     limits: Limits, state: TaskState, name: str, calls: Sequence[ToolCall], needed: Mapping[str, Spent]
 ) -> dict[str, str]:
-    """Which of the agent's calls are not run, by id, and why; `needed` says what each of them may use.
+    """Return the agent's calls that must not run, by id, with the reasons. `needed` is the possible usage of each call.
 
-    Each call that is run reserves what it needs before the next one is looked at.
+    Each allowed call reserves its possible usage before the next call is checked.
     """
     refused: dict[str, str] = {}
     counted = {call.tool_name: state.of_tool(call.tool_name) for call in calls}
@@ -133,10 +141,10 @@ def _full_tool(name: str, limits: ToolSpending, used: Spent, more: Spent) -> str
 
 
 def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limits:
-    """The limits of a sub-task that is one of so many: an equal part of what its parent has left, if that is less.
+    """Return the limits of a sub-task that is one of `parts`: an equal part of its parent's rest, if that is less.
 
-    The tokens and the cost that one of them does not use are its parent's again when it has ended. Its steps and calls
-    are its own: they count for none but itself.
+    Unused tokens and cost return to the parent when the sub-task has ended. Steps and calls are the sub-task's own:
+    they count for no other task.
     """
     given: dict[str, float | int] = {}
     for name, field, _ in _FIELDS:
@@ -148,7 +156,7 @@ def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limi
 
 
 def _part(name: str, left: float, parts: int) -> float:
-    """What one of so many sub-tasks gets of what is left."""
+    """Return the part of the rest that one of `parts` sub-tasks receives."""
     if name == "max_seconds":
         return max(0.001, left)
     if name == "max_cost":

@@ -1,6 +1,8 @@
-"""decide: what happens next, as a pure function of what has happened.
+"""decide: the next action of a task, as a pure function of its past.
 
-Everything that branches on the past stands here or in the router that it calls.
+All decisions that depend on the past are made here or in the router that it calls. It has no I/O, clock or randomness:
+the same history and situation always lead to the same action. Therefore a coordinator that runs twice, or after a
+crash, decides the same, and recorded histories can be replayed.
 """
 
 from roboco.domain.builtin_tools import HANDOFF
@@ -23,14 +25,14 @@ from roboco.domain.team.team import Team
 
 STOPPED = "stopped"
 ATTEMPTS = "attempts"
-"""The code of the error that says that no further attempt is made."""
+"""The code of the error of exhausted attempts."""
 GOALS = "goals"
 LOOP = "loop"
 RAISE_TO_GO_ON = "raise the limit to go on"
 
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
-    """The one thing to do now."""
+    """Return the next action of the task."""
     limits = _limits(team, history, situation)
     if (ended := _ended(limits, history.last)) is not None:
         return ended
@@ -50,32 +52,35 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
 
 
 def failure(team: Team, history: History, sub_task: bool) -> str | None:
-    """Return why the task fails with the last step of its history, or None if the task does not."""
+    """Return the reason why the task fails with the last step of its history, or None if it does not."""
     ended = _ended(_limits(team, history, Situation(sub_task=sub_task)), history.last)
     return None if ended is None or ended.status is not TaskStatus.FAILED else ended.reason
 
 
 def _limits(team: Team, history: History, situation: Situation) -> Limits:
-    """The limits that hold now; nobody raises those of a sub-task, so it ends where it would pause."""
+    """Return the limits that apply now. A sub-task ends where it would pause, since no user can raise its limits."""
     limits = team.limits.raised(history.state.raised)
     ends = situation.sub_task and limits.at_limit == "pause"
     return limits.model_copy(update={"at_limit": "end"}) if ends else limits
 
 
 def _without_asking(history: History, situation: Situation) -> AppendStep | None:
-    """What is done now whatever the team would do next: an end, or limits that are raised."""
+    """Return the step that takes precedence over the team's routing: an end, or raised limits.
+
+    None if there is none.
+    """
     if situation.stop is not None:
         return _error(STOPPED, situation.stop.reason, item_id=situation.stop.item_id)
     if situation.exhausted is not None:
         return _error(ATTEMPTS, situation.exhausted)
     if (raised := situation.raised) is not None:
-        told = TextPart(text=f"limits: {canonical(raised.limits)}")
-        return AppendStep(ORCHESTRATOR, (told,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))
+        text = TextPart(text=f"limits: {canonical(raised.limits)}")
+        return AppendStep(ORCHESTRATOR, (text,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))
     return None
 
 
 def open_calls(history: History) -> tuple[ToolCall, ...]:
-    """The calls of the last step, which have no result yet."""
+    """Return the calls of the last step, which have no result yet."""
     return history.last.calls
 
 
@@ -121,8 +126,8 @@ def _go_on(team: Team, limits: Limits, history: History, situation: Situation, r
         return _rest(team, limits, history, situation, chosen)
     if chosen.to not in {agent.name for agent in team.agents}:
         possible = ", ".join(agent.name for agent in team.agents)
-        told = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
-        return _error("router", f"{told} ({chosen.reason})")
+        problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
+        return _error("router", f"{problem} ({chosen.reason})")
     if (loop := history.state.loop.caught(limits)) is not None:
         return _error(LOOP, loop)
     if (limit := used_up(limits, history.state, chosen.to, situation.seconds)) is not None:
@@ -131,18 +136,21 @@ def _go_on(team: Team, limits: Limits, history: History, situation: Situation, r
 
 
 def at_limit(limit: str, agent: str) -> AppendStep:
-    """The step that says which limit is reached at the agent's turn; the task ends with it, pauses or is wrapped up."""
+    """Return the step that records a reached limit at the agent's turn.
+
+    The task ends with it, pauses, or is wrapped up.
+    """
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=LIMIT, message=limit),), {LIMIT: agent})
 
 
 def without_notices(history: History) -> History:
-    """The history as routers see it: without steps that say that a limit was reached or raised."""
+    """Return the history as routers see it: without steps that report a reached or raised limit."""
     tail = tuple(step for step in history.tail if not is_notice(step))
     return History(history.state, tail or history.tail)
 
 
 def _wrap_up(team: Team, history: History) -> Action:
-    """At a limit of a team that wraps up: one last turn, and then the end."""
+    """Return the action at a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
     if state.wrapped_up and state.open_goals:
         return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
@@ -153,7 +161,7 @@ def _wrap_up(team: Team, history: History) -> Action:
 
 
 def _rest(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:
-    """The work is done, or it is the user's turn; unless goals are still open."""
+    """Return the action if the route is "END" or "USER": a reminder while goals are open, else a wait or the end."""
     if goals := [goal.name for goal in history.state.open_goals]:
         if history.state.corrections >= limits.goal_prompts:
             return _error(GOALS, f"not achieved: {', '.join(goals)}")
@@ -173,7 +181,8 @@ def _next(team: Team, history: History, router: Router) -> tuple[Route, str | No
     last = _before_messages(history)
     if last and last[-1].interrupted and team.has(last[-1].agent_name):
         agent = last[-1].agent_name
-        return Route(agent, kind, "interrupted", f"{agent} was interrupted, and goes on with what the user said"), None
+        reason = f"{agent} was interrupted, and continues with the user's message"
+        return Route(agent, kind, "interrupted", reason), None
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1])
@@ -192,9 +201,9 @@ def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Rout
 
 
 def _before_messages(history: History) -> tuple[TaskStep, ...]:
-    """The newest steps up to the last one that is no message of the user.
+    """Return the newest steps without the user's latest messages.
 
-    A message that came meanwhile changes nothing of who goes on, unless it names who answers.
+    A message during work does not change which agent continues, unless the message names an agent.
     """
     steps = history.tail
     while steps and steps[-1].agent_name == USER and "agent" not in steps[-1].metadata:

@@ -1,4 +1,4 @@
-"""Routers: pure functions of team and history that name who acts next, and why."""
+"""Routers: pure functions of team and history that choose the next agent and give the reason."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from roboco.domain.team.team import Team
 
 @dataclass(frozen=True)
 class Route:
-    """Who acts next (an agent, "USER" or "END"), and by which rule among which candidates."""
+    """The next agent, "USER" or "END", with the rule that chose it and the candidates."""
 
     to: str
     router: str
@@ -23,7 +23,7 @@ class Route:
     candidates: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The route as it stands in a step's `metadata.routing`."""
+        """Return the route as JSON for a step's `metadata.routing`."""
         return asdict(self) | {"candidates": list(self.candidates)}
 
 
@@ -31,7 +31,10 @@ Router = Callable[[Team, History], Route]
 
 
 def route(team: Team, history: History) -> Route:
-    """Who acts next by the team's own router; a custom one is called by whoever could import it."""
+    """Return the route by the team's own router.
+
+    Raise TypeError for a custom router, which only a process that can import it may call.
+    """
     if not history.last.by_agent and (named := _named_by_user(team, history)):
         return named
     match team.collaboration_model:
@@ -56,7 +59,7 @@ def _named_by_user(team: Team, history: History) -> Route | None:
 
 
 def _named(history: History) -> str | None:
-    """Whom the user named last, in the messages since somebody else spoke."""
+    """Return the agent that the user named last, in the messages since an agent's step."""
     for step in reversed(history.tail):
         if step.agent_name != USER:
             return None

@@ -1,4 +1,4 @@
-"""Situation: what stands beside the history when it is decided what happens next."""
+"""Situation: the inputs of a decision beside the history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,36 +11,37 @@ INTERRUPTED = "the user interrupted the work"
 
 @dataclass(frozen=True)
 class Situation:
-    """What stands beside the history: inbox in order, results so far, seconds since the task was submitted or forked.
-
-    `exhausted` says why no further attempt is made, at the pending turn or at the task, if that is so. A `sub_task`
-    has no user: where it would wait for a message, it is done.
-    """
+    """The inputs of a decision beside the history."""
 
     inbox: tuple[Item, ...] = ()
+    """The inbox items in order."""
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    """The outcomes so far of the last step's calls, by id."""
     seconds: float = 0.0
+    """Seconds since the task was submitted or forked."""
     exhausted: str | None = None
+    """The reason why no further attempt is made at the pending turn or at the task, or None."""
     sub_task: bool = False
+    """True for a sub-task. It has no user: instead of waiting for a message it ends."""
 
     @property
     def stop(self) -> Stop | None:
-        """The user's wish that the task ends."""
+        """Return the user's request to end the task, or None."""
         return next((item for item in self.inbox if isinstance(item, Stop)), None)
 
     @property
     def interruption(self) -> Message | None:
-        """The oldest message that interrupts."""
+        """Return the oldest message that interrupts, or None."""
         return next((item for item in self.inbox if isinstance(item, Message) and item.interrupts), None)
 
     @property
     def raised(self) -> Raise | None:
-        """The oldest raise of the limits."""
+        """Return the oldest change of limits, or None."""
         return next((item for item in self.inbox if isinstance(item, Raise)), None)
 
     @property
     def ended(self) -> str | None:
-        """Why nobody waits any more for what is being done."""
+        """Return the reason why the result of the running work is no longer needed, or None."""
         if self.stop is not None:
             return self.stop.reason
         return self.exhausted or (INTERRUPTED if self.interruption else None)

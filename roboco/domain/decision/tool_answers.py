@@ -1,4 +1,4 @@
-"""Answers to tool calls that no tool worker gives: hand-offs, goals, refusals, and what comes from outside."""
+"""Outcomes of tool calls that no tools worker runs: hand-offs, goals, refusals, and results from outside."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,14 +15,15 @@ from roboco.domain.team.tool_spec import AnyTool
 from roboco.domain.usage import Spent
 
 BUILTIN_TIMEOUT = 60.0
-"""Seconds for a call of a built-in tool."""
+"""The timeout of a built-in tool's call, in seconds."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """The outcome of a call as a client or person reports it in the item of this id."""
+    """The outcome of a call as a client or person reports it."""
 
     item_id: str
+    """The inbox item with the report."""
     outcome: Outcome
 
 
@@ -37,17 +38,20 @@ def is_changed(outcome: Outcome | None) -> bool:
 
 
 def is_told(call_id: str, outcomes: Mapping[str, Outcome]) -> bool:
-    """Return True if a tools worker has reported the call's result. An outcome that waits for a person is none."""
+    """Return True if a tools worker has reported the call's result.
+
+    An outcome that waits for a person is not a result.
+    """
     return call_id in outcomes and not waits_for_person(outcomes[call_id])
 
 
 def is_client(call: ToolCall) -> bool:
-    """Whether the client runs the call."""
+    """Return True if the client runs the call."""
     return call.tool_name.startswith(CLIENT)
 
 
 def needs_approval(team: Team, call: ToolCall) -> bool:
-    """Whether a person must approve the call before it runs."""
+    """Return True if a person must approve the call before it runs."""
     spec = team.tool(call.tool_name)
     if spec is None or isinstance(spec.approval, str):
         return spec is not None and spec.approval == "required"
@@ -55,7 +59,7 @@ def needs_approval(team: Team, call: ToolCall) -> bool:
 
 
 def verdicts(step: TaskStep, inbox: Iterable[Item]) -> dict[str, Verdict]:
-    """Return the decisions of persons on the calls of a step that need approval; the first one on a call counts."""
+    """Return the decisions of persons on the calls of a step that need approval. The first one on a call counts."""
     found: dict[str, Verdict] = {}
     for item in inbox:
         if isinstance(item, Verdict) and item.at_seq == step.seq:
@@ -66,23 +70,23 @@ def verdicts(step: TaskStep, inbox: Iterable[Item]) -> dict[str, Verdict]:
 def told_outside(step: TaskStep, inbox: Iterable[Item], outcomes: Mapping[str, Outcome]) -> dict[str, Told]:
     """Return the outcomes of the step's calls from the inbox. The first item on a call counts."""
     calls = {call.id: call for call in step.calls}
-    told: dict[str, Told] = {}
+    results: dict[str, Told] = {}
     for item in inbox:
         match item:
             case Resolution() if waits_for_person(outcomes.get(item.call_id)) and item.call_id in calls:
                 known = outcomes[item.call_id]
-                told.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item, known)))
+                results.setdefault(item.call_id, Told(item.item_id, _resolved(calls[item.call_id], item, known)))
             case Answer() if item.at_seq == step.seq:
-                told.setdefault(item.call_id, Told(item.item_id, item.outcome))
+                results.setdefault(item.call_id, Told(item.item_id, item.outcome))
             case Verdict() if item.at_seq == step.seq and not item.approved:
-                told.setdefault(item.call_id, Told(item.item_id, denied(item)))
+                results.setdefault(item.call_id, Told(item.item_id, denied(item)))
             case _:
                 pass
-    return told
+    return results
 
 
 def denied(verdict: Verdict) -> Outcome:
-    """The outcome of a call that a person did not approve."""
+    """Return the outcome of a call that a person denied."""
     why = f": {verdict.reason}" if verdict.reason else ""
     return failure(verdict.call_id, f"a person did not approve this call, and it was not run{why}")
 
@@ -106,7 +110,7 @@ def _judged_change(call: ToolCall, item: Resolution) -> Outcome:
 
 
 def answered_here(team: Team, state: TaskState, step: TaskStep) -> dict[str, Outcome]:
-    """The calls of a step that nobody runs, with their answers: hand-offs, goals and refusals."""
+    """Return the outcomes of a step's calls that no worker runs: hand-offs, goals and refusals."""
     agent = team.agent(step.agent_name)
     invalid = step.metadata.get("invalid_calls") or {}
     unlisted = step.metadata.get("unlisted_calls") or {}
@@ -127,7 +131,7 @@ def answered_here(team: Team, state: TaskState, step: TaskStep) -> dict[str, Out
 
 
 def _refused(team: Team, state: TaskState, step: TaskStep, calls: tuple[ToolCall, ...]) -> dict[str, str]:
-    """Which of the calls the limits do not let run, and why."""
+    """Return the calls that the limits refuse, with the reasons."""
     if state.limit is not None:
         return {call.id: f"not run, since this is the last turn: {state.limit}" for call in calls}
     needed = {call.id: _needed(spec_of(team, step, call)) for call in calls}
@@ -135,22 +139,22 @@ def _refused(team: Team, state: TaskState, step: TaskStep, calls: tuple[ToolCall
 
 
 def _needed(spec: AnyTool | None) -> Spent:
-    """What a call of the tool may use."""
+    """Return the possible usage of a call of the tool."""
     if spec is None:
         return Spent(calls=1, seconds=BUILTIN_TIMEOUT)
     return Spent(calls=1, seconds=spec.timeout, cost=spec.price)
 
 
 def cost_of_calls(team: Team, state: TaskState, step: TaskStep) -> float:
-    """What the calls of the step that are run cost by the prices of their tools."""
+    """Return the cost of the step's calls that are run, by the prices of their tools."""
     answered = answered_here(team, state, step)
     return sum(_needed(spec_of(team, step, call)).cost for call in step.calls if call.id not in answered)
 
 
 def spec_of(team: Team, step: TaskStep, call: ToolCall) -> AnyTool | None:
-    """The team's own tool that the call of the step is for; None for a built-in.
+    """Return the team's own tool for the call of the step, or None for a built-in tool.
 
-    What a tool of an MCP server does to the world stands in the step, as it was known when the agent called it.
+    The effect of an MCP server's tool is the one that the step recorded when the agent called it.
     """
     spec = team.tool(call.tool_name)
     effect = (step.metadata.get("effects") or {}).get(call.tool_name)
@@ -158,7 +162,7 @@ def spec_of(team: Team, step: TaskStep, call: ToolCall) -> AnyTool | None:
 
 
 def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: set[str]) -> Outcome | None:
-    """The answer to a call that nobody runs; None for one that somebody does."""
+    """Return the outcome of a call that no worker runs, or None if a worker or client runs it."""
     name = call.tool_name
     if name == HANDOFF and agent.handoffs:
         return _hand_off(call, agent.handoffs, HANDOFF in done)
@@ -182,7 +186,7 @@ def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
 
 
 def _shown(team: Team, name: str) -> str:
-    """The name, or how the names of a server's tools begin."""
+    """Return the name, or the prefix of the tools of a server that allows all."""
     server = team.open_server(name)
     return name if server is None else f"{team.mcp_servers[server].begins(prefix_of(server))}..."
 
@@ -208,12 +212,12 @@ def _refused_delegation(call: ToolCall, allowed: tuple[str, ...]) -> Outcome | N
     if team not in allowed:
         return failure(call.id, f"you cannot delegate to {str(team)[:80]!r}; possible teams: {', '.join(allowed)}")
     if not isinstance(prompt, str) or not prompt.strip():
-        return failure(call.id, "'prompt' must be a text that says what the team is to do")
+        return failure(call.id, "'prompt' must be a text with the work for the team")
     return None
 
 
 def _achieve(state: TaskState, call: ToolCall, already: bool) -> Outcome:
     [goal] = [goal for goal in state.goals if goal.tool_name == call.tool_name]
     if already or goal.status != "open":
-        return failure(call.id, f"goal {goal.name!r} was achieved before, and its first outcome stands")
+        return failure(call.id, f"goal {goal.name!r} was achieved before; its first outcome remains")
     return success(call, f"goal {goal.name!r} is achieved")

@@ -1,4 +1,4 @@
-"""Results: what becomes of the calls of a step: who runs them, who is waited for, and the step that answers them."""
+"""The next action for the calls of a step: run them, wait for a person or client, or commit their results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,11 +30,11 @@ from roboco.domain.team.team import Team
 
 
 def answer_calls(team: Team, history: History, situation: Situation) -> Action:
-    """What is to be done about the calls of the last step: have them run, wait for who answers them, or close them."""
+    """Return the next action for the calls of the last step: run them, wait for an answer, or commit the results."""
     step = history.last
-    told = told_outside(step, situation.inbox, situation.outcomes)
+    external = told_outside(step, situation.inbox, situation.outcomes)
     answers = {**answered_here(team, history.state, step), **situation.outcomes}
-    answers |= {call_id: one.outcome for call_id, one in told.items()}
+    answers |= {call_id: one.outcome for call_id, one in external.items()}
     missing = tuple(call for call in step.calls if call.id not in answers)
     given_up: tuple[ToolCall, ...] = ()
     if situation.ended is None:
@@ -47,17 +47,17 @@ def answer_calls(team: Team, history: History, situation: Situation) -> Action:
         answers = closed | answers
         given_up = tuple(call for call in missing if call.tool_name == DELEGATE)
     outcomes = [answers[call.id] for call in step.calls]
-    untold = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
+    unpublished = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
     metadata = _about_results(team, history, situation, outcomes)
     approvals = (metadata.get("approvals") or {}).values()
     items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
-    return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, untold, given_up)
+    return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, unpublished, given_up)
 
 
 def _have_answered(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
-    """Have the calls run that may be, or wait for who answers the others."""
-    judged = verdicts(history.last, situation.inbox)
-    asked = [call for call in missing if needs_approval(team, call) and call.id not in judged]
+    """Return the action that runs the allowed calls, or waits for a person or client."""
+    decided = verdicts(history.last, situation.inbox)
+    asked = [call for call in missing if needs_approval(team, call) and call.id not in decided]
     run = tuple(call for call in missing if call not in asked and not is_client(call))
     if run:
         return paused(team, why) if (why := held_because(situation.inbox, history.state.steps)) else CallTools(run)
@@ -75,42 +75,41 @@ def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
 
 
 def _about_results(team: Team, history: History, situation: Situation, outcomes: list[Outcome]) -> dict[str, Any]:
-    """What the metadata of a step of results says of where they came from."""
+    """Return the metadata of a step of results: the sources of the results, and their usage."""
     step = history.last
-    told = {call_id: one.item_id for call_id, one in told_outside(step, situation.inbox, situation.outcomes).items()}
-    judged = {
+    external = told_outside(step, situation.inbox, situation.outcomes)
+    approvals = {
         call_id: {"approved": one.approved, "reason": one.reason, "args": one.args, "item_id": one.item_id}
         for call_id, one in verdicts(step, situation.inbox).items()
     }
-    well = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
+    succeeded = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
     achieved = {
         call.tool_name.removeprefix(ACHIEVE): call.id
         for call in step.calls
-        if call.id in well and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
+        if call.id in succeeded and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
     }
-    told = {call_id: str(one["item_id"]) for call_id, one in judged.items()} | told
-    denied = {call_id for call_id, one in judged.items() if not one["approved"]}
-    prices = _prices(
-        team, step, ({*situation.outcomes} | {*told_outside(step, situation.inbox, situation.outcomes)}) - denied
-    )
-    about = {
-        "resolved": told,
-        "approvals": judged,
+    resolved = {call_id: str(one["item_id"]) for call_id, one in approvals.items()}
+    resolved |= {call_id: one.item_id for call_id, one in external.items()}
+    denied = {call_id for call_id, one in approvals.items() if not one["approved"]}
+    prices = _prices(team, step, ({*situation.outcomes} | {*external}) - denied)
+    metadata = {
+        "resolved": resolved,
+        "approvals": approvals,
         ACHIEVED: achieved,
         "usage": _usage(outcomes, prices),
         "tools": _tools(step, outcomes, prices),
     }
-    return {name: value for name, value in about.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
-    """What each call that was run costs by the price of its tool, by id."""
+    """Return the price of each call that was run, by id."""
     specs = {call.id: spec_of(team, step, call) for call in step.calls if call.id in run}
     return {call_id: 0.0 if spec is None else spec.price for call_id, spec in specs.items()}
 
 
 def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int | float]:
-    """What the calls have used: what their sub-tasks have, and what their tools cost."""
+    """Return the usage of the calls: that of their sub-tasks, and the prices of their tools."""
     used = [outcome.usage for outcome in outcomes if outcome.usage]
     if paid := sum(prices.values()):
         used.append({"cost": paid})
@@ -119,7 +118,7 @@ def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int |
 
 
 def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, Any]:
-    """How many calls of each tool were run, how many seconds they took, and what they cost; `prices` by call."""
+    """Return for each tool the number of calls that were run, their seconds and cost. `prices` are by call."""
     used: dict[str, Any] = {}
     for call, outcome in zip(step.calls, outcomes, strict=True):
         if call.id in prices:
@@ -133,7 +132,7 @@ def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) ->
 
 
 def _closed(team: Team, step: TaskStep, call: ToolCall, situation: Situation, ended: str) -> Outcome:
-    """What is said of a call whose result nobody waits for any more."""
+    """Return the outcome of a call whose result is no longer needed."""
     spec = spec_of(team, step, call)
     if needs_approval(team, call) and call.id not in verdicts(step, situation.inbox):
         return failure(call.id, f"not run, since it was not approved before: {ended}")
@@ -146,17 +145,17 @@ def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> W
     if changed := [call for call in calls if is_changed(answers[call.id])]:
         reason = "the tool has changed since the task began, and a person must approve the change"
         return wait(team, TaskStatus.APPROVAL, "changed tool", reason, changed)
-    reason = "nobody knows whether this had its effect, and a person must say so"
+    reason = "it is unknown whether this had its effect; a person must resolve it"
     return wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 
 
 def paused(team: Team, reason: str) -> Wait:
-    """Wait until the task is resumed."""
+    """Return a wait until the task is resumed."""
     return wait(team, TaskStatus.PAUSED, "paused", reason)
 
 
 def wait(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:
-    """Wait in this status, for somebody's word on the calls if there are some."""
+    """Return a wait in this status, for a person's or client's answer to the calls if there are some."""
     named = f"{reason}: {', '.join(f'{call.tool_name} ({call.id})' for call in calls)}" if calls else reason
     route = Route(TO_USER, team.collaboration_model.type, rule, named)
     return Wait(status, route, tuple(call.id for call in calls))

@@ -1,4 +1,7 @@
-"""CallFailure: where a tool raised an exception. It is for operators: no model and no follower gets it."""
+"""CallFailure: the place at which a tool raised an exception.
+
+It is for operators: no model and no follower receives it.
+"""
 
 from datetime import datetime
 
@@ -6,10 +9,11 @@ from roboco.domain.schema import Recorded
 
 
 class CallFailure(Recorded):
-    """The last frames of the exception of a tool call, and of its causes. `lines` are printable and bounded."""
+    """The exception of a tool call."""
 
     call_id: str
     tool_name: str
     attempt: int
     time: datetime
     lines: tuple[str, ...]
+    """The last frames of the exception and of its causes, printable and bounded."""

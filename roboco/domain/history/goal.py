@@ -1,4 +1,4 @@
-"""Goal: an outcome that a user asks for, and that an agent achieves by calling the goal's tool with it."""
+"""Goal: an outcome that a user requests, and that an agent achieves by calling the goal's tool with it."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,35 +8,37 @@ from roboco.domain.builtin_tools import ACHIEVE
 from roboco.domain.schema import Declared, Recorded
 
 MAX_GOALS = 5
-"""How many goals a message may declare."""
+"""The largest number of goals of one message."""
 
 
 class Goal(Declared):
-    """A goal as a message declares it; `schema` is the JSON Schema of its outcome, which is an object."""
+    """A goal as a message declares it."""
 
     model_config = ConfigDict(strict=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")]
     description: Annotated[str, Field(min_length=1, max_length=4000)]
     outcome: Annotated[dict[str, JsonValue], Field(alias="schema")] = {"type": "object"}
+    """The JSON Schema of the outcome, which is an object."""
 
 
 class GoalState(Recorded):
-    """How a goal of the newest message that declared some stands; `call_id` is the call that achieved it."""
+    """The state of a goal of the newest message that declared goals."""
 
     name: str
     description: str = ""
     outcome: Annotated[dict[str, Any], Field(alias="schema")] = {}
     status: Literal["open", "achieved"] = "open"
     call_id: str | None = None
+    """The call that achieved the goal, or None."""
 
     @property
     def tool_name(self) -> str:
-        """The tool by which an agent achieves it."""
+        """Return the name of the tool by which an agent achieves the goal."""
         return f"{ACHIEVE}{self.name}"
 
 
 def correction(goals: list[str]) -> str:
-    """What an agent is told that stops before its goals are achieved."""
+    """Return the reminder for an agent that stops before its goals are achieved."""
     named = ", ".join(f"{name} (call {ACHIEVE}{name})" for name in goals)
     return f"The work is not done: these goals are still open: {named}. Achieve them now."

@@ -1,4 +1,4 @@
-"""History: what routers and `decide` see of a task's past, at a cost that does not grow with it."""
+"""History: the view of a task's past for routers and `decide`. Its cost does not grow with the number of steps."""
 
 from dataclasses import dataclass
 
@@ -8,21 +8,22 @@ from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 
 @dataclass(frozen=True)
 class History:
-    """The state of all steps and the newest of them: `tail` is in order and holds at least the last one."""
+    """The state of all steps, and the newest steps."""
 
     state: TaskState
     tail: tuple[TaskStep, ...]
+    """The newest steps in order; at least the last one."""
 
     @property
     def last(self) -> TaskStep:
-        """The newest step."""
+        """Return the newest step."""
         return self.tail[-1]
 
     @property
     def visit(self) -> tuple[TaskStep, ...]:
-        """The steps since the last agent took over: its own, their results, and what the user said meanwhile.
+        """Return the current run: the steps since the last agent took over, with their results and the user's messages.
 
-        Empty if the user spoke last.
+        It is empty if the last step is a message of the user.
         """
         if self.last.agent_name == USER:
             return ()

@@ -1,4 +1,4 @@
-"""Lineage: where a task comes from, if it is a fork of another one or works for one."""
+"""Lineage: the origin of a task that is a fork of another one or works for one."""
 
 from datetime import datetime
 from typing import Any
@@ -19,19 +19,21 @@ class Parent(Recorded):
 
 
 class Fork(Recorded):
-    """The task from which another one was forked at this time, with its steps up to and including position `seq`.
-
-    `message` is a digest of what it was to go on with, or empty.
-    """
+    """The task from which another one was forked at this time."""
 
     task_id: str
     seq: int
+    """The position of the last step that the fork shares."""
     created_at: datetime
     message: str = ""
+    """A digest of the fork's first message, or empty."""
 
 
 def parent_of(task_id: str, first: TaskStep) -> Parent | None:
-    """For which call the task works; None for one that stands alone, also if it is a fork of one that does not."""
+    """Return the call for which the task works, or None if it is not a sub-task.
+
+    A fork of a sub-task is not a sub-task.
+    """
     record: Any = first.metadata.get("parent")
     if record is None or record.get("child") != task_id:
         return None
@@ -39,11 +41,11 @@ def parent_of(task_id: str, first: TaskStep) -> Parent | None:
 
 
 def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
-    """The first steps of a task that a fork of it begins with: up to and including position `seq`.
+    """Return the first steps of a task that a fork of it begins with: up to and including position `seq`.
 
-    Without `seq` all of them, except the error that ended the task, and the last try at goals that failed. Calls are
-    kept with their results, so that none is made twice. UsageError if there is no such place, or if the task ended
-    there.
+    Without `seq`, return all steps except the error that ended the task, and the last attempt at goals that failed.
+    Calls are kept with their results, so that none is made twice. Raise UsageError if there is no such step, or if the
+    task ended there.
     """
     if seq is None:
         steps = _good(steps)
@@ -59,7 +61,10 @@ def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
 
 
 def _good(steps: list[TaskStep]) -> list[TaskStep]:
-    """The steps without the error that ended the task; of goals that failed, without the last reminder and try."""
+    """Return the steps without the error that ended the task.
+
+    For failed goals, leave out the last reminder and the last attempt too.
+    """
     error = steps[-1].error if _ends(steps[-1]) else None
     while len(steps) > 1 and _ends(steps[-1]):
         steps = steps[:-1]

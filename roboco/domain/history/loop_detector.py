@@ -1,4 +1,4 @@
-"""LoopGuard: whether agents go round in circles: the same call with the same result, or hand-offs with nothing done."""
+"""LoopGuard: detects loops of agents: the same call with the same result, or hand-offs without work in between."""
 
 from roboco.domain.builtin_tools import CLIENT
 from roboco.domain.canonical_json import canonical, sha256
@@ -7,27 +7,27 @@ from roboco.domain.limits import Limits
 from roboco.domain.schema import Recorded
 
 KEPT = 64
-"""How many different calls are counted, newest first."""
+"""The number of different calls that are counted, newest first."""
 WORK = 200
-"""From how many characters on what an agent says beside a hand-off counts as work."""
+"""The number of characters from which an agent's text beside a hand-off counts as work."""
 HANDED_OFF = "handoff"
-"""The rule by which an agent acts to which the work was handed off."""
+"""The rule by which an agent acts after a hand-off to it."""
 
 
 class LoopGuard(Recorded):
-    """What has been repeated since the user spoke last.
-
-    `open` are the calls of the last step by id, `repeats` how often a call had the same result, `handoffs` how many
-    hand-offs followed each other; the last ones were between `between`.
-    """
+    """The repetitions since the last message of the user."""
 
     open: dict[str, tuple[str, str]] = {}
+    """The calls of the last step by id: tool name and digest of the arguments."""
     repeats: dict[str, tuple[str, int]] = {}
+    """For each call with its result, by digest: the tool name, and how often it happened."""
     handoffs: int = 0
+    """The number of consecutive hand-offs."""
     between: tuple[str, ...] = ()
+    """The agents of the last hand-offs."""
 
     def after(self, step: TaskStep) -> "LoopGuard":
-        """The guard with one more step."""
+        """Return the detector's state after one more step."""
         if step.agent_name == USER:
             return LoopGuard()
         if step.agent_name == TOOL_EXECUTOR:
@@ -46,7 +46,7 @@ class LoopGuard(Recorded):
         )
 
     def caught(self, limits: Limits) -> str | None:
-        """Why the task loops, if it does."""
+        """Return a description of the task's loop, or None if there is none."""
         if limits.max_repeats:
             for name, times in self.repeats.values():
                 if times >= limits.max_repeats:
@@ -68,7 +68,7 @@ class LoopGuard(Recorded):
         for result in step.results:
             name, asked = self.open.get(result.tool_call_id, (CLIENT, ""))
             denied = (judged.get(result.tool_call_id) or {}).get("approved") is False
-            if name.startswith(CLIENT) or denied:  # somebody outside has said it each time
+            if name.startswith(CLIENT) or denied:  # a client or person has answered each time
                 continue
             same = sha256(canonical([asked, result.is_error, result.error, result.result]))[:16]
             _, times = repeats.pop(same, (name, 0))

@@ -1,19 +1,19 @@
-"""Media: files that a tool's result holds, before they are stored as artifacts."""
+"""Media: files in a tool's result, before they are stored as artifacts."""
 
 from dataclasses import dataclass
 
 MOST_MEDIA = 20
-"""How many files of one result are kept."""
+"""The largest number of files of one result that are stored."""
 
 
 @dataclass(frozen=True)
 class Media:
-    """A file in part number `part`, counted from 0, of a result that is a list of parts.
-
-    `kind` is "image", "audio" or "resource"; `mime_type` is the server's word, which its bytes may belie.
-    """
+    """A file in a result that is a list of parts."""
 
     part: int
+    """The index of the part, from 0."""
     kind: str
+    """"image", "audio" or "resource"."""
     mime_type: str
+    """The MIME type according to the server; the bytes may contradict it."""
     data: bytes

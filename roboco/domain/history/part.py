@@ -1,4 +1,4 @@
-"""Parts: what a step is made of."""
+"""Parts: the contents of a step."""
 
 import uuid
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ from roboco.domain.schema import Recorded
 
 
 class ToolCall(Recorded):
-    """A request of an agent to run a tool; without an `id` a constructor makes a new one."""
+    """An agent's request to run a tool."""
 
     id: str = Field(default_factory=lambda: f"tc_{uuid.uuid4().hex}")
+    """The id of the call. Without one, a constructor generates a new one."""
     tool_name: str
     args: dict[str, Any]
 
@@ -24,16 +25,16 @@ class ToolCall(Recorded):
 
 
 class ToolResult(Recorded):
-    """What a tool call came to; `result` is any JSON, `runtime_ms` wall-clock milliseconds.
-
-    Where `is_error` is not given, an `error` text makes it an error.
-    """
+    """The result of a tool call."""
 
     tool_call_id: str
     result: Any = None
+    """Any JSON."""
     error: str | None = None
     is_error: bool = Field(default_factory=lambda given: given["error"] is not None)
+    """True if the call failed. By default, an `error` text makes the result an error."""
     runtime_ms: int = 0
+    """Wall-clock milliseconds."""
 
     @field_validator("result", "error")
     @classmethod
@@ -42,25 +43,26 @@ class ToolResult(Recorded):
 
 
 class Artifact(Recorded):
-    """A file of the workspace; `size` in bytes, `sha256` in hexadecimal digits.
-
-    Without an `artifact_id` it is the name in the `uri`. `version` counts from 1 among those
-    that were written as `base`; `step_id` is the step that wrote it: the one that called the tool, or the message that
-    brought it.
-    """
+    """A file of the workspace."""
 
     uri: str
     artifact_id: str = Field(default_factory=lambda given: _name_or_uri(given["uri"]))
+    """By default the name in the `uri`."""
     mime_type: str
     size: int = 0
+    """The size in bytes."""
     sha256: str = ""
+    """The digest in hexadecimal digits."""
     base: str = ""
+    """The name under which the file was written."""
     version: int = 1
+    """The version among the files with the same `base`, from 1."""
     step_id: str = ""
+    """The step that wrote the file: the step with the tool call, or the message that the file is attached to."""
 
     @property
     def name(self) -> str:
-        """The name below `artifacts/`."""
+        """Return the name below `artifacts/`."""
         return artifact_name(self.uri)
 
 
@@ -101,33 +103,35 @@ class ArtifactPart(Recorded):
 
     @property
     def artifact_id(self) -> str:
-        """The id of the artifact."""
+        """Return the id of the artifact."""
         return self.artifact.artifact_id
 
     @property
     def uri(self) -> str:
-        """The URI of the artifact."""
+        """Return the URI of the artifact."""
         return self.artifact.uri
 
     @property
     def mime_type(self) -> str:
-        """The MIME type of the artifact."""
+        """Return the MIME type of the artifact."""
         return self.artifact.mime_type
 
 
 class ErrorPart(Recorded):
-    """Why something failed: `code` for programs, `message` for people."""
+    """The reason for a failure."""
 
     type: Literal["error"] = "error"
     message: str
+    """The reason for people."""
     code: str
+    """The reason for programs."""
 
 
 Part = Annotated[TextPart | ToolCallPart | ToolResultPart | ArtifactPart | ErrorPart, Field(discriminator="type")]
 
 
 def brought_by(parts: Sequence[Part], step_id: str) -> tuple[Part, ...]:
-    """The parts of a message's step, whose files it has brought."""
+    """Return the parts of a message's step, with its id in the files that are attached to the message."""
     return tuple(
         part.model_copy(update={"artifact": part.artifact.model_copy(update={"step_id": step_id})})
         if isinstance(part, ArtifactPart) and not part.artifact.step_id

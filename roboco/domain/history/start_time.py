@@ -1,4 +1,4 @@
-"""Beginning: when a task begins that was submitted for later."""
+"""The start time of a task that is submitted for later."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,13 +6,16 @@ from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
 ETA = "eta"
-"""Where the metadata of a task's first step tells when it begins, if that is later than it was submitted."""
+"""The metadata key of a task's first step for its start time, if that is later than its submission."""
 LONGEST = 366 * 86_400.0
-"""Seconds for which a task may wait for its beginning."""
+"""The longest delay of a task's start, in seconds."""
 
 
 def read_eta(text: str) -> datetime:
-    """The time of a text in ISO 8601 with a zone; UsageError if it is none."""
+    """Return the time of a text in ISO 8601 with a zone.
+
+    Raise UsageError if the text is not one.
+    """
     try:
         eta = datetime.fromisoformat(text)
     except ValueError as error:
@@ -23,7 +26,10 @@ def read_eta(text: str) -> datetime:
 
 
 def begins_at(eta: str | None, countdown: float | None, now: datetime) -> datetime | None:
-    """When a task begins for which this was wished; None for at once. UsageError if it cannot be."""
+    """Return the start time that these options request, or None if the task starts immediately.
+
+    Raise UsageError if both options are set or the time is more than a year away.
+    """
     if eta is not None and countdown is not None:
         raise UsageError("eta: name either eta or countdown, not both")
     begins = read_eta(eta) if eta is not None else now + timedelta(seconds=countdown or 0.0)
@@ -33,6 +39,6 @@ def begins_at(eta: str | None, countdown: float | None, now: datetime) -> dateti
 
 
 def begins(first: TaskStep) -> datetime:
-    """When the task begins that has this first step: when it was submitted, or later."""
-    told = first.metadata.get(ETA)
-    return datetime.fromisoformat(told) if isinstance(told, str) else first.created_at
+    """Return the start time of the task with this first step: its submission, or later."""
+    eta = first.metadata.get(ETA)
+    return datetime.fromisoformat(eta) if isinstance(eta, str) else first.created_at

@@ -1,4 +1,4 @@
-"""TaskState: what a history comes to, kept up step by step so that no turn has to read all of it."""
+"""TaskState: the fold of a history. It is updated step by step, so that no turn has to read the whole history."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,76 +13,87 @@ from roboco.domain.schema import Recorded
 from roboco.domain.usage import BROKEN, Spent, broken_before, number, spent_by
 
 CORRECTS = "corrects"
-"""Where the metadata of a step names the open goals that it reminds of."""
+"""The metadata key of a reminder's step for the names of the open goals."""
 ACHIEVED = "achieved"
-"""Where the metadata of a step of results names the goals that it achieves, and by which calls."""
+"""The metadata key of a step of results for the goals that it achieves, each with the id of the call."""
 LIMIT = "limit"
-"""The code of the error that says which limit is reached, and where its step names the agent whose turn it was."""
+"""The code of the error of a reached limit, and the metadata key of its step for the agent that was next."""
 RAISED = "raised"
-"""Where the metadata of a step holds limits that take the place of the team's."""
+"""The metadata key of a step for limits that replace the team's."""
 WRAPS_UP = "wrap up"
 """The rule by which an agent makes the last turn at a limit."""
 KEPT_ITEMS = 64
-"""How many ids of the newest messages from outside are remembered, to drop one that comes again."""
+"""The number of ids of the newest inbox items that are remembered, so that a repeated item is dropped."""
 
 
 class TaskState(Recorded):
-    """The fold of a history: the same steps always give the same state.
-
-    `goals` are those of the newest message that declared some, `corrections` how often agents were reminded since then;
-    `client_tools` are those of the newest message that declared some, by name; `scope` is what tools are to look at.
-    `agents` and `tools` say what each of them has used, `cost` and `calls` what all of them have. `raised` are limits
-    that take the place of the team's. `limit` says which limit was reached, at the turn of `limited_agent`, until it is
-    raised or the user speaks; `wrapped_up` whether the last turn was made. Summaries
-    of the steps before `summarised_until` are paid for.
-    """
+    """The state after the steps of a history. The same steps always fold into the same state."""
 
     steps: int = 0
+    """The number of steps."""
     last_digest: str = ""
+    """The digest of the last step."""
     last_agent: str | None = None
+    """The agent of the newest step by an agent."""
     turns: dict[str, int] = {}
+    """The number of finished turns of each agent."""
     rules: dict[str, int] = {}
+    """How often each routing rule was used."""
     tokens_in: int = 0
     tokens_out: int = 0
     items: tuple[str, ...] = ()
+    """The ids of the newest applied inbox items."""
     started_at: datetime | None = None
     goals: tuple[GoalState, ...] = ()
+    """The goals of the newest message that declared goals."""
     corrections: int = 0
+    """How often agents were reminded of these goals."""
     client_tools: dict[str, dict[str, Any]] = {}
+    """The client tools, by name, of the newest message that declared client tools."""
     scope: dict[str, Any] | None = None
+    """The scope of tool calls, of the newest message with one."""
     agents: dict[str, Spent] = {}
+    """The usage of each agent."""
     tools: dict[str, Spent] = {}
+    """The usage of each tool."""
     calls: int = 0
+    """The number of tool calls that were run."""
     cost: float = 0.0
+    """The cost of all steps."""
     raised: dict[str, Any] = {}
+    """Limits that replace the team's."""
     limit: str | None = None
+    """The limit that was reached, until it is raised or the user sends a message."""
     limited_agent: str = ""
+    """The agent that was next when the limit was reached."""
     wrapped_up: bool = False
+    """True if the last turn was made."""
     summarised_until: int = 0
+    """The position before which summaries of steps are paid for."""
     loop: LoopGuard = LoopGuard()
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out together, as the models reported them."""
+        """Return input and output tokens together, as the models reported them."""
         return self.tokens_in + self.tokens_out
 
     @property
     def spent(self) -> Spent:
-        """What all steps have used; the seconds are not known here."""
+        """Return the usage of all steps, without the seconds, which are not known here."""
         return Spent(
             steps=self.steps, tokens_in=self.tokens_in, tokens_out=self.tokens_out, calls=self.calls, cost=self.cost
         )
 
     def of_agent(self, name: str) -> Spent:
-        """What the agent has used: its turns, their tokens, time and cost, and the calls of it that were run."""
+        """Return the usage of the agent: its turns, their tokens, time and cost, and its calls that were run."""
         return self.agents.get(name, Spent())
 
     def of_tool(self, name: str) -> Spent:
-        """What the tool has used: calls that were run, their seconds, and what they cost."""
+        """Return the usage of the tool: calls that were run, their seconds and their cost."""
         return self.tools.get(name, Spent())
 
     def having_spent(self, agent: str, more: Spent) -> "TaskState":
-        """The state as it is when the agent has used so much more, which is in no step yet."""
+        """Return the state with additional usage of the agent that is in no step yet."""
         return self.model_copy(
             update={
                 "tokens_in": self.tokens_in + more.tokens_in,
@@ -93,13 +104,13 @@ class TaskState(Recorded):
         )
 
     def after(self, step: TaskStep) -> "TaskState":
-        """The state with one more step."""
+        """Return the state after one more step."""
         spent = spent_by(step.metadata)
         rule = (step.metadata.get("routing") or {}).get("rule")
         finished = step.agent_name if step.by_agent and not step.calls and not step.interrupted else None
         goals, corrections = self._goals(step)
-        told = step.metadata if step.agent_name == USER else {}
-        tools = {tool["name"]: tool for tool in told.get("client_tools") or ()}
+        message = step.metadata if step.agent_name == USER else {}
+        tools = {tool["name"]: tool for tool in message.get("client_tools") or ()}
         return TaskState(
             steps=self.steps + 1,
             last_digest=step.digest,
@@ -113,7 +124,7 @@ class TaskState(Recorded):
             goals=goals,
             corrections=corrections,
             client_tools=tools or self.client_tools,
-            scope=told.get("scope", self.scope),
+            scope=message.get("scope", self.scope),
             cost=round(self.cost + spent.cost, 9),
             summarised_until=max(self.summarised_until, int(number(step.metadata.get("summarised_until")))),
             loop=self.loop.after(step),
@@ -123,11 +134,11 @@ class TaskState(Recorded):
 
     @property
     def open_goals(self) -> tuple[GoalState, ...]:
-        """The goals that are not achieved yet."""
+        """Return the goals that are not achieved yet."""
         return tuple(goal for goal in self.goals if goal.status == "open")
 
     def _used(self, step: TaskStep, spent: Spent) -> dict[str, Any]:
-        """What agents and tools have used, with one more step."""
+        """Return the usage of agents and tools after one more step."""
         if step.by_agent:
             mine = self.of_agent(step.agent_name).plus(spent)
             return {"agents": self.agents | {step.agent_name: mine}, "tools": self.tools, "calls": self.calls}
@@ -142,7 +153,7 @@ class TaskState(Recorded):
         return {"agents": agents, "tools": self.tools | used, "calls": self.calls + calls}
 
     def _with_broken(self, step: TaskStep) -> dict[str, Spent]:
-        """What agents have used, with an agent's answers that broke before a step which took their place."""
+        """Return the usage of agents, with that of an agent's unfinished replies which this step replaced."""
         broken = broken_before(step.metadata)
         if not broken.tokens:
             return self.agents
@@ -150,7 +161,7 @@ class TaskState(Recorded):
         return self.agents | {agent: self.of_agent(agent).plus(broken)}
 
     def _limited(self, step: TaskStep) -> dict[str, Any]:
-        """The limits that were raised, and how the task stands at one, with one more step."""
+        """Return the fields about limits after one more step."""
         last_turn = step.by_agent and (step.metadata.get("routing") or {}).get("rule") == WRAPS_UP
         now = {
             "raised": self.raised,
@@ -158,7 +169,7 @@ class TaskState(Recorded):
             "limited_agent": self.limited_agent,
             "wrapped_up": self.wrapped_up or last_turn,
         }
-        if step.agent_name == USER:  # whether the limit still holds is looked at anew, and whoever speaks is answered
+        if step.agent_name == USER:  # the limit is checked again, and the user's message is answered
             return {"raised": self.raised}
         if step.agent_name != ORCHESTRATOR:
             return now
@@ -182,7 +193,7 @@ class TaskState(Recorded):
 
 
 def fold(steps: Iterable[TaskStep]) -> TaskState:
-    """The state after all these steps, from the first one on."""
+    """Return the state after all these steps, which start with the first one."""
     state = TaskState()
     for step in steps:
         state = state.after(step)
@@ -200,25 +211,28 @@ def _counted(counts: dict[str, int], key: str | None) -> dict[str, int]:
 
 
 def _tools_of(step: TaskStep) -> dict[str, Spent]:
-    """What the tools of the calls that were run have used, as a step of results says."""
-    told = step.metadata.get("tools") or {}
+    """Return the usage of the tools whose calls were run, from the metadata of a step of results."""
+    tools = step.metadata.get("tools") or {}
     return {
         str(name): Spent(
             calls=int(number(one.get("calls"))), seconds=number(one.get("seconds")), cost=number(one.get("cost"))
         )
-        for name, one in told.items()
+        for name, one in tools.items()
     }
 
 
 def is_notice(step: TaskStep) -> bool:
-    """Whether the step says that a limit was reached or raised: nobody's turn, and nothing that routes."""
+    """Return True if the step only reports that a limit was reached or raised.
+
+    No agent has this turn; routers ignore it.
+    """
     if step.agent_name != ORCHESTRATOR:
         return False
     return RAISED in step.metadata or (step.error is not None and step.error.code == LIMIT)
 
 
 def items_of(step: TaskStep) -> tuple[str, ...]:
-    """The ids of what the step took over from the inbox."""
-    judged = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
-    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *judged]
+    """Return the ids of the inbox items that the step applied."""
+    decided = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
+    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *decided]
     return tuple(item_id for item_id in item_ids if isinstance(item_id, str))

@@ -1,4 +1,8 @@
-"""TaskStep: one committed entry of a task's history, chained to the one before by its digest."""
+"""TaskStep: one committed entry of a task's history.
+
+Each step contains the digest of the step before it. This chain makes every later change of a stored history detectable:
+a changed step no longer matches its own digest, and a removed or inserted one breaks the chain.
+"""
 
 import json
 import uuid
@@ -29,33 +33,39 @@ ORCHESTRATOR = "orchestrator"
 
 
 class TaskStep(Recorded):
-    """One step: `seq` is its position from 0, `created_at` is UTC.
+    """One step of a history.
 
-    A constructor makes up a missing `step_id` (or `id`) and `created_at` (or `timestamp`). A step that is read from a
+    A constructor generates a missing `step_id` (or `id`) and `created_at` (or `timestamp`). A step that is read from a
     record must have them.
-
-    `digest` is the SHA-256 over `prev_digest`, a newline and the step's canonical JSON without
-    `digest`; it is empty until the step is sealed.
     """
 
     step_id: str = Field(
         default_factory=lambda: f"step_{uuid.uuid4().hex}", validation_alias=AliasChoices("step_id", "id")
     )
     seq: int = 0
+    """The position, from 0."""
     parent_id: str | None = None
     agent_name: str
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
     created_at: datetime = Field(
         default_factory=lambda: datetime.now(UTC), validation_alias=AliasChoices("created_at", "timestamp")
     )
+    """The time in UTC."""
     metadata: dict[str, Any] = {}
     prev_digest: str = ""
     digest: str = ""
+    """The SHA-256 over `prev_digest`, a newline and the step's canonical JSON without `digest`.
+
+    It is empty until the step is sealed.
+    """
 
     @field_validator("created_at")
     @classmethod
     def _in_utc(cls, value: datetime, info: ValidationInfo) -> datetime:
-        """Take a time without a zone for UTC. The time of a record stays as it is, because its digest covers it."""
+        """Interpret a time without a zone as UTC.
+
+        The time of a record remains as it is, because its digest covers it.
+        """
         return value if value.tzinfo or is_record(info) else value.replace(tzinfo=UTC)
 
     @model_validator(mode="after")
@@ -64,72 +74,75 @@ class TaskStep(Recorded):
 
     @property
     def id(self) -> str:
-        """The step's id, by its other name."""
+        """Return the step's id, under its other name."""
         return self.step_id
 
     @property
     def timestamp(self) -> datetime:
-        """The time at which the step was created, by its other name."""
+        """Return the creation time of the step, under its other name."""
         return self.created_at
 
     @property
     def text(self) -> str:
-        """All text of the step, in order."""
+        """Return all text of the step, in order."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls of the step, in order."""
+        """Return the tool calls of the step, in order."""
         return tuple(part.tool_call for part in self.parts if isinstance(part, ToolCallPart))
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The tool results of the step, in the order of their calls."""
+        """Return the tool results of the step, in the order of their calls."""
         return tuple(part.tool_result for part in self.parts if isinstance(part, ToolResultPart))
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The artifacts that the step refers to."""
+        """Return the artifacts that the step refers to."""
         return tuple(part.artifact for part in self.parts if isinstance(part, ArtifactPart))
 
     @property
     def error(self) -> ErrorPart | None:
-        """The first error of the step, if it has one."""
+        """Return the first error of the step, or None."""
         return next((part for part in self.parts if isinstance(part, ErrorPart)), None)
 
     @property
     def interrupted(self) -> bool:
-        """Whether an agent was interrupted while it said this."""
+        """Return True if the user interrupted the agent during this step."""
         return self.metadata.get("interrupted") is True
 
     @property
     def by_agent(self) -> bool:
-        """Whether a member of the team wrote the step."""
+        """Return True if an agent of the team wrote the step."""
         return self.agent_name not in (USER, TOOL_EXECUTOR, ORCHESTRATOR)
 
     def sealed(self, prev_digest: str) -> "TaskStep":
-        """The step chained to the one before (empty digest for the first), ready to be stored."""
+        """Return the step chained to the one before (empty digest for the first), ready for storage."""
         record = self.model_dump(mode="json") | {"prev_digest": prev_digest}
         return TaskStep.model_validate(record | {"digest": digest_of(record)}, context=RECORDED)
 
     def line(self) -> str:
-        """The step as it stands in `history.jsonl`, without the newline."""
+        """Return the step as a line of `history.jsonl`, without the newline."""
         return canonical(self.model_dump(mode="json"))
 
 
 def last_said(steps: Sequence[TaskStep]) -> str:
-    """What an agent said last."""
+    """Return the newest text of an agent, or ""."""
     return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")
 
 
 def digest_of(record: dict[str, Any]) -> str:
-    """The digest that a step's JSON object must carry; a `digest` in it is left out."""
+    """Return the digest that a step's JSON object must carry. A `digest` in it is left out."""
     body = {key: value for key, value in record.items() if key != "digest"}
     return sha256(f"{body['prev_digest']}\n{canonical(body)}")
 
 
 def read_step(line: str | bytes) -> TaskStep:
-    """The step of one stored line; CorruptHistory if it is none."""
+    """Return the step of one stored line.
+
+    Raise CorruptHistory if the line is not a step.
+    """
     try:
         return TaskStep.model_validate_json(line)
     except ValidationError as error:
@@ -137,7 +150,10 @@ def read_step(line: str | bytes) -> TaskStep:
 
 
 def verify_chain(lines: Iterable[str | bytes]) -> int:
-    """How many steps the lines hold, all in place and unchanged; else CorruptHistory names the step."""
+    """Return the number of steps in the lines.
+
+    Raise CorruptHistory, which names the step, if one is missing, out of place or changed.
+    """
     prev_digest = ""
     seq = -1
     for seq, line in enumerate(lines):

@@ -10,21 +10,22 @@ from roboco.domain.schema import Recorded
 
 
 class Outcome(Recorded):
-    """The result of one tool call and the artifacts to be named beside it.
-
-    `unknown` is set if it is not known whether the call had its effect: with "tell" the agent reads that, with "ask" a
-    person resolves it before the agent goes on. With `changed` the call did not run, because its tool differs from the
-    one that the task knows, and a person must approve the change. `media` are the files in the result until they are
-    stored; they never leave the process. `usage` is the usage of a sub-task: `tokens_in`,
-    `tokens_out`, `cost`.
-    """
+    """The outcome of one tool call."""
 
     result: ToolResult
     artifacts: tuple[Artifact, ...] = ()
+    """The artifacts that are listed beside the result."""
     unknown: Literal["", "tell", "ask"] = ""
+    """The policy if it is unknown whether the call had its effect, else "".
+
+    With the default policy the agent reads that; with "ask" a person resolves it before the agent continues.
+    """
     changed: bool = False
+    """True if the call did not run because its tool changed during the task. A person must approve the change."""
     usage: dict[str, int | float] = {}
+    """The usage of a sub-task: `tokens_in`, `tokens_out`, `cost`."""
     media: Annotated[tuple[Media, ...], Field(exclude=True, repr=False)] = ()
+    """The files in the result until they are stored; they never leave the process."""
 
 
 def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:
@@ -39,7 +40,7 @@ def success(call: ToolCall, result: object, runtime_ms: int = 0) -> Outcome:
 
 
 def unknown(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_ms: int = 0) -> Outcome:
-    """Return the outcome of a call of which it is not known whether it had its effect."""
+    """Return the outcome of a call whose effect is unknown."""
     message = (
         f"outcome unknown: {why}, and the call may or may not have had its effect; it is not repeated. "
         "Find out what happened before you try again"
@@ -54,5 +55,5 @@ def changed(call: ToolCall, why: str) -> Outcome:
 
 
 def without_effect(call_id: str) -> Outcome:
-    """Return the outcome of a call that was lost and is known not to have had its effect."""
+    """Return the outcome of a call that was lost and certainly did not have its effect."""
     return failure(call_id, "the call was lost before it had its effect; call again if it is still wanted")

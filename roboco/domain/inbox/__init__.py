@@ -1,4 +1,4 @@
-"""What arrives for a task from outside: submissions, messages, pauses, answers and approvals.
+"""Input for a task from outside: submissions, messages, pauses, tool results and approvals.
 
 Imports `team`, `history` and the modules of `roboco.domain`. Read `item.py` first: the union of inbox items.
 """

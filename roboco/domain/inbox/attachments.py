@@ -1,4 +1,4 @@
-"""Brought: what a caller's message brings beside its text: goals, client tools, what the user looks at."""
+"""Attachments of a message: goals, client tools, client context, scope and files."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -12,13 +12,13 @@ from roboco.domain.schema import Declared
 from roboco.errors import UsageError
 
 MAX_ARTIFACTS = 20
-"""How many files a message may bring."""
+"""The largest number of files of one message."""
 MAX_BROUGHT = 64 * 1024
-"""The largest that a message brings, in characters of its JSON."""
+"""The largest attachments of a message, in characters of their JSON."""
 
 
 class Scope(BaseModel):
-    """What tools are to look at: a window of time in nanoseconds since 1970, and whatever the shop's tools know."""
+    """The data that tools may use: a window of time in nanoseconds since 1970, and any fields that the tools know."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -27,48 +27,50 @@ class Scope(BaseModel):
 
 
 class Brought(Declared):
-    """What a message brings.
-
-    `goals` are what the agents are to achieve; `client_tools` are tools that the client runs. `client_context` is what
-    the user is looking at: it is shown to the agents, and changes nothing else. `scope` says what tools are to look at:
-    each call that workers run gets it, until a message brings another one, and Roboco never enforces it.
-    `artifacts` names files that were stored with the task before.
-    """
+    """The attachments of a message."""
 
     model_config = ConfigDict(strict=True)
 
     goals: Annotated[list[Goal], Field(max_length=MAX_GOALS)] = []
+    """The goals for the agents."""
     client_tools: Annotated[list[ClientTool], Field(max_length=MAX_CLIENT_TOOLS)] = []
+    """Tools that the client runs."""
     client_context: dict[str, JsonValue] = {}
+    """The user's current view in the client. Agents see it; it has no other effect."""
     scope: Scope | None = None
+    """The scope of tool calls. Each call that workers run gets it, until a message brings another one.
+
+    Roboco never enforces it.
+    """
     artifacts: Annotated[list[str], Field(max_length=MAX_ARTIFACTS)] = []
+    """Names of files that were stored with the task before."""
 
     def metadata(self) -> dict[str, Any]:
-        """What stands of it in the metadata of the message's step."""
+        """Return the attachments as metadata of the message's step."""
         whole = self.model_dump(
             mode="json", by_alias=True, include=set(Brought.model_fields) - {"artifacts"}, exclude_none=True
         )
         return {name: value for name, value in whole.items() if value}
 
     def check(self) -> None:
-        """UsageError if names come twice, or if it is too large."""
+        """Raise UsageError if names are repeated, or if the attachments are too large."""
         for where, names in (("goals", [goal.name for goal in self.goals]), ("client_tools", self.tool_names)):
             if twice := _twice(names):
-                raise UsageError(f"{where}: {twice!r} is there twice, names must differ")
+                raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
         if (size := len(canonical(self.metadata()))) > MAX_BROUGHT:
             raise UsageError(
-                f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most {MAX_BROUGHT} "
-                "are possible"
+                f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most "
+                f"{MAX_BROUGHT} are possible"
             )
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of the client tools."""
+        """Return the names of the client tools."""
         return [tool.name for tool in self.client_tools]
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """All JSON Schemas, by where they stand."""
+        """Return all JSON Schemas by their paths."""
         goals = {f"goals.{goal.name}.schema": goal.outcome for goal in self.goals}
         return goals | {f"client_tools.{tool.name}.input_schema": tool.input_schema for tool in self.client_tools}
 

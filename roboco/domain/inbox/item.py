@@ -1,4 +1,4 @@
-"""What arrives for a task from outside and is not yet taken over."""
+"""Inbox items: input for a task from outside that is not applied yet."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -18,97 +18,104 @@ class _Item(Recorded):
 
 
 class Message(_Item):
-    """A message of the user; `agent` may name who answers it, `interrupts` ends what is being done.
-
-    What it has `brought` (goals, client tools, ...) stands in the metadata of the step that it becomes, and the
-    `artifacts` in the step itself.
-    """
+    """A message of the user."""
 
     kind: Literal["message"] = "message"
     text: str
     agent: str | None = None
+    """The agent that answers the message, or None for the router's choice."""
     interrupts: bool = False
+    """True if the message interrupts the running work."""
     brought: dict[str, Any] = {}
+    """Goals, client tools and the like. They become metadata of the message's step."""
     artifacts: tuple[Artifact, ...] = ()
+    """Files. They become parts of the message's step."""
 
 
 class Stop(_Item):
-    """The user's wish that the task ends now."""
+    """The user's request to end the task now."""
 
     kind: Literal["stop"] = "stop"
     reason: str = "stopped by the user"
 
 
 class Hold(_Item):
-    """No step from position `until` on begins. It replaces the holds that it `ends`; `reason` gives its cause.
+    """A pause: no step from position `until` on begins.
 
-    The user has paused the task; or the model of the agent `outage` could not be reached for too long; or no worker can
-    make the step at position `at`, because of the call `call_id` if there is one.
+    A user has paused the task; or the model of the agent `outage` was unreachable for too long; or no worker can make
+    the step at position `at`, because of the call `call_id` if it is set.
     """
 
     kind: Literal["hold"] = "hold"
     until: int = 0
     ends: tuple[str, ...] = ()
+    """The ids of the pauses that this one replaces."""
     outage: str = ""
     at: int | None = None
     call_id: str = ""
     reason: str = "paused by the user"
+    """The cause of the pause."""
 
     def holds(self, seq: int) -> bool:
-        """Return True if the step at this position may not begin."""
+        """Return True if the step at this position must not begin."""
         return self.until <= seq and self.at in (None, seq)
 
     @property
     def by_user(self) -> bool:
-        """True if the user has paused the task."""
+        """Return True if the user has paused the task."""
         return self.outage == "" and self.at is None
 
 
 class Resume(_Item):
-    """The user's wish that the holds which it `ends` hold the task no more."""
+    """The user's request to end pauses."""
 
     kind: Literal["resume"] = "resume"
     ends: tuple[str, ...] = ()
+    """The ids of the pauses that end."""
 
 
 class Answer(_Item):
-    """The outcome of a call that is answered from outside; `at_seq` is the position of the step that called."""
+    """The outcome of a call from outside."""
 
     kind: Literal["answer"] = "answer"
     call_id: str
     at_seq: int
+    """The position of the step with the call."""
     outcome: Outcome
 
 
 class Verdict(_Item):
-    """A person's word on a call that needs approval: with `args`, other arguments are approved than were asked for."""
+    """A person's decision on a call that needs approval."""
 
     kind: Literal["verdict"] = "verdict"
     call_id: str
     at_seq: int
+    """The position of the step with the call."""
     approved: bool
     reason: str = ""
     args: dict[str, Any] | None = None
+    """The approved arguments if they differ from the requested ones, else None."""
 
 
 class Resolution(_Item):
-    """A person's word on a tool call whose outcome nobody knows: whether it had its effect, and with what result.
-
-    `at_seq` is the position of the step that called.
-    """
+    """A person's decision on a tool call with an unknown outcome."""
 
     kind: Literal["resolution"] = "resolution"
     call_id: str
     at_seq: int
+    """The position of the step with the call."""
     happened: bool
+    """True if the call had its effect."""
     result: Any = None
+    """The result of the call."""
 
 
 class Raise(_Item):
-    """Limits of the user's that take the place of the task's, as `RaisedLimits` names them."""
+    """The user's limits that replace those of the task."""
 
     kind: Literal["raise"] = "raise"
     limits: dict[str, Any]
+    """The fields of `RaisedLimits` that are set."""
 
 
 Item = Message | Stop | Hold | Resume | Answer | Verdict | Resolution | Raise
@@ -116,30 +123,30 @@ _ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="k
 
 
 def read_item(data: bytes | str) -> Item:
-    """The item of one stored file."""
+    """Return the item of one stored file."""
     return _ADAPTER.validate_json(data)
 
 
 def is_urgent(item: Item) -> bool:
-    """Whether the item ends what is being done."""
+    """Return True if the item interrupts the running work."""
     return isinstance(item, Stop) or (isinstance(item, Message) and item.interrupts)
 
 
 def is_held(inbox: Iterable[Item], seq: int) -> bool:
-    """Return True if the step at this position may not begin."""
+    """Return True if the step at this position must not begin."""
     return any(isinstance(item, Hold) and item.holds(seq) for item in inbox)
 
 
 def held_because(inbox: Iterable[Item], seq: int) -> str:
-    """Return why the step at this position may not begin: the user's reason comes first. "" if it may."""
+    """Return the reason why the step at this position must not begin, or "". A user's reason takes precedence."""
     holds = [item for item in inbox if isinstance(item, Hold) and item.holds(seq)]
     return min(holds, key=lambda item: not item.by_user).reason if holds else ""
 
 
 def over(inbox: Iterable[Item]) -> tuple[str, ...]:
-    """The ids of holds that others have ended, and then of what ended them and has no other use.
+    """Return the ids of superseded pauses, followed by the resume items that superseded them.
 
-    Of those holds some may not have been noted yet: they count for no more when they are.
+    Some of these pauses may not be in the inbox yet. They have no effect when they arrive.
     """
     items = list(inbox)
     ends = {item_id: None for item in items if isinstance(item, Hold | Resume) for item_id in item.ends}

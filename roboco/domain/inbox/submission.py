@@ -1,4 +1,4 @@
-"""Submission: what a caller asks for when it submits a task."""
+"""Submission: a caller's request to start a task."""
 
 from typing import Annotated, Any, TypeVar
 
@@ -18,45 +18,49 @@ MAX_CONTEXT = 64 * 1024
 """The largest context, in characters of its JSON."""
 
 _TOLD = 20
-"""How many mistakes are told."""
+"""The largest number of mistakes in one error."""
 
 
 class Submission(Brought):
-    """The arguments of `roboco.submit`: `team` is the name of a team or the object of a team file.
-
-    `model` names the team's profile for agents that name none themselves; `title` is for people. The task begins at
-    `eta` (ISO 8601 with a zone), or `countdown` seconds after it was submitted. `notify` says who is told when the task
-    has ended, or waits.
-    """
+    """The arguments of `roboco.submit`."""
 
     model_config = ConfigDict(strict=True)
 
     task_id: str
     team: str | dict[str, JsonValue]
+    """The name of a team, or the object of a team file."""
     prompt: Annotated[str, Field(min_length=1)]
     context: dict[str, JsonValue] = {}
     agent: str | None = None
     model: str | None = None
+    """The team's profile for agents that name none, or None for the default."""
     title: Annotated[str | None, Field(max_length=200)] = None
+    """The title for people."""
     eta: Annotated[str | None, Field(max_length=64)] = None
+    """The start time in ISO 8601 with a zone."""
     countdown: Annotated[float | None, Field(ge=0, le=LONGEST, strict=False)] = None
+    """The delay of the start, in seconds after the submission."""
     priority: Priority = "normal"
     notify: Annotated[list[Notify], Field(max_length=MOST)] = []
+    """The targets that are notified when the task has ended, or waits."""
 
     def digest(self) -> str:
-        """A digest of what the task is to do; the same submission again has the same one."""
-        brought = self.metadata() | ({} if self.title is None else {"title": self.title})
-        wished = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
-        brought |= wished
-        return sha256(canonical([self.prompt, self.context, self.agent, *([brought] if brought else [])]))
+        """Return a digest of the task's content. The same submission has the same digest."""
+        content = self.metadata() | ({} if self.title is None else {"title": self.title})
+        options = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
+        content |= options
+        return sha256(canonical([self.prompt, self.context, self.agent, *([content] if content else [])]))
 
 
 def read_submission(arguments: dict[str, Any]) -> Submission:
-    """The submission that the arguments make; UsageError names everything that is wrong."""
+    """Return the submission of the arguments.
+
+    Raise UsageError, which lists every mistake.
+    """
     submission = read_arguments(Submission, arguments)
     submission.check()
     if not submission.prompt.strip():
-        raise UsageError("prompt: is empty, say what the team is to do")
+        raise UsageError("prompt: is empty; describe the work for the team")
     if len(submission.prompt) > MAX_PROMPT:
         raise UsageError(
             f"prompt: has {len(submission.prompt)} characters, at most {MAX_PROMPT} are possible; "
@@ -68,18 +72,24 @@ def read_submission(arguments: dict[str, Any]) -> Submission:
 
 
 def read_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
-    """The request that the arguments make; UsageError names everything that is wrong."""
+    """Return the request of the arguments.
+
+    Raise UsageError, which lists every mistake.
+    """
     clean = {name: _json(name, value) for name, value in arguments.items()}
     try:
         return kind.model_validate(clean)
     except ValidationError as error:
-        told = [_told(dict(detail), kind) for detail in error.errors(include_url=False)[:_TOLD]]
+        mistakes = [_told(dict(detail), kind) for detail in error.errors(include_url=False)[:_TOLD]]
         more = [f"and {error.error_count() - _TOLD} mistakes more"] if error.error_count() > _TOLD else []
-        raise UsageError("; ".join(told + more)) from error
+        raise UsageError("; ".join(mistakes + more)) from error
 
 
 def read_message(text: object, name: str = "message") -> str:
-    """The text of a message to a task; UsageError if it is no text, empty or too long."""
+    """Return the text of a message to a task.
+
+    Raise UsageError if it is not a text, empty or too long.
+    """
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"{name}: must be a text that is not empty (found {str(text)[:60]!r})")
     if len(text) > MAX_PROMPT:
@@ -88,7 +98,10 @@ def read_message(text: object, name: str = "message") -> str:
 
 
 def read_result(result: object, name: str = "result", most: int = MAX_CONTEXT) -> Any:
-    """A tool call's result that somebody outside gives; UsageError if it is no JSON or too long."""
+    """Return a tool call's result from outside.
+
+    Raise UsageError if it is not JSON or too long.
+    """
     clean = _json(name, result)
     if (size := len(canonical(clean))) > most:
         raise UsageError(f"{name}: has {size} characters of JSON, at most {most} are possible")

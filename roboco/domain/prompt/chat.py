@@ -10,23 +10,26 @@ from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 Message = dict[str, Any]
 """One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`."""
 Group = tuple[TaskStep, ...]
-"""A step, and the step with the results of its calls."""
+"""A step, followed by the step with the results of its calls if there is one."""
 
 _UNSOUND = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def messages_of(agent: str, group: Group, images: bool) -> list[Message]:
-    """The messages of a group, as this agent sees it; with `images` its model takes images, by their artifact's URI."""
+    """Return the messages of a group for this agent.
+
+    With `images` its model accepts images, by their artifacts' URIs.
+    """
     return [message for step in group for message in _messages(agent, step, group, images)]
 
 
 def says_nothing(step: TaskStep) -> bool:
-    """Whether an agent has said and called nothing, which some providers do not take back."""
+    """Return True if an agent's step has no text and no call. Some providers refuse such a message."""
     return step.by_agent and not step.text.strip() and not step.calls and step.error is None
 
 
 def grouped(steps: tuple[TaskStep, ...]) -> list[Group]:
-    """The steps in groups; results whose calls are not there are left out."""
+    """Return the steps in groups, without results whose calls are missing."""
     groups: list[Group] = []
     for step in steps:
         if step.agent_name == TOOL_EXECUTOR:
@@ -38,7 +41,7 @@ def grouped(steps: tuple[TaskStep, ...]) -> list[Group]:
 
 
 def sound(name: str) -> str:
-    """The name of a tool as providers take it back, also where a model made it up."""
+    """Return the name of a tool in the characters that providers accept, even if a model invented the name."""
     return _UNSOUND.sub("_", name)[:64] or "unnamed"
 
 
@@ -62,12 +65,12 @@ def _with_images(message: Message, artifacts: tuple[Artifact, ...], images: bool
 
 
 def is_image(artifact: Artifact) -> bool:
-    """Whether models that take images take this one."""
+    """Return True if models that accept images accept this one."""
     return artifact.mime_type in ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def image_kind(data: bytes) -> str | None:
-    """The MIME type of an image that models take, by its first bytes; None for anything else."""
+    """Return the MIME type of an image that models accept, from its first bytes, or None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -93,7 +96,7 @@ def _own(step: TaskStep) -> Message:
 
 def _results(agent: str, step: TaskStep, caller: TaskStep, images: bool) -> list[Message]:
     artifacts = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
-    shown = [_with_images({"role": "user", "content": "(images that the tools have made)"}, step.artifacts, images)]
+    shown = [_with_images({"role": "user", "content": "(images from the tools)"}, step.artifacts, images)]
     pictures = shown if isinstance(shown[0]["content"], list) else []
     if caller.agent_name == agent:
         last = len(step.results) - 1
@@ -121,7 +124,7 @@ def _said(result: ToolResult, step: TaskStep) -> str:
 
 
 def told(step: TaskStep, with_calls: bool = True) -> str:
-    """The step as a text."""
+    """Return the step as text."""
     lines: list[str] = []
     for part in step.parts:
         match part:

@@ -1,4 +1,4 @@
-"""Tools that are offered to an agent and that no process of ours runs: goals, client tools, hand-offs, sub-tasks."""
+"""Tools that the coordinator answers or a client runs: goals, client tools, hand-offs and sub-tasks."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Schema = dict[str, Any]
 
 
 def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
-    """Those tools as the chat completions protocol has them."""
+    """Return these tools of the agent in the format of the chat completions protocol."""
     tools = [
         function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
     ]
@@ -25,29 +25,29 @@ def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
 
 
 def schema_of(state: TaskState, name: str) -> Schema | None:
-    """The JSON Schema of the arguments of a goal's or client's tool; None of any other."""
+    """Return the JSON Schema of the arguments of a goal's or client's tool, or None for any other tool."""
     goals = {goal.tool_name: goal.outcome for goal in state.goals}
     tool = state.client_tools.get(name)
     return goals.get(name) if tool is None else tool["input_schema"]
 
 
 def _handoff(team: Team, agent: Agent) -> Schema:
-    told = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
+    possible = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
     arguments: dict[str, Schema] = {
         "destination_agent": {"type": "string", "enum": list(agent.handoffs)},
         "reason": {"type": "string"},
     }
-    return function_schema(HANDOFF, f"Hand the work over to another agent. {told}", _all_of(arguments))
+    return function_schema(HANDOFF, f"Hand the work over to another agent. {possible}", _all_of(arguments))
 
 
 def _delegate(team: Team, agent: Agent) -> Schema:
-    told = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
+    possible = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
     arguments: dict[str, Schema] = {
         "team": {"type": "string", "enum": list(agent.delegates)},
-        "prompt": {"type": "string", "description": "all that the team has to know; it sees nothing else"},
+        "prompt": {"type": "string", "description": "all information that the team needs; it sees nothing else"},
     }
     return function_schema(
-        DELEGATE, f"Give work to another team and wait for what it comes to. {told}", _all_of(arguments)
+        DELEGATE, f"Delegate work to another team and wait for its result. {possible}", _all_of(arguments)
     )
 
 
@@ -56,5 +56,8 @@ def _all_of(arguments: dict[str, Schema]) -> Schema:
 
 
 def function_schema(name: str, description: str, parameters: Schema) -> Schema:
-    """A tool as the chat completions protocol has it; `parameters` is the JSON Schema of its arguments."""
+    """Return a tool in the format of the chat completions protocol.
+
+    `parameters` is the JSON Schema of its arguments.
+    """
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

@@ -1,4 +1,8 @@
-"""HistorySummary: what a model made of the first steps of a history, so that turns need not send them."""
+"""HistorySummary: a model's summary of the first steps of a history, so that turns need not send them.
+
+Compaction works in fixed ranges: a summary always ends at a multiple of the policy's `steps`. Therefore all workers
+agree on the range of the next summary, and its file makes it usable by every later turn.
+"""
 
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.prompt.chat import Message, told
@@ -7,25 +11,31 @@ from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.usage import Spent
 
 _LONGEST = 4000
-"""Characters of a step that are shown to the model that summarises."""
+"""The largest number of characters of a step in the request for a summary."""
 
 
 class HistorySummary(Recorded):
-    """A summary of the steps before position `until`; `profile` has made it, and `spent` is what that has used."""
+    """A summary of the first steps of a history."""
 
     until: int
+    """The position before which the summary ends."""
     text: str
     profile: str
+    """The profile that made it."""
     spent: Spent = Spent()
+    """The usage of the request."""
 
 
 def summarised_until(policy: SummaryContext, steps: int) -> int:
-    """Before which position a history of so many steps is summarised: the newest `steps` or more are not."""
+    """Return the position before which a history with this number of steps is summarised.
+
+    At least the newest `steps` of the policy are not.
+    """
     return max(0, (steps // policy.steps - 1) * policy.steps)
 
 
 def summary_messages(policy: SummaryContext, before: str, steps: tuple[TaskStep, ...]) -> tuple[Message, ...]:
-    """What a model is asked to make a summary of: the one before, and the steps that came after it."""
+    """Return the messages of the request for a summary: the previous summary, and the steps after it."""
     system = (
         "You keep the minutes of a team's work. Write one summary of all that happened so far, for members who will "
         f"not see it otherwise: at most {policy.tokens} tokens. Keep names, numbers, decisions, what is still open, "

@@ -1,7 +1,7 @@
 """Working memory: the part of the history that one turn sends to the model, chosen purely.
 
-The first user message and the steps that a tool-calling agent still needs are always in; a step with
-calls and the step with their results stay together, so that every call that is sent has its result.
+The first user message and the steps that a tool-calling agent still needs are always included. A step with calls and
+the step with their results are kept together, so that every call that is sent has its result.
 """
 
 from dataclasses import dataclass
@@ -19,36 +19,42 @@ from roboco.domain.tokens import ESTIMATE, IMAGE_TOKENS, Tokens
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is to choose from: `tail` holds the newest steps in order, `first` is step 0, which may be in it too.
-
-    `summary` stands for all steps before its `until`; `limit` says why this turn is the last one, if it is.
-    """
+    """The content from which the working memory is chosen."""
 
     first: TaskStep
+    """Step 0, which may be in the tail too."""
     tail: tuple[TaskStep, ...]
+    """The newest steps in order."""
     tools: tuple[dict[str, Any], ...] = ()
     summary: HistorySummary | None = None
+    """A summary that replaces all steps before its `until`, or None."""
     no_summary: str = ""
+    """The reason why there is no summary, or ""."""
     limit: str | None = None
+    """The reason why this turn is the last one, or None."""
     images: bool = False
+    """True if the model accepts images."""
     tokens: Tokens = ESTIMATE
+    """The tokenizer."""
 
 
 @dataclass(frozen=True)
 class WorkingMemory:
-    """What one turn sends: messages in order, and the receipt of what went in and what was left out."""
+    """The content of one turn's request."""
 
     messages: tuple[Message, ...]
+    """The messages in order."""
     receipt: dict[str, Any]
+    """A report of included and left-out steps, and of the tokens."""
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has, with the tools, as the receipt counts them."""
+        """Return the number of its tokens, with the tools, as the report counts them."""
         return int(self.receipt["tokens"]["total"])
 
 
 def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
-    """The working memory of the agent's next turn: the rendered prompt, then the chosen steps in order."""
+    """Return the working memory of the agent's next turn: the rendered prompt, then the chosen steps in order."""
     groups = grouped(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
     head, rest = groups[0], [group for group in groups[1:] if not _left_aside(group)]
     after = _beside(seen)
@@ -58,15 +64,15 @@ def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
         "tools": seen.tokens.count(canonical(list(seen.tools))) if seen.tools else 0,
     }
     opening = messages_of(agent.name, head, seen.images)
-    told = _summary(seen)
+    summary = _summary(seen)
     closing: list[Message] = [{"role": USER, "content": text} for text in after]
-    spent = sum(fixed.values()) + _tokens(seen, [*opening, *told, *closing])
+    spent = sum(fixed.values()) + _tokens(seen, [*opening, *summary, *closing])
     chosen = _newest(agent, seen, rest, spent)
-    messages = [system, *opening, *told, *chosen.messages, *closing]
+    messages = [system, *opening, *summary, *chosen.messages, *closing]
     if messages[-1]["role"] == "assistant":
         messages.append({"role": USER, "content": "Go on."})
     included = [step.seq for group in (head, *chosen.groups) for step in group]
-    counted = fixed | {"summary": _tokens(seen, told), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
+    counted = fixed | {"summary": _tokens(seen, summary), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
     return WorkingMemory(tuple(messages), _receipt(agent, seen, included, chosen.why, counted))
 
 
@@ -90,35 +96,35 @@ def _receipt(agent: Agent, seen: Seen, included: list[int], why: str, tokens: di
 
 
 def _left_out(seen: Seen, included: list[int], why: str) -> list[dict[str, Any]]:
-    """What did not go in: ranges of steps, each with the reason."""
+    """Return the ranges of steps that are left out, each with the reason."""
     aside = [step.seq for step in seen.tail if _left_aside((step,)) and step.seq not in included]
-    told = 0 if seen.summary is None else seen.summary.until
-    found: list[dict[str, Any]] = [{"steps": span, "why": "says nothing to the model"} for span in ranges(aside)]
+    summarized = 0 if seen.summary is None else seen.summary.until
+    found: list[dict[str, Any]] = [{"steps": span, "why": "empty for the model"} for span in ranges(aside)]
     before = -1
     for first, last in [*ranges(sorted({*included, *aside})), [seen.tail[-1].seq + 1, 0]]:
         if first - before > 1:
-            found += _gap(before + 1, first - 1, told, why)
+            found += _gap(before + 1, first - 1, summarized, why)
         before = last
     return sorted(found, key=lambda one: one["steps"])
 
 
-def _gap(first: int, last: int, told: int, why: str) -> list[dict[str, Any]]:
-    """Why the steps of a gap did not go in, of which those before position `told` stand in a summary."""
-    parts = ((first, min(last, told - 1), "in the summary"), (max(first, told), last, why))
+def _gap(first: int, last: int, summarized: int, why: str) -> list[dict[str, Any]]:
+    """Return the reasons for a gap in the steps. Those before position `summarized` are part of a summary."""
+    parts = ((first, min(last, summarized - 1), "in the summary"), (max(first, summarized), last, why))
     return [{"steps": [start, end], "why": reason} for start, end, reason in parts if start <= end]
 
 
 def _beside(seen: Seen) -> list[str]:
-    """What is said beside the steps: what the user was looking at, and that this is the last turn."""
+    """Return notes beside the steps: the user's current view, and that this is the last turn."""
     newest = next((step for step in reversed(seen.tail) if step.agent_name == USER), seen.first)
-    looking = newest.metadata.get("client_context")
-    told = [f"(The user is looking at: {canonical(looking)})"] if looking else []
+    view = newest.metadata.get("client_context")
+    notes = [f"(Current view of the user: {canonical(view)})"] if view else []
     if seen.limit is not None:
-        told.append(
-            f"The work has to end now: {seen.limit}. This is the last turn, without tools: say what has come of it, "
+        notes.append(
+            f"The work has to end now: {seen.limit}. This is the last turn, without tools: report the results "
             "and what is still open."
         )
-    return told
+    return notes
 
 
 def _summary(seen: Seen) -> list[Message]:
@@ -130,7 +136,7 @@ def _summary(seen: Seen) -> list[Message]:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The groups that go in, in order, their messages and tokens, and why the group before them does not."""
+    """The chosen groups in order, their messages and tokens, and the reason why the group before them is left out."""
 
     groups: list[Group]
     messages: list[Message]
@@ -139,7 +145,7 @@ class _Chosen:
 
 
 def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chosen:
-    """The newest groups that may go in beside so many tokens; at least one goes in."""
+    """Return the newest groups that fit beside this number of tokens; at least one."""
     chosen: list[Group] = []
     messages: list[Message] = []
     steps = tokens = 0
@@ -155,12 +161,12 @@ def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chose
         messages = more + messages
         tokens += size
     else:
-        why = "older than what a turn is given"
+        why = "older than the loaded steps"
     return _Chosen(chosen, messages, tokens, why)
 
 
 def _too_much(agent: Agent, seen: Seen, group: Group, steps: int, tokens: int) -> str:
-    """Why the group does not go in; "" if it does."""
+    """Return the reason why the group is left out, or "" if it is included."""
     match agent.context:
         case RecentContext() as policy:
             return f"older than the newest {policy.steps} steps" if steps > policy.steps else ""
@@ -187,7 +193,7 @@ def _message_tokens(tokens: Tokens, message: Message) -> int:
 
 
 def ranges(numbers: list[int]) -> list[list[int]]:
-    """The numbers, which are in order, as ranges of first and last."""
+    """Return the ascending numbers as ranges of first and last."""
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:

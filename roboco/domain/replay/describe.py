@@ -1,4 +1,4 @@
-"""Actions in words: what was recorded at a position, and what `decide` chooses."""
+"""Descriptions of actions: the recorded action at a position, and the action that `decide` chooses."""
 
 from typing import assert_never
 
@@ -10,7 +10,7 @@ from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 
 
 def choice_of(step: TaskStep) -> Action:
-    """The action by which the step came to be, as the step itself says."""
+    """Return the action that led to the step, from the step itself."""
     if not step.by_agent:
         return AppendStep(step.agent_name, step.parts, step.metadata)
     routing = step.metadata.get("routing") or {}
@@ -20,14 +20,14 @@ def choice_of(step: TaskStep) -> Action:
 
 
 def rule_of(action: Action) -> str:
-    """The rule by which somebody was chosen; "" if nobody was."""
+    """Return the rule that chose an agent or the user, or "" if there is none."""
     if isinstance(action, AppendStep):
         return str((action.metadata.get("routing") or {}).get("rule", ""))
     return action.route.rule if isinstance(action, StartTurn | Wait) else ""
 
 
 def about(action: Action, before: tuple[Action, ...] = ()) -> str:
-    """The action in words, after what it had others do."""
+    """Return a description of the action, after those of the actions before it."""
     return ", then ".join(_one(one) for one in (*before, action))
 
 
@@ -50,12 +50,12 @@ def _one(action: Action) -> str:
 def _appended(step: AppendStep) -> str:
     if step.agent_name == USER:
         rule = rule_of(step)
-        return f"the user's message is taken ({rule})" if rule else "the user's message is taken"
+        return f"the user's message is applied ({rule})" if rule else "the user's message is applied"
     if step.agent_name == TOOL_EXECUTOR:
         results = [part.tool_result for part in step.parts if isinstance(part, ToolResultPart)]
         failed = sum(result.is_error for result in results)
-        told = f", {failed} of them errors" if failed else ""
-        return f"{len(results)} result{'s' if len(results) != 1 else ''}{told}"
+        failures = f", {failed} of them errors" if failed else ""
+        return f"{len(results)} result{'s' if len(results) != 1 else ''}{failures}"
     if goals := step.metadata.get(CORRECTS):
         return f"the agent is reminded of open goals: {', '.join(map(str, goals))}"
     if RAISED in step.metadata:

@@ -1,7 +1,7 @@
-"""Retold: what a recorded history says of what came from outside and from tools, given again as `decide` asks for it.
+"""Evidence: the external inputs and tool results of a recorded history, supplied to `decide` as it requests them.
 
-A call's result is given only once `decide` has the call run, or waits for who answers it. What it answers or refuses
-by itself is never given, and so is decided anew.
+A call's result is supplied only after `decide` has requested to run the call or to wait for its answer. Outcomes that
+`decide` produces itself, such as refusals, are never supplied. They are decided anew.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,37 +26,38 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 
 TAIL = 64
-"""How many of the newest steps `decide` sees, as a coordinator loads them."""
+"""The number of the newest steps that `decide` sees, as a coordinator loads them."""
 _OWN = ("item_id", "agent", "interrupts", "routing")
 
 
 class RecordedCall(Recorded):
-    """A call and what came of it: its result with the artifacts beside it, in `parts`.
-
-    `resolved` is the id of what told the result from outside, `verdict` what a person said of the call before it ran.
-    `closed`: nobody waited for the result any more. `usage` is what sub-tasks have used.
-    """
+    """A recorded call and its result."""
 
     tool: str
     args: dict[str, Any]
     parts: tuple[Part, ...]
+    """The result, and the artifacts beside it."""
     resolved: str = ""
+    """The id of the inbox item with the result, or ""."""
     verdict: dict[str, Any] | None = None
+    """A person's decision on the call before it ran, or None."""
     closed: bool = False
+    """True if the result was no longer needed."""
     usage: dict[str, Any] = {}
+    """The usage of sub-tasks."""
 
     @property
     def from_outside(self) -> bool:
-        """Whether somebody outside told the result, and not just whether the call may run."""
+        """Return True if the result is from outside, not only the approval of the call."""
         return self.resolved != "" and (self.verdict is None or self.verdict.get("item_id") != self.resolved)
 
     @property
     def denied(self) -> bool:
-        """Whether a person did not approve the call."""
+        """Return True if a person denied the call."""
         return self.verdict is not None and not self.verdict.get("approved")
 
     def outcome(self, call: ToolCall) -> Outcome:
-        """What it came to, as the outcome of this call."""
+        """Return the recorded result as the outcome of this call."""
         results = [part.tool_result for part in self.parts if isinstance(part, ToolResultPart)]
         artifacts = tuple(part.artifact for part in self.parts if isinstance(part, ArtifactPart))
         result = results[0].model_copy(update={"tool_call_id": call.id})
@@ -64,41 +65,42 @@ class RecordedCall(Recorded):
 
 
 Told = Mapping[str, RecordedCall]
-"""What came of the calls of a step, by their ids."""
+"""The recorded calls of a step, by their ids."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What `decide` chose in the end, and what it had others do before it could."""
+    """The final action of `decide`."""
 
     action: Action
     before: tuple[Action, ...] = ()
+    """The actions that `decide` requested before it."""
 
 
 def prefixes(steps: Sequence[TaskStep]) -> Iterator[History]:
-    """What `decide` saw before each position from 1 on, and after the last step."""
+    """Yield the history that `decide` saw before each position from 1 on, and after the last step."""
     state = TaskState()
     for end, step in enumerate(steps, 1):
         state = state.after(step)
         yield History(state, tuple(steps[max(0, end - TAIL) : end]))
 
 
-def ask(team: Team, history: History, situation: Situation, router: Router, told: Told) -> Asked:
-    """What `decide` chooses, given what came of the calls for which it asks."""
+def ask(team: Team, history: History, situation: Situation, router: Router, recorded: Told) -> Asked:
+    """Return the action that `decide` chooses if the recorded results of its calls are supplied."""
     router = _safe(team, router)
     if situation.ended is not None:
-        situation = _with_all(situation, history.last, told)
+        situation = _with_all(situation, history.last, recorded)
     before: tuple[Action, ...] = ()
     while True:
         action = decide(team, history, situation, router)
-        more = _given(history.last, action, situation, told)
+        more = _given(history.last, action, situation, recorded)
         if more == situation:
             return Asked(action, before)
         before, situation = (*before, action), more
 
 
 def _safe(team: Team, router: Router) -> Router:
-    """The router; as for workers, whatever a user's own raises is a route to nowhere that says why."""
+    """Return a router that turns an exception of a user's router into a route to no agent, as workers do."""
     model = team.collaboration_model
     if not isinstance(model, Custom):
         return router
@@ -113,7 +115,7 @@ def _safe(team: Team, router: Router) -> Router:
 
 
 def arrival(step: TaskStep) -> Item | None:
-    """What came from outside and became this step; None if nothing did."""
+    """Return the inbox item that became this step, or None."""
     item_id = step.metadata.get("item_id")
     if not isinstance(item_id, str):
         return None
@@ -134,27 +136,27 @@ def arrival(step: TaskStep) -> Item | None:
 
 
 def given_up(step: TaskStep) -> str | None:
-    """Why no further attempt was made, if the step says so."""
+    """Return the reason of a step that gives up further attempts, or None for any other step."""
     ended = step.agent_name == ORCHESTRATOR and step.error is not None and step.error.code == ATTEMPTS
     return step.error.message if ended and step.error is not None else None
 
 
 def results_of(team: Team, history: History, step: TaskStep, after: TaskStep | None) -> tuple[Situation, Told]:
-    """What had come when the step of results was made, and what came of the calls; `after` is the step behind it.
+    """Return the inputs for a step of results, and its recorded calls. `after` is the next step.
 
-    An interruption or end that stands in that step counts if it closed one of the calls.
+    An interruption or end in that next step is an input if it closed one of the calls.
     """
-    told = _told(history.last, step)
+    recorded = _told(history.last, step)
     end = _end_of(after)
     if end.ended is None:
-        return Situation(), told
+        return Situation(), recorded
     alone = decide(team, history, end)
     results = alone.parts if isinstance(alone, AppendStep) else ()
     closed = {part.tool_result.tool_call_id: part.tool_result for part in results if isinstance(part, ToolResultPart)}
     same = {one.tool_call_id for one in step.results if closed.get(one.tool_call_id) == one}
     if not any(one.tool_call_id in same and end.ended in (one.error or "") for one in step.results):
-        return Situation(), told
-    return end, {name: one.model_copy(update={"closed": name in same}) for name, one in told.items()}
+        return Situation(), recorded
+    return end, {name: one.model_copy(update={"closed": name in same}) for name, one in recorded.items()}
 
 
 def _end_of(after: TaskStep | None) -> Situation:
@@ -165,7 +167,7 @@ def _end_of(after: TaskStep | None) -> Situation:
 
 
 def _of_sub_tasks(step: TaskStep) -> dict[str, Any]:
-    """What the sub-tasks of a step of results have used: what it tells without the prices of other tools."""
+    """Return the usage of the sub-tasks in a step of results: its usage without the prices of other tools."""
     usage = dict(step.metadata.get("usage") or {})
     tools = step.metadata.get("tools") or {}
     if paid := sum(one.get("cost", 0.0) for name, one in tools.items() if name != DELEGATE):
@@ -175,12 +177,12 @@ def _of_sub_tasks(step: TaskStep) -> dict[str, Any]:
 
 def _told(asked: TaskStep, step: TaskStep) -> Told:
     usage = _of_sub_tasks(step)
-    told: dict[str, RecordedCall] = {}
+    recorded: dict[str, RecordedCall] = {}
     for call in asked.calls:
         parts = tuple(_parts_of(step, call))
         if not parts:
             continue
-        told[call.id] = RecordedCall(
+        recorded[call.id] = RecordedCall(
             tool=call.tool_name,
             args=call.args,
             parts=parts,
@@ -188,26 +190,26 @@ def _told(asked: TaskStep, step: TaskStep) -> Told:
             verdict=(step.metadata.get("approvals") or {}).get(call.id),
             usage=usage if call.tool_name == DELEGATE else {},
         )
-        usage = {} if call.tool_name == DELEGATE else usage  # of several sub-tasks the step tells the sum
-    return told
+        usage = {} if call.tool_name == DELEGATE else usage  # the step holds the sum of several sub-tasks
+    return recorded
 
 
 def _parts_of(step: TaskStep, call: ToolCall) -> Iterator[Part]:
-    """The result of the call, and the artifacts that stand behind it."""
+    """Yield the result of the call, and the artifacts that follow it."""
     for index, part in enumerate(step.parts):
         if isinstance(part, ToolResultPart) and part.tool_result.tool_call_id == call.id:
             yield part
             yield from takewhile(lambda one: isinstance(one, ArtifactPart), step.parts[index + 1 :])
 
 
-def _given(asked: TaskStep, action: Action, situation: Situation, told: Told) -> Situation:
-    """The situation with what came of that for which the action asks; the same one if nothing is recorded of it."""
+def _given(asked: TaskStep, action: Action, situation: Situation, recorded: Told) -> Situation:
+    """Return the situation with the recorded results that the action requests, or the same one if there are none."""
     if isinstance(action, Wait):
         calls = [call for call in asked.calls if call.id in action.calls]
     else:
         calls = list(action.calls) if isinstance(action, CallTools) else []
     for call in calls:
-        one = told.get(call.id)
+        one = recorded.get(call.id)
         if one is None or one.closed:
             continue
         if isinstance(action, Wait):
@@ -222,7 +224,7 @@ def _given(asked: TaskStep, action: Action, situation: Situation, told: Told) ->
 
 
 def _word(asked: TaskStep, wait: Wait, situation: Situation, about: tuple[ToolCall, RecordedCall]) -> Item | None:
-    """What somebody outside said of the call, if the wait is for that."""
+    """Return the inbox item about the call, if the wait is for it, or None."""
     call, one = about
     if wait.status is TaskStatus.CLIENT_TOOL_TURN:
         return _answer(asked, call, one) if one.from_outside else None
@@ -233,10 +235,10 @@ def _word(asked: TaskStep, wait: Wait, situation: Situation, about: tuple[ToolCa
     return _verdict(asked, call, one)
 
 
-def _with_all(situation: Situation, asked: TaskStep, told: Told) -> Situation:
-    """The situation with all that came of the calls before nobody waited for the others any more."""
+def _with_all(situation: Situation, asked: TaskStep, recorded: Told) -> Situation:
+    """Return the situation with all results that were in when the other calls were abandoned."""
     for call in asked.calls:
-        one = told.get(call.id)
+        one = recorded.get(call.id)
         if one is None or one.closed:
             continue
         situation = _with_item(situation, _verdict(asked, call, one))

@@ -1,4 +1,4 @@
-"""Story: who acted in a task, and why, told so that nobody has to know how teams are routed."""
+"""Explanations: which agent acted in a task and why, for readers who do not know how teams are routed."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,21 +19,23 @@ from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 
 _LONG = 200
-"""How many characters of a text are told."""
+"""The largest number of characters of a quoted text."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Somebody or a way on that was possible, and what became of it."""
+    """A possible agent or edge."""
 
     name: str
     taken: bool
+    """True if it was chosen."""
     why: str = ""
+    """The reason why it was not chosen."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One step: what happened before, who acted and why, and what came of it."""
+    """The explanation of one step: the events before it, the choice of its agent, and its content."""
 
     seq: int
     step_id: str
@@ -47,12 +49,15 @@ class Scene:
     did: tuple[str, ...]
 
     def record(self) -> dict[str, Any]:
-        """The scene as JSON."""
+        """Return the explanation as JSON."""
         return asdict(self)
 
 
 def tell(past: Past, chosen: str | None = None) -> tuple[Scene, ...]:
-    """The scenes of every agent's step, or of the one step that is chosen by its position or id; UsageError if none."""
+    """Return the explanations of all steps by agents, or of the one step with this position or id.
+
+    Raise UsageError if there is no such step.
+    """
     wanted = None if chosen is None else _position(past.steps, chosen)
     scenes: list[Scene] = []
     for history, step in zip((None, *prefixes(past.steps)), past.steps, strict=False):
@@ -62,13 +67,13 @@ def tell(past: Past, chosen: str | None = None) -> tuple[Scene, ...]:
 
 
 def how_it_stands(past: Past) -> str:
-    """Why the task ended, or for what it waits, or what comes next."""
+    """Return the reason why the task ended or waits, or its next action."""
     status, reason = past.status, past.reason
     if status.ended:
         return f"the task ended ({status}): {_ended(past)}"
     waits = {
         TaskStatus.USER_TURN: "it is the user's turn",
-        TaskStatus.APPROVAL: "it waits for a person's word",
+        TaskStatus.APPROVAL: "it waits for a person's decision",
         TaskStatus.CLIENT_TOOL_TURN: "it waits for the client to run a tool",
         TaskStatus.PAUSED: "it is paused",
     }
@@ -87,19 +92,19 @@ def how_it_stands(past: Past) -> str:
 def _ended(past: Past) -> str:
     last, reason = past.steps[-1], past.reason
     code = last.error.code if last.error is not None else ""
-    told = {
-        "stopped": "somebody stopped it",
+    texts = {
+        "stopped": "the user stopped it",
         "goals": "goals were still open, although its agents had been reminded of them",
         "limit": "a limit was reached",
-        "loop": "its agents went round in circles",
-        "attempts": "it was tried too often",
-        "router": "the team's router named nobody who could act",
+        "loop": "its agents were in a loop",
+        "attempts": "its attempts were exhausted",
+        "router": "the team's router chose no agent of the team",
     }
-    if code in told:
-        return f"{told[code]}: {reason}"
+    if code in texts:
+        return f"{texts[code]}: {reason}"
     if code:
-        return f"{last.agent_name} could not go on: {reason}"
-    return f"nobody was to act any more: {reason}"
+        return f"{last.agent_name} failed: {reason}"
+    return f"no agent is next: {reason}"
 
 
 def _position(steps: Sequence[TaskStep], chosen: str) -> int:
@@ -132,32 +137,32 @@ def _scene(past: Past, history: History | None, step: TaskStep) -> Scene:
 
 
 def _before(steps: Sequence[TaskStep], seq: int) -> Iterator[str]:
-    """What happened since an agent acted before, from what that agent did on."""
+    """Yield the events since the previous step of an agent, beginning with that step."""
     start = next((place for place in range(seq - 1, 0, -1) if steps[place].by_agent), 0)
     for step in steps[start:seq]:
         yield from _did(steps, step)
 
 
 def _why(past: Past, history: History | None, step: TaskStep) -> str:
-    """In plain words why the step came to be."""
+    """Return the reason for the step in plain words."""
     if not step.by_agent:
         return _why_nobody(step)
     routing = step.metadata.get("routing") or {}
     rule, reason = str(routing.get("rule", "")), str(routing.get("reason", ""))
     last = None if history is None else history.state.last_agent
     goals = [] if history is None else [goal.name for goal in history.state.open_goals]
-    told = {
-        RESULTS_ARE_IN: "the tools that it had called were done, and it went on with their results",
+    texts = {
+        RESULTS_ARE_IN: "the tools that it had called returned, and it continued with their results",
         "handoff": f"{last} handed the work over to it: {reason}",
-        "goals": f"the work was taken for done, but goals were still open: {', '.join(goals)}",
-        WRAPS_UP: f"a limit was reached, and it was to wrap up in one last turn: {reason}",
+        "goals": f"the work seemed to be done, but goals were still open: {', '.join(goals)}",
+        WRAPS_UP: f"a limit was reached, and it wraps up in one last turn: {reason}",
     }
-    if rule in told:
-        why = told[rule]
+    if rule in texts:
+        why = texts[rule]
     elif " -> " in rule and rule in (routing.get("candidates") or ()):
         node, _, way = rule.partition("[")
         number = int(way.partition("]")[0]) + 1 if way.partition("]")[0].isdigit() else 1
-        why = f"way on number {number} from {node} was the first that was open: {reason}"
+        why = f"edge number {number} from {node} was the first that was open: {reason}"
     else:
         why = reason or "the step does not say why"
     taken_over = step.seq < past.first and past.first > 1
@@ -170,11 +175,11 @@ def _why_nobody(step: TaskStep) -> str:
         case _ if step.agent_name == USER and routing:
             return f"it was the user's turn: {routing.get('reason', '')}"
         case _ if step.agent_name == USER:
-            return "the user spoke"
+            return "the user sent a message"
         case _ if step.agent_name == TOOL_EXECUTOR:
             return "all calls of the step before were answered"
         case _:
-            return f"the work was taken for done: {routing.get('reason', '')}" if routing else "Roboco noted it"
+            return f"the work seemed to be done: {routing.get('reason', '')}" if routing else "Roboco recorded it"
 
 
 def _candidates(
@@ -184,7 +189,7 @@ def _candidates(
     passed = False
     for index, name in enumerate(names):
         taken = name in (routing.get("rule"), routing.get("to"))
-        why = "taken" if taken else "not looked at, since one before it was open" if passed and edges else ""
+        why = "taken" if taken else "not checked, since an earlier one was open" if passed and edges else ""
         if not taken and not passed and edges and history is not None:
             why = _closed(edges[index], history.state.rules.get(name, 0))
         passed = passed or taken
@@ -192,7 +197,7 @@ def _candidates(
 
 
 def _edges(team: Team | None, history: History | None, names: tuple[str, ...]) -> tuple[Edge, ...]:
-    """The edges which the candidates are, if they are edges of the team's graph."""
+    """Return the edges that the candidates are, or nothing if they are not edges of the team's graph."""
     if team is None or history is None or not isinstance(team.collaboration_model, Graph):
         return ()
     node = history.last.agent_name
@@ -211,7 +216,7 @@ def _closed(edge: Edge, taken: int) -> str:
 
 
 def _did(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
-    """What happened in the step, a line each."""
+    """Yield the events of the step, a line each."""
     if step.agent_name == USER:
         yield from _said_by_user(step)
     elif step.agent_name == TOOL_EXECUTOR:
@@ -229,7 +234,7 @@ def _said_by_user(step: TaskStep) -> Iterator[str]:
     if goals := step.metadata.get("goals"):
         yield f"the user asked for these goals: {', '.join(str(goal.get('name')) for goal in goals)}"
     if tools := step.metadata.get("client_tools"):
-        yield f"the client brought these tools: {', '.join(str(tool.get('name')) for tool in tools)}"
+        yield f"the client declared these tools: {', '.join(str(tool.get('name')) for tool in tools)}"
 
 
 def _acted(step: TaskStep) -> Iterator[str]:

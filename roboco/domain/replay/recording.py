@@ -1,4 +1,4 @@
-"""Recording: what a task's agents, tools and user said, taken apart so that a team can be rehearsed with it."""
+"""Recording: the turns, tool results and user input of a task, separated for simulations."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from roboco.domain.schema import Recorded
 
 
 class RecordedTurn(Recorded):
-    """What an agent said and called in one turn."""
+    """The content of one turn of an agent."""
 
     agent: str
     parts: tuple[Part, ...]
@@ -24,22 +24,24 @@ class RecordedTurn(Recorded):
 
 
 class Arrival(Recorded):
-    """What came from outside once the history had `at` steps; where it `waited`, once the task waited for the user.
+    """External input, received when the history had `at` steps, or if `waited`, once the task waited for the user.
 
-    It is an item, or the reason why no further attempt was made, or the seconds that the task had taken, or a step that
-    follows from nothing in the history.
+    Exactly one of the fields after `waited` is set.
     """
 
     at: int
     waited: bool = False
     item: Item | None = None
     exhausted: str | None = None
+    """The reason why no further attempt was made."""
     seconds: float | None = None
+    """The age of the task in seconds."""
     step: TaskStep | None = None
+    """A step that does not follow from the history."""
 
 
 class Recording(Recorded):
-    """A task taken apart: the steps that it began with, and what was said and came later, each in its order."""
+    """A task in parts: its first steps, and the later turns, calls and inputs, each in order."""
 
     opening: tuple[TaskStep, ...]
     turns: tuple[RecordedTurn, ...] = ()
@@ -49,7 +51,7 @@ class Recording(Recorded):
 
 
 def recording_of(past: Past) -> Recording:
-    """The recording of a past: its own steps, each in its place."""
+    """Return the recording of a recorded task: its own steps, each in its place."""
     first = max(1, past.first)
     opening = tuple(step.model_copy(update={"digest": "", "prev_digest": ""}) for step in past.steps[:first])
     turns: list[RecordedTurn] = []
@@ -64,8 +66,8 @@ def recording_of(past: Past) -> Recording:
             turns.append(RecordedTurn(agent=step.agent_name, parts=step.parts, metadata=metadata))
         elif step.agent_name == TOOL_EXECUTOR:
             after = past.steps[step.seq + 1] if step.seq + 1 < len(past.steps) else None
-            situation, told = results_of(past.team, history, step, after)
-            calls += told.values()
+            situation, recorded = results_of(past.team, history, step, after)
+            calls += recorded.values()
             arrivals += _early(situation, step.seq)
             early = {item.item_id for item in situation.inbox}
         else:
@@ -76,14 +78,14 @@ def recording_of(past: Past) -> Recording:
 
 
 def _early(situation: Situation, at: int) -> Iterator[Arrival]:
-    """What had come before all results of a step were in."""
+    """Yield the inputs that arrived before all results of a step were in."""
     yield from (Arrival(at=at, item=item) for item in situation.inbox)
     if situation.exhausted is not None:
         yield Arrival(at=at, exhausted=situation.exhausted)
 
 
 def _arrived(past: Past, history: History, step: TaskStep, known: set[str]) -> Iterator[Arrival]:
-    """What the step of the user or the orchestrator took over, unless it had come before."""
+    """Yield the input that the step of the user or the orchestrator applied, unless it is known already."""
     item = arrival(step)
     if item is not None:
         if item.item_id not in known:
@@ -98,7 +100,7 @@ def _arrived(past: Past, history: History, step: TaskStep, known: set[str]) -> I
 
 
 def _moment(past: Past, history: History, step: TaskStep) -> Iterator[Arrival]:
-    """What has to be told of a step that does not follow from the history: the time, or the step itself."""
+    """Yield the input for a step that does not follow from the history: the time, or the step itself."""
     recorded = choice_of(step)
     asked = Judge(past, past.team, past.router).asked(history, step)
     if judged(recorded, asked.action, other=False) == "same":

@@ -1,12 +1,12 @@
-"""Rehearsal: what a team would do if its agents, tools and user said again what they said in a recorded task.
+"""Rehearsal: a simulation of a team with the recorded replies, results and messages of a task.
 
     recording ─► decide (pure) ─┬─► the next recorded turn of that agent
                    ▲            ├─► the recorded results of these calls, by tool and arguments
-                   │            ├─► what the user said then
-                   └── step ◄───┘                  until it ends, or nothing is recorded of what is asked for
+                   │            ├─► the next recorded message of the user
+                   └── step ◄───┘                  until it ends, or a needed recording is missing
 
-No model, tool or server is asked. Where a team chooses otherwise than the recorded one did, it is given what is
-recorded of its choice as long as there is some.
+No model, tool or server is called. If the team chooses differently than the recorded one did, the simulation continues
+as long as there are recordings for its choice.
 """
 
 from collections import deque
@@ -33,31 +33,38 @@ _MISSING = "nothing is recorded"
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Who acted in which order and by which rules, what became of the calls, and how it ended or what it waits for.
-
-    A call of a tool that failed or was refused stands as "NAME (error)". An agent or tool of which nothing is recorded
-    stands as "NAME (nothing is recorded)", as the last one; the `status` is "running" then.
-    """
+    """The result of a rehearsal."""
 
     agents: list[str]
+    """The agents in the order of their turns.
+
+    An agent without a recorded turn is the last one: "NAME (nothing is recorded)".
+    """
     rules: list[str]
+    """The rules that chose them."""
     tools: list[str]
+    """The calls: "NAME", or "NAME (error)" if a call failed or was refused.
+
+    A call without a recorded result is the last one: "NAME (nothing is recorded)".
+    """
     status: str
+    """The final status of the task; "running" if a recording was missing."""
     reason: str
+    """The reason for the end or the wait."""
     steps: tuple[TaskStep, ...] = field(repr=False, default=())
 
 
 def rehearse(
     team: Team | Mapping[str, Any], recording: Recording | Mapping[str, Any], router: Router = route
 ) -> Rehearsal:
-    """What the team does with what was recorded; `router` is that of a team with one of its own."""
+    """Return the result of the team with the recorded input. `router` is that of a team with a custom router."""
     cast = team if isinstance(team, Team) else Team.model_validate(team)
     said = recording if isinstance(recording, Recording) else Recording.model_validate(recording)
     return _Stage(cast, said, router).run()
 
 
 class _Stage:
-    """The rehearsed task so far, and what is still to be said."""
+    """The simulated task so far, and the remaining recordings."""
 
     def __init__(self, team: Team, recording: Recording, router: Router) -> None:
         self._team, self._router, self._sub_task = team, router, recording.sub_task
@@ -80,7 +87,7 @@ class _Stage:
         self._tools: list[str] = []
 
     def run(self) -> Rehearsal:
-        """Go on until it ends, or until nothing is recorded of what is asked for."""
+        """Continue until the task ends or waits, or a needed recording is missing."""
         while True:
             self._receive()
             history = History(self._state, tuple(self._steps[-TAIL:]))
@@ -155,7 +162,7 @@ class _Stage:
         self._state = self._state.after(step)
 
     def _receive(self) -> None:
-        """Take in what comes at this place; what waited for the task to wait comes then."""
+        """Apply the inputs for this position. Those that waited for the task to wait are applied then."""
         while self._coming and not self._coming[0].waited and self._coming[0].at <= len(self._steps):
             self._take(self._coming.pop(0))
 

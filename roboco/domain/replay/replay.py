@@ -1,4 +1,4 @@
-"""Replayed: what `decide` chooses at each position of a recorded history, beside what was recorded there."""
+"""Replay: the action that `decide` chooses at each position of a recorded history, beside the recorded one."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -22,52 +22,54 @@ from roboco.domain.usage import BROKEN
 Verdict = Literal["same", "other rule", "differs", "depends on the moment"]
 
 _FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, "router"})
-"""Codes of errors that follow from nothing but the history."""
+"""Codes of errors that follow only from the history."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """A recorded task: its team, its steps, and how it stands. Steps before position `first` are another task's.
-
-    `began` is when it was submitted or forked; a `sub_task` has no user.
-    """
+    """A recorded task: its team, its steps and its status."""
 
     team: Team
     steps: tuple[TaskStep, ...]
     status: TaskStatus
     reason: str
     began: datetime
+    """The time at which it was submitted or forked."""
     first: int = 1
+    """The position of its first own step. The steps before it belong to another task."""
     sub_task: bool = False
+    """True for a sub-task, which has no user."""
     router: Router = route
 
 
 @dataclass(frozen=True)
 class Position:
-    """What was recorded at a position and what is chosen there now; `seq` is None for how the task stands."""
+    """The recorded and the chosen action at a position."""
 
     seq: int | None
+    """The position, or None for the final status of the task."""
     recorded: str
     chosen: str
     verdict: Verdict
     note: str = ""
 
     def record(self) -> dict[str, Any]:
-        """The position as JSON."""
+        """Return the comparison as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Replays a past by a team: its own one, or `other` than that, of which only who acts has to be the same."""
+    """Replays a recorded task with a team."""
 
     past: Past
     team: Team
     router: Router
     other: bool = False
+    """True for another team than the recorded one. Then only the acting agents have to be the same."""
 
     def positions(self) -> Iterator[Position]:
-        """Every position that the task itself came to, in order, and at last how it stands."""
+        """Yield every position of the task's own steps in order, and then its final status."""
         steps = self.past.steps
         for recorded in prefixes(steps):
             history = renamed(self.team, recorded) if self.other else recorded
@@ -79,19 +81,19 @@ class Judge:
                 yield self._position(history, steps[seq])
 
     def asked(self, history: History, step: TaskStep) -> Asked:
-        """What `decide` chooses where this step was recorded."""
-        situation, told = self._beside(history, step)
-        return ask(self.team, history, situation, self.router, told)
+        """Return the decision at the position of this recorded step."""
+        situation, recorded = self._beside(history, step)
+        return ask(self.team, history, situation, self.router, recorded)
 
     def _beside(self, history: History, step: TaskStep) -> tuple[Situation, Told]:
         after = self.past.steps[step.seq + 1] if step.seq + 1 < len(self.past.steps) else None
-        told: Told = {}
+        recorded: Told = {}
         if step.agent_name == TOOL_EXECUTOR:
-            situation, told = results_of(self.past.team, history, step, after)
+            situation, recorded = results_of(self.past.team, history, step, after)
         else:
             item = arrival(step)
             situation = Situation(() if item is None else (item,), exhausted=given_up(step))
-        return replace(situation, sub_task=self.past.sub_task), told
+        return replace(situation, sub_task=self.past.sub_task), recorded
 
     def _position(self, history: History, step: TaskStep) -> Position:
         recorded = choice_of(step)
@@ -100,7 +102,7 @@ class Judge:
         asked = self.asked(history, step)
         verdict = judged(recorded, asked.action, self.other)
         if given_up(step) is not None:
-            verdict, note = "depends on the moment", "workers were lost, or models failed, which no history tells"
+            verdict, note = "depends on the moment", "workers were lost, or models failed, which no history records"
         elif verdict == "differs" and (reason := self._moment(history, step, recorded)) is not None:
             verdict, note = "depends on the moment", reason
         else:
@@ -108,29 +110,29 @@ class Judge:
         return Position(step.seq, about(recorded), about(asked.action, asked.before), verdict, note)
 
     def _missing(self, history: History) -> str | None:
-        """Why the team cannot answer the calls of the last step, if it cannot."""
+        """Return the reason why the team cannot answer the calls of the last step, or None."""
         name = history.last.agent_name
         if not history.last.calls or self.team.has(name):
             return None
         return f"team {self.team.name!r} has no agent {name!r}, who made these calls"
 
     def _moment(self, history: History, step: TaskStep, recorded: Action) -> str | None:
-        """On what the step depends that no history holds, if it does."""
+        """Return the cause of a step that does not follow from the history, or None."""
         error = step.error
         if step.agent_name != ORCHESTRATOR:
             return None
         if error is None:
             known = CORRECTS in step.metadata or RAISED in step.metadata
-            return None if known else "nothing in the history tells what led to this"
+            return None if known else "no cause of this is in the history"
         if error.code == LIMIT:
             seconds = (step.created_at - self.past.began).total_seconds()
             timed = ask(self.team, history, Situation(seconds=seconds, sub_task=self.past.sub_task), self.router, {})
             if judged(recorded, timed.action, self.other) == "same":
-                return f"it is the clock's: {seconds:.0f} s after the task began the same is chosen"
-            return "it was found by the worker that was to make the turn, or by the clock"
+                return f"it depends on time: {seconds:.0f} s after the task started the same is chosen"
+            return "the worker of the turn found it, or it depends on time"
         if error.code in _FROM_HISTORY and "the worker was lost" not in error.message:
             return None
-        return f"nothing in the history tells what led to this ({error.code})"
+        return f"no cause of this is in the history ({error.code})"
 
     def _note(self, history: History, step: TaskStep, asked: Asked, verdict: Verdict) -> str:
         if verdict == "same":
@@ -145,7 +147,10 @@ class Judge:
         return ""
 
     def _stands(self, history: History) -> Position | None:
-        """How the task stands, beside what is chosen after its last step; None while somebody works on it."""
+        """Return the comparison of the final status with the action after the last step.
+
+        Return None while a worker is active.
+        """
         status = self.past.status
         if not (status.ended or status.waiting):
             return None
@@ -160,21 +165,24 @@ class Judge:
             same = self.other or _reason(asked.action) == self.past.reason
             return Position(None, about(recorded), chosen, "same" if same else "differs")
         if status is TaskStatus.PAUSED:
-            return Position(None, about(recorded), chosen, "depends on the moment", "a pause stands in no history")
+            return Position(None, about(recorded), chosen, "depends on the moment", "a pause is in no history")
         if status.waiting and isinstance(asked.action, CallTools):
-            note = "results that are in already stand in the history once all are"
+            note = "results are in the history only once all have arrived"
             return Position(None, about(recorded), chosen, "depends on the moment", note)
         return Position(None, about(recorded), chosen, "differs")
 
 
 def replay(past: Past, team: Team | None = None, router: Router = route) -> tuple[Position, ...]:
-    """Each position of the past beside what is chosen there now: by its own team, or by another one with its router."""
+    """Return the comparisons at all positions of the recorded task.
+
+    They are for its own team, or for another one with its router.
+    """
     judge = Judge(past, past.team, past.router) if team is None else Judge(past, team, router, other=True)
     return tuple(judge.positions())
 
 
 def renamed(team: Team, history: History) -> History:
-    """The history with the edges that were taken counted as those of this team that lead from and to the same."""
+    """Return the history with the taken edges counted as this team's edges between the same nodes."""
     model = team.collaboration_model
     if not isinstance(model, Graph):
         return history
@@ -193,7 +201,7 @@ def renamed(team: Team, history: History) -> History:
 
 
 def judged(recorded: Action, chosen: Action, other: bool) -> Verdict:
-    """Whether what is chosen is what was recorded; of an `other` team only who acts has to be the same."""
+    """Return the comparison of both actions. For an `other` team only the acting agent has to be the same."""
     if isinstance(recorded, StartTurn) and isinstance(chosen, StartTurn):
         if recorded.agent != chosen.agent:
             return "differs"
@@ -211,7 +219,7 @@ def judged(recorded: Action, chosen: Action, other: bool) -> Verdict:
 def _by_rule(recorded: Action, chosen: Action) -> Verdict:
     before, now = rule_of(recorded), rule_of(chosen)
     if isinstance(chosen, AppendStep) and before != now and not now:
-        return "differs"  # it was the user's turn, and would not be
+        return "differs"  # it was the user's turn, and is not now
     return "same" if before == now else "other rule"
 
 
@@ -224,7 +232,10 @@ def _same_parts(recorded: AppendStep, chosen: AppendStep, other: bool) -> bool:
 
 
 def _same_metadata(recorded: AppendStep, chosen: AppendStep) -> bool:
-    """Whether all is said again that was said; a newer release may note more, and broken answers are not decided on."""
+    """Return True if the chosen step has all recorded metadata.
+
+    A newer release may add some. The usage of unfinished replies is ignored, since no decision depends on it.
+    """
     names = {*recorded.metadata, "routing"} - {BROKEN}
     return all(recorded.metadata.get(name) == chosen.metadata.get(name) for name in names)
 

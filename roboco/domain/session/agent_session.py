@@ -1,7 +1,7 @@
 """AgentSessionRecord: a session in the form of roboto.ai, for readers that know its objects.
 
-Names, roles and statuses are those of that form. It has fewer statuses than a task, no files and no end, so fields of
-Roboco stand beside its own: `task_status`, `reason`, `agent_name`, `step_id` and `rewind_to`.
+Names, roles and statuses are those of that form. It has fewer statuses than a task, no files and no end. Therefore
+fields of Roboco are added: `task_status`, `reason`, `agent_name`, `step_id` and `rewind_to`.
 """
 
 from datetime import datetime
@@ -63,7 +63,7 @@ class AgentToolUseContent(Recorded):
 
 
 class AgentToolResultContent(Recorded):
-    """The result of a tool; `raw_response` holds one that is no object as `result`, and an error's text as `error`."""
+    """The result of a tool."""
 
     content_type: Literal["tool_result"] = "tool_result"
     tool_name: str
@@ -71,6 +71,7 @@ class AgentToolResultContent(Recorded):
     runtime_ms: int
     status: str
     raw_response: dict[str, Any] | None = None
+    """The result. One that is not an object is wrapped as `result`, and an error's text as `error`."""
 
 
 _Content = SessionText | AgentToolUseContent | AgentToolResultContent | SessionError
@@ -97,16 +98,15 @@ class AgentMessage(Recorded):
 
 
 class AgentSessionRecord(Recorded):
-    """A whole session. `org_id` is the task's tenant, or empty.
-
-    `created_by` is the author of the first message as the history names it: "user". `chat_id` is the earlier name of
-    `session_id`.
-    """
+    """A whole session."""
 
     session_id: str
     chat_id: str = Field(default_factory=lambda given: given["session_id"])
+    """The earlier name of `session_id`."""
     org_id: str
+    """The tenant of the task, or empty."""
     created_by: str
+    """The author of the first message as the history names it: "user"."""
     created: datetime
     status: AgentSessionStatus
     title: str | None = None
@@ -121,9 +121,9 @@ class AgentSessionRecord(Recorded):
 
 
 class AgentSessionDelta(Recorded):
-    """What came since a token: drop the messages from `rewind_to` on, then put in `messages_by_idx`.
+    """The changes since a token: drop the messages from `rewind_to` on, then insert `messages_by_idx`.
 
-    None is no change; `goals` are all goals, not only the new ones.
+    None is no change.
     """
 
     continuation_token: str
@@ -131,6 +131,7 @@ class AgentSessionDelta(Recorded):
     status: AgentSessionStatus | None = None
     title: str | None = None
     goals: list[SessionGoal] | None = None
+    """All goals, not only the new ones."""
     task_status: TaskStatus | None = None
     reason: str | None = None
     rewind_to: int | None = None
@@ -171,7 +172,10 @@ def agent_delta(delta: SessionDelta) -> AgentSessionDelta:
 
 
 def is_roboto(form: SessionForm) -> bool:
-    """Return True for the form of roboto.ai, False for Roboco's own; UsageError for any other."""
+    """Return True for the form of roboto.ai, False for Roboco's own.
+
+    Raise UsageError for any other form.
+    """
     if form not in get_args(SessionForm):
         raise UsageError(f"form: must be one of 'roboco', 'roboto' (found {str(form)[:60]!r})")
     return form == "roboto"
@@ -200,7 +204,7 @@ def _status(status: TaskStatus) -> AgentSessionStatus:
 
 
 _INTERRUPTED = SessionError(error_message="The user interrupted the agent.", error_code="interrupted")
-"""The form says of a cancelled message why it ends, as of a failed one."""
+"""The form gives the reason of a cancelled message as that of a failed one."""
 
 
 def _message(message: SessionMessage) -> AgentMessage:

@@ -1,4 +1,4 @@
-"""SessionGoal: what a user's message asked for, and what became of it, as clients show it."""
+"""SessionGoal: a goal of a user's message and its result, as clients show it."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -13,25 +13,28 @@ _GOALS = "goals"
 
 
 class SessionGoal(Recorded):
-    """A goal of a user's message; `tool_use_id` is the call that achieved it, `outcome` that call's arguments.
-
-    It has `failed` if reminders were used up or a newer message declared others; in a task that ended otherwise it
-    stays `open`. `outcome_schema` is the JSON Schema that the outcome must fit.
-    """
+    """A goal of a user's message."""
 
     name: str
     description: str
     status: Literal["open", "achieved", "failed"] = "open"
+    """`failed` if all reminders were used or a newer message declared other goals.
+
+    In a task that ended otherwise, an open goal stays `open`.
+    """
     goal_index: int
     declared_at: datetime
     achieved_at: datetime | None = None
     tool_use_id: str | None = None
+    """The call that achieved the goal."""
     outcome: Any = None
+    """The arguments of that call."""
     outcome_schema: dict[str, Any] = {}
+    """The JSON Schema of the outcome."""
 
 
 def goals_of(steps: Iterable[TaskStep]) -> list[SessionGoal]:
-    """The goals of a whole history, in the order in which they were declared."""
+    """Return the goals of a whole history, in the order of their declaration."""
     goals: list[SessionGoal] = []
     calls: dict[str, ToolCall] = {}
     for step in steps:
@@ -67,7 +70,7 @@ def _failed(goal: SessionGoal) -> SessionGoal:
 
 
 def _achieved(goals: list[SessionGoal], call: ToolCall, when: datetime) -> list[SessionGoal]:
-    """The goals with the newest open one that the call achieves, if there is one."""
+    """Return the goals, with the newest open one that the call achieves, if there is one, marked as achieved."""
     for index in reversed(range(len(goals))):
         goal = goals[index]
         if goal.status == "open" and call.tool_name == f"{ACHIEVE}{goal.name}":

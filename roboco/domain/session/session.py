@@ -1,6 +1,6 @@
-"""Session: a task as its clients show it, from the history and what is known of the turn in flight.
+"""Session: a task as its clients show it, from the history and the state of the turn in flight.
 
-The message of a step has the step's position as its index, for good; the turn in flight has the next one.
+The index of a step's message is the position of the step, and never changes. The turn in flight has the next one.
 """
 
 import re
@@ -20,13 +20,13 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 
 MAX_TITLE = 80
-"""The longest title that is taken from a text, in characters."""
+"""The longest title that is derived from a text, in characters."""
 _STOPPED = "stopped"
 _TOKEN = re.compile(r"([0-9a-f]*)" + r"\.([0-9]{1,15})" * 4)
 
 
 class SessionRole(StrEnum):
-    """Who speaks; `system` is Roboco, for instance with the results of tools."""
+    """The sender of a message; `system` is Roboco, for instance with the results of tools."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -37,7 +37,7 @@ _ROLES = {USER: SessionRole.USER, TOOL_EXECUTOR: SessionRole.SYSTEM, ORCHESTRATO
 
 
 class MessageStatus(StrEnum):
-    """Where a message stands."""
+    """The status of a message."""
 
     NOT_STARTED = "not_started"
     GENERATING = "generating"
@@ -47,7 +47,7 @@ class MessageStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the message is as it stays."""
+        """Return True if the message no longer changes."""
         return self not in (MessageStatus.NOT_STARTED, MessageStatus.GENERATING)
 
 
@@ -68,14 +68,16 @@ class SessionToolUse(Recorded):
 
 
 class SessionToolResult(Recorded):
-    """What a tool came to: `raw_response` is its result, or the text of its error; `runtime_ms` wall-clock."""
+    """The result of a tool."""
 
     content_type: Literal["tool_result"] = "tool_result"
     tool_name: str
     tool_use_id: str
     runtime_ms: int
+    """Wall-clock milliseconds."""
     status: Literal["success", "error"]
     raw_response: Any = None
+    """The result, or the text of the error."""
 
 
 class SessionArtifact(Recorded):
@@ -88,11 +90,13 @@ class SessionArtifact(Recorded):
 
 
 class SessionError(Recorded):
-    """Why something failed: `error_code` for programs, `error_message` for people."""
+    """The reason for a failure."""
 
     content_type: Literal["error"] = "error"
     error_message: str
+    """The reason for people."""
     error_code: str | None = None
+    """The reason for programs."""
 
 
 _Content = SessionText | SessionToolUse | SessionToolResult | SessionArtifact | SessionError
@@ -100,33 +104,34 @@ SessionContent = Annotated[_Content, Field(discriminator="content_type")]
 
 
 class SessionMessage(Recorded):
-    """A step, or the turn that is to become one; `created` is UTC, for a turn that of the step before it."""
+    """A committed step, or the turn in flight."""
 
     role: SessionRole
     status: MessageStatus
     content: list[SessionContent]
     created: datetime
+    """The time in UTC; for the turn in flight that of the step before it."""
     agent_name: str
     step_id: str
 
     @property
     def complete(self) -> bool:
-        """Whether it is all there and nothing went wrong."""
+        """Return True if the message is complete and without an error."""
         return self.status is MessageStatus.COMPLETED
 
     @property
     def unsuccessful(self) -> bool:
-        """Whether it failed or was cancelled."""
+        """Return True if the message failed or was cancelled."""
         return self.status in (MessageStatus.FAILED, MessageStatus.CANCELLED)
 
     @property
     def text(self) -> str:
-        """All text of the message, in order."""
+        """Return all text of the message, in order."""
         return "".join(part.text for part in self.content if isinstance(part, SessionText))
 
 
 class Lineage(Recorded):
-    """Where a session comes from: the task and position that it was forked at, or the step that called it."""
+    """The origin of a session: the task and position of the fork, or the step that called it."""
 
     forked_from_task_id: str | None = None
     forked_from_seq: int | None = None
@@ -135,7 +140,7 @@ class Lineage(Recorded):
 
 
 class Session(Recorded):
-    """A whole session; what comes after it is asked for with `continuation_token`."""
+    """A whole session."""
 
     task_id: str
     status: TaskStatus
@@ -147,12 +152,13 @@ class Session(Recorded):
     goals: list[SessionGoal] = []
     lineage: Lineage = Lineage()
     continuation_token: str
+    """The token with which the client requests later changes."""
 
 
 class SessionDelta(Recorded):
-    """What came since a token: drop the messages from `rewind_to` on, then put in `messages_by_idx`.
+    """The changes since a token: drop the messages from `rewind_to` on, then insert `messages_by_idx`.
 
-    None stands for what is as it was; `goals` are all goals, not only the new ones.
+    None is no change.
     """
 
     continuation_token: str
@@ -162,44 +168,54 @@ class SessionDelta(Recorded):
     reason: str | None = None
     title: str | None = None
     goals: list[SessionGoal] | None = None
+    """All goals, not only the new ones."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What is known of the turn in flight: `text` is that of this attempt; `begun` once its first text has come."""
+    """The state of the turn in flight."""
 
     seq: int
     agent_name: str
     step_id: str
     attempt: int
     begun: bool
+    """True once its first text has arrived."""
     text: str
+    """The text of this attempt."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """What a client has: the last numbers of both channels, so many steps, and a turn's attempt (0 is none)."""
+    """The state of a client."""
 
     generation: str = ""
     events: int = 0
+    """The last number of the execution channel that the client has."""
     chunks: int = 0
+    """The last number of the content channel that the client has."""
     steps: int = 0
+    """The number of steps that the client has."""
     turn_attempt: int = 0
+    """The attempt of the turn that the client has, or 0 for none."""
 
     def __str__(self) -> str:
         return f"{self.generation}.{self.events}.{self.chunks}.{self.steps}.{self.turn_attempt}"
 
     @classmethod
     def parse(cls, text: str) -> "Token":
-        """The token of its text; UsageError if it is none."""
+        """Return the token of its text.
+
+        Raise UsageError if the text is not a token.
+        """
         match = _TOKEN.fullmatch(text)
         if match is None:
-            raise UsageError(f"token {text[:80]!r} is none that a session or a delta carried")
+            raise UsageError(f"token {text[:80]!r} is not one of a session or a delta")
         return cls(match[1], *map(int, match.groups()[1:]))
 
 
 def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
-    """The message of a step; `names` are the tools by the ids of the calls that it may answer."""
+    """Return the message of a step. `names` are the tools by the ids of the calls that the step may answer."""
     return SessionMessage(
         role=_ROLES.get(step.agent_name, SessionRole.ASSISTANT),
         status=_status(step),
@@ -211,7 +227,7 @@ def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
 
 
 def messages_of(steps: Iterable[TaskStep], names_from: TaskStep | None = None) -> Iterator[SessionMessage]:
-    """The messages of consecutive steps; `names_from` is the step before them, which may hold their calls."""
+    """Yield the messages of consecutive steps. `names_from` is the step before them, which may contain their calls."""
     before = names_from
     for step in steps:
         yield message_of(step, {call.id: call.tool_name for call in before.calls} if before else {})
@@ -219,7 +235,7 @@ def messages_of(steps: Iterable[TaskStep], names_from: TaskStep | None = None) -
 
 
 def turn_message(turn: Turn, created: datetime) -> SessionMessage:
-    """The message of the turn in flight, as far as it has come."""
+    """Return the message of the turn in flight, with its text so far."""
     return SessionMessage(
         role=SessionRole.ASSISTANT,
         status=MessageStatus.GENERATING if turn.begun else MessageStatus.NOT_STARTED,
@@ -231,7 +247,7 @@ def turn_message(turn: Turn, created: datetime) -> SessionMessage:
 
 
 def title_of(first: TaskStep) -> str:
-    """The title that was given with the first step, else the first line of its text that says something."""
+    """Return the title of the first step, or the first line of its text that is not blank."""
     given = first.metadata.get("title")
     if isinstance(given, str) and given:
         return given
@@ -242,10 +258,10 @@ def title_of(first: TaskStep) -> str:
 def delta(
     token: Token, now: Token, steps: Sequence[TaskStep], turn: Turn | None, names_from: TaskStep | None
 ) -> tuple[dict[int, SessionMessage], int | None]:
-    """The messages that a client at `token` lacks, by index, and from where on it first drops what it holds.
+    """Return the messages that a client at `token` lacks, by index, and the index from which it first drops messages.
 
-    `steps` are all from position `token.steps` on, `names_from` is the one before them. A turn that does not
-    follow them was read at another moment and is left to the next delta. Attempts count within a generation.
+    `steps` are all from position `token.steps` on, `names_from` is the one before them. A turn that does not follow
+    them was read at another moment and is left to the next delta. Attempts count within a generation.
     """
     messages = {step.seq: message for step, message in zip(steps, messages_of(steps, names_from), strict=True)}
     void = token.turn_attempt != 0 and not steps

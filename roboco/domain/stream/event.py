@@ -1,9 +1,9 @@
-"""What is told live: chunks on the content channel, events on the execution channel.
+"""Live messages of a task: chunks on the content channel, events on the execution channel.
 
-Both carry `seq` (from 1, contiguous per channel), `generation` (of the logs: a new one begins after a
-loss in Redis) and how far the other channel was (`events` in a chunk, `chunks` in an event), so that
-the two can be merged in the order in which they happened. Those four are added by the script that
-numbers a message; `body` is the rest, ready to be sent.
+Both carry `seq` (from 1, contiguous per channel), `generation` (of the logs: a new one begins after a loss in Redis)
+and the last number of the other channel (`events` in a chunk, `chunks` in an event). From these a follower merges both
+channels in the order in which the messages were written. The script that numbers a message adds these four fields to
+its `body`, which contains all others.
 """
 
 from datetime import datetime
@@ -20,7 +20,7 @@ from roboco.domain.usage import Spent
 
 
 class StreamChunk(Recorded):
-    """A piece of text, as the model wrote it; `attempt` counts from 1."""
+    """A piece of text, as the model wrote it."""
 
     type: Literal["content_chunk"] = "content_chunk"
     seq: int = 0
@@ -30,6 +30,7 @@ class StreamChunk(Recorded):
     step_id: str
     agent_name: str
     attempt: int
+    """The attempt at the turn, from 1."""
     text: str
 
 
@@ -49,11 +50,12 @@ class TaskStarted(_Event):
 
 
 class AgentSelected(_Event):
-    """The router chose who acts next, and why; `step_id` is the step to come."""
+    """The router chose the next agent."""
 
     type: Literal["event_agent_select"] = "event_agent_select"
     agent_name: str
     step_id: str
+    """The step to which the turn leads."""
     reason: str
     routing: dict[str, Any] = {}
 
@@ -77,11 +79,12 @@ class ToolCalled(_Event):
 
 
 class SubTaskBegun(_Event):
-    """A tool call gave its work to another team: `sub_task_id` is the task that does it."""
+    """A tool call delegated its work to another team."""
 
     type: Literal["event_sub_task"] = "event_sub_task"
     tool_call_id: str
     sub_task_id: str
+    """The task that does the work."""
     team: str
 
 
@@ -94,7 +97,7 @@ class ToolReturned(_Event):
 
 
 class ToolUnknown(_Event):
-    """Nobody knows whether a tool call had its effect: the task waits until a person says so."""
+    """It is unknown whether a tool call had its effect. The task waits until a person resolves it."""
 
     type: Literal["event_tool_unknown"] = "event_tool_unknown"
     tool_name: str
@@ -111,42 +114,40 @@ class UserSpoke(_Event):
 
 
 class UserInterrupted(_Event):
-    """The user stopped or interrupted the work, with the item of this id.
-
-    `receipt` says when that was requested, seen by the worker, and the model's connection closed, and how many chunks
-    came after; it is empty where no agent was speaking.
-    """
+    """The user stopped or interrupted the work."""
 
     type: Literal["event_user_interrupt"] = "event_user_interrupt"
     reason: str
     item_id: str = ""
+    """The inbox item of the request."""
     receipt: dict[str, Any] = {}
+    """The times of the request, of its receipt by the worker and of the closing of the model's connection.
+
+    It also has the number of chunks that followed. It is empty if no agent was streaming.
+    """
 
 
 class TurnRestarted(_Event):
-    """A turn begins again as `attempt`: the text of the attempts before is void.
-
-    If it is `replaced`, that attempt is not made: a step that is no agent's takes the place of the turn.
-    """
+    """A turn restarts as `attempt`: the text of earlier attempts is void."""
 
     type: Literal["event_turn_restart"] = "event_turn_restart"
     step_id: str
     attempt: int
     reason: str
     replaced: bool = False
+    """True if this attempt is not made: a step that is not an agent's replaces the turn."""
 
 
 class StatusChanged(_Event):
-    """The task has a new status; `calls` are the ids of tool calls whose answer or approval it waits for.
-
-    `changes` are the changed tools of the first of these calls, with a bounded piece of each text.
-    """
+    """The task has a new status."""
 
     type: Literal["event_status"] = "event_status"
     status: TaskStatus
     reason: str
     calls: tuple[str, ...] = ()
+    """The ids of tool calls that wait for an answer or approval."""
     changes: tuple[ToolDifference, ...] = ()
+    """The changed tools of the first of these calls, with a bounded excerpt of each text."""
 
 
 class StepEnded(_Event):
@@ -157,27 +158,27 @@ class StepEnded(_Event):
 
 
 class TaskEnded(_Event):
-    """The task has ended: `chunks` and `seq` say how many messages each channel had.
-
-    `usage` is what the task has used: `steps`, `tokens_in`, `tokens_out`, `cost`; `agents` what each of them has.
-    """
+    """The task has ended. `chunks` and `seq` are the numbers of messages of both channels."""
 
     type: Literal["event_task_end"] = "event_task_end"
     status: TaskStatus
     reason: str
     usage: dict[str, int | float] = {}
+    """The usage of the task: `steps`, `tokens_in`, `tokens_out`, `cost`."""
     agents: dict[str, Spent] = {}
+    """The usage of each agent."""
 
 
 class StreamReset(_Event):
-    """The logs were lost and begin again; the first `steps` steps stand in the history."""
+    """The logs were lost and start again."""
 
     type: Literal["event_stream_reset"] = "event_stream_reset"
     steps: int
+    """The number of steps that are in the history."""
 
 
 class ErrorOccurred(_Event):
-    """Something went wrong that is not a step: a refused submission, for instance."""
+    """An error that is not a step, for instance a refused submission."""
 
     type: Literal["event_error"] = "event_error"
     code: str
@@ -185,7 +186,7 @@ class ErrorOccurred(_Event):
 
 
 class UnknownEvent(Recorded):
-    """A message of a newer release, of either channel: kept as it came, so that old followers go on."""
+    """A message of a newer release, of either channel. It is passed on unchanged, so that old followers continue."""
 
     type: str
     seq: int = 0
@@ -221,7 +222,7 @@ _NUMBERED = {"seq", "generation", "chunks", "events"}
 
 
 def read_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
-    """The chunk or event of one message; a kind that this release does not know is an UnknownEvent."""
+    """Return the chunk or event of one message; an UnknownEvent if this release does not know its type."""
     if record.get("type") not in _KNOWN:
         return UnknownEvent.model_validate(record)
     message: AnyEvent | StreamChunk = _ADAPTER.validate_python(record, context=RECORDED)
@@ -229,7 +230,7 @@ def read_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
 
 
 def body(message: "AnyEvent | StreamChunk") -> str:
-    """The message's JSON without its numbers and opening brace: the script that numbers it adds both."""
+    """Return the message's JSON without its numbers and opening brace. The script that numbers it adds both."""
     return message.model_dump_json(exclude=_NUMBERED)[1:]
 
 

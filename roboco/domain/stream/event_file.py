@@ -1,4 +1,4 @@
-"""events.jsonl: the events as the workspace keeps them. The end of a step names the step, which the history holds."""
+"""events.jsonl: the events in the workspace. The event of a step's end refers to the step, which is in the history."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ _STEP_END, _TASK_END = b'"event_step_end"', b'"event_task_end"'
 
 
 def as_stored(message: bytes) -> bytes:
-    """The line of an event's message; one that is as stored already stays as it is."""
+    """Return the line of an event's message. A message that is in the stored form already remains unchanged."""
     if _STEP_END not in message:
         return message
     record: dict[str, Any] = json.loads(message)
@@ -22,9 +22,9 @@ def as_stored(message: bytes) -> bytes:
 def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
     """Return the file with the lines of the log, or None if the log has nothing that the file lacks.
 
-    The log is one generation, whose first lines may be gone. The file keeps them, and the lines of generations that
-    Redis has lost, except an end: the task has gone on, or its end was decided again. A log of an earlier generation
-    than the last one of the file is out of date.
+    The log is one generation, and its first lines may be trimmed. The file keeps those, and the lines of generations
+    that Redis has lost. It drops an end of such a generation: the task has continued, or its end was decided again. A
+    log of an earlier generation than the last one of the file is out of date.
     """
     if not log:
         return None
@@ -41,7 +41,7 @@ def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
 
 
 def _place(line: bytes) -> tuple[object, int]:
-    """The generation and the number of a line."""
+    """Return the generation and the number of a line."""
     record = json.loads(line)
     return record.get("generation"), int(record["seq"])
 
@@ -49,9 +49,9 @@ def _place(line: bytes) -> tuple[object, int]:
 def as_sent(
     records: Iterable[dict[str, Any]], read_steps: Callable[[int], Iterable[TaskStep]]
 ) -> Iterator[dict[str, Any]]:
-    """The messages of the lines' JSON, with the steps of the history put back in.
+    """Yield the messages of the lines' JSON, with the steps of the history inserted again.
 
-    A step that the history has lost is left out with its message: who follows then reads the history itself.
+    A message whose step the history has lost is left out: its follower then reads the history itself.
     """
     steps: Sequence[TaskStep] | None = None
     first = 0

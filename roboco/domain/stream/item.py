@@ -1,4 +1,4 @@
-"""StreamItem: an item of a task's merged stream, a union in which `type` decides of what class `data` is.
+"""StreamItem: an item of a task's merged stream, a union in which `type` determines the class of `data`.
 
     match item.type:
         case "text_part_delta":
@@ -6,7 +6,7 @@
         case "step_final":
             item.data.step          # a StepFinal
 
-An event of a newer release is an item of type `event_unknown`; its `data.type` is the type that was sent.
+An event of a newer release is an item of type `event_unknown`; its `data.type` is the original type.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ Data = TypeVar("Data", covariant=True)
 
 
 class TextPartDelta(Recorded):
-    """A piece of a step's text; with `replace` it takes the place of all earlier text of the step."""
+    """A piece of a step's text."""
 
     type: Literal["text_part_delta"] = "text_part_delta"
     text: str
@@ -44,10 +44,11 @@ class TextPartDelta(Recorded):
     agent_name: str
     attempt: int
     replace: bool = False
+    """True if the text replaces all earlier text of the step."""
 
 
 class ToolCallItem(Recorded):
-    """A tool call, whole."""
+    """A complete tool call."""
 
     type: Literal["tool_call_part"] = "tool_call_part"
     step_id: str
@@ -56,7 +57,7 @@ class ToolCallItem(Recorded):
 
 
 class ToolResultItem(Recorded):
-    """A tool result, whole."""
+    """A complete tool result."""
 
     type: Literal["tool_result_part"] = "tool_result_part"
     tool_name: str
@@ -72,11 +73,12 @@ class StepFinal(Recorded):
 
 @dataclass(frozen=True)
 class TypedItem(Generic[Type, Data]):
-    """An item of one type; a follower that resumes from `cursor` gets what comes after it."""
+    """An item of one type."""
 
     type: Type
     data: Data
     cursor: str
+    """The position of the item. A follower that resumes from it receives the items after this one."""
 
 
 StreamItem = (
@@ -122,7 +124,7 @@ Shown = (
 
 
 def stream_item(data: Shown, cursor: str) -> StreamItem:
-    """Return the item of the data, by the type of the data."""
+    """Return the stream item of the data, with the type of the data."""
     kind = "event_unknown" if isinstance(data, UnknownEvent) else data.type
     return cast(StreamItem, TypedItem(kind, data, cursor))
 

@@ -1,7 +1,12 @@
-"""View: both channels merged into what a client shows, resumable after every item.
+"""The merged stream: both channels as one sequence of items, resumable after every item.
 
-Each message becomes one item; only text that a follower cannot have (it was trimmed from the log, lost with
-Redis, or the turn's step turned out to be another attempt's) adds one, which replaces what the follower holds.
+Each message becomes one item. An additional item replaces the follower's text of a step if the follower cannot have the
+right one. There are three causes: the text was trimmed from the log, it was lost with Redis, or the committed step
+belongs to another attempt.
+
+Order: a message carries the last number of the other channel at its time. Messages of one generation are therefore
+ordered by these pairs. A new generation starts at number 1 on both channels. The cursor
+keeps its number of steps then, and the history fills the gap.
 """
 
 import re
@@ -40,10 +45,7 @@ _CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)(t?)")
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where a follower is: the last numbers of both channels, and the number of steps that it has.
-
-    Of the step to come it holds `pieces` chunks of `attempt`, or, with `whole`, all of its text at once.
-    """
+    """The position of a follower: the last numbers of both channels, and the number of its steps."""
 
     generation: str = ""
     events: int = 0
@@ -51,7 +53,9 @@ class Cursor:
     steps: int = 0
     attempt: int = 1
     pieces: int = 0
+    """The number of chunks of `attempt` that the follower has of the next step."""
     whole: bool = False
+    """True if the follower has the full text of the next step from one item."""
 
     def __str__(self) -> str:
         numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}.{self.pieces}"
@@ -59,16 +63,19 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
-        """The cursor of its text; UsageError if it is none."""
+        """Return the cursor of its text.
+
+        Raise UsageError if the text is not a cursor.
+        """
         match = _CURSOR.fullmatch(text)
         if match is None:
-            raise UsageError(f"cursor {text[:80]!r} is none that an item of a stream carried")
+            raise UsageError(f"cursor {text[:80]!r} is not one of a stream item")
         generation, *numbers, whole = match.groups()
         events, chunks, steps, attempt, pieces = map(int, numbers)
         return cls(generation, events, chunks, steps, attempt, pieces, whole == "t")
 
     def with_text_of(self, step: TaskStep) -> bool:
-        """Whether the follower holds all of the step's text, of the attempt that became the step."""
+        """Return True if the follower has the full text of the step, of the attempt that became the step."""
         if self.whole or not step.by_agent:
             return True
         if step.text == "" and self.pieces == 0:
@@ -81,17 +88,17 @@ ReadSteps = Callable[[int], Iterable[TaskStep]]
 
 
 class View:
-    """Turns messages, in order, into items. `read_steps` is asked only for what the messages lack."""
+    """Turns messages, in order, into items. It calls `read_steps` only for steps that the messages lack."""
 
     def __init__(self, cursor: Cursor, read_steps: ReadSteps) -> None:
         self.cursor = cursor
         self._read_steps = read_steps
 
     def take(self, record: dict[str, Any]) -> Iterator[StreamItem]:
-        """The items of one message, which was not taken before."""
+        """Yield the items of one message. Each message may be fed once."""
         message = read_message(record)
         if not message.generation and not isinstance(message, StreamChunk):
-            yield self._item(_shown(message))  # it was announced beside the logs, and has no place in them
+            yield self._item(_shown(message))  # it was published without the logs, and has no number
             return
         if message.generation != self.cursor.generation:
             self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, whole=self.cursor.whole)
@@ -104,7 +111,7 @@ class View:
             yield from self._event(message)
 
     def lacks_steps(self, record: dict[str, Any]) -> bool:
-        """Whether the message comes after steps that the follower lacks: to take it is to read them."""
+        """Return True if the message follows steps that the follower lacks: feeding it reads them."""
         match record:
             case {"type": "event_stream_reset", "steps": int(before)}:
                 return before > self.cursor.steps
@@ -116,7 +123,7 @@ class View:
                 return False
 
     def from_history(self, until: int | None = None) -> Iterator[StreamItem]:
-        """The steps that the follower lacks, before position `until`, each as one text and the step."""
+        """Yield the steps that the follower lacks, before position `until`, each as one text and the step."""
         if until is not None and until <= self.cursor.steps:
             return
         for step in self._read_steps(self.cursor.steps):
@@ -153,7 +160,7 @@ class View:
         yield self._item(_shown(event))
 
     def _lacking(self, event: AnyEvent) -> Iterator[StreamItem]:
-        """What must come before the event and has not come yet."""
+        """Yield the items that must precede the event and are missing."""
         match event:
             case StreamReset():
                 yield from self.from_history(event.steps)
@@ -167,7 +174,7 @@ class View:
                 pass
 
     def _text(self, step: TaskStep) -> Iterator[StreamItem]:
-        """The whole text of the step, unless that was what came last."""
+        """Yield the full text of the step, unless the previous item was this text."""
         if not step.by_agent or self.cursor.whole:
             return
         attempt = step.metadata.get("attempt", 1)
@@ -178,7 +185,7 @@ class View:
         yield self._item(delta)
 
     def _next(self, attempt: int = 1, **changes: Any) -> None:
-        """Nothing of the step to come is held yet."""
+        """Reset the position in the next step: the follower has none of it."""
         self._move(attempt=attempt, pieces=0, whole=False, **changes)
 
     def _move(self, **changes: Any) -> None:

@@ -1,4 +1,4 @@
-"""Approval: which calls of a tool a person must approve before they run."""
+"""Approval: the condition under which a person must approve a tool call before it runs."""
 
 from typing import Annotated, Any, Self
 
@@ -7,25 +7,28 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 from roboco.domain.pattern import check_pattern, matches, reach
 
 MOST_TESTS = 50
-"""How many tests one may hold, itself included: each may search a whole argument."""
+"""The largest number of conditions in one, including itself. Each may search a whole argument."""
 
 
 class ArgumentTest(BaseModel):
-    """A test of one argument of a call, or of other tests; all that is given must hold.
+    """A condition on one argument of a call, or on other conditions. All fields that are set must apply.
 
-    It holds too where the argument is missing or of another kind than the test can judge: what cannot be judged
-    is asked about.
+    It also applies if the argument is missing, or of a type that the condition cannot evaluate: in doubt, a person is
+    asked.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     argument: Annotated[str | None, Field(min_length=1)] = None
+    """The name of the argument."""
     equals: JsonValue = None
     above: float | None = None
     below: float | None = None
     matches: str | None = None
     any: tuple["ArgumentTest", ...] = ()
+    """Conditions of which at least one must apply."""
     all: tuple["ArgumentTest", ...] = ()
+    """Conditions that must all apply."""
 
     @field_validator("matches")
     @classmethod
@@ -37,7 +40,7 @@ class ArgumentTest(BaseModel):
         tests = {"equals": self.equals, "above": self.above, "below": self.below, "matches": self.matches}
         judged = [name for name, value in tests.items() if value is not None]
         if judged and self.argument is None:
-            raise ValueError(f"{', '.join(judged)} needs 'argument', the name of what is tested")
+            raise ValueError(f"{', '.join(judged)} needs 'argument', the name of the tested argument")
         if not judged and not self.any and not self.all:
             raise ValueError("tests nothing: give 'argument' with equals, above, below or matches; or any, or all")
         if self.tests > MOST_TESTS:
@@ -46,11 +49,11 @@ class ArgumentTest(BaseModel):
 
     @property
     def tests(self) -> int:
-        """How many tests there are in this one, itself included."""
+        """Return the number of conditions in this one, including itself."""
         return 1 + sum(test.tests for test in (*self.any, *self.all))
 
     def holds(self, args: dict[str, Any]) -> bool:
-        """Whether a call with these arguments passes the test."""
+        """Return True if a call with these arguments needs approval."""
         if self.any and not any(test.holds(args) for test in self.any):
             return False
         if not all(test.holds(args) for test in self.all):
@@ -68,5 +71,5 @@ class ArgumentTest(BaseModel):
 
 
 def _surely_not(pattern: str, text: str) -> bool:
-    """Return True if the whole text was searched without a match: a call must not evade approval by padding."""
+    """Return True if the whole text was searched without a match: padding must not evade approval."""
     return len(text) <= reach(pattern) and not matches(pattern, text)

@@ -1,4 +1,4 @@
-"""Collaboration: how the agents of a team take turns."""
+"""Collaboration: the order in which the agents of a team act."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,17 +8,20 @@ from roboco.domain.schema import FUNCTION, Declared
 from roboco.domain.team.condition import Condition
 
 MOST_TESTS = 50
-"""How many conditions the edges of one node may have, those in conditions included: each may search a whole text."""
+"""The largest number of conditions on the edges of one node, including nested ones. Each may search a whole text."""
 END = "END"
 TO_USER = "USER"
 
 
 class Edge(Declared):
-    """A way out of a node; it may be taken at most `max_times` times in a task."""
+    """An edge from a node of the graph."""
 
     to: str
+    """The next agent, or "USER" or "END"."""
     when: Condition | None = None
+    """The condition of the edge. None always holds."""
     max_times: Annotated[int, Field(ge=1)] | None = None
+    """How often the edge may be taken in a task. None is no limit."""
 
 
 class Sequential(Declared):
@@ -29,14 +32,17 @@ class Sequential(Declared):
 
 
 class Manual(Declared):
-    """After every agent's turn control goes back to the user."""
+    """After every turn of an agent, it is the user's turn."""
 
     type: Literal["manual"]
     initial_agent: str | None = None
 
 
 class Graph(Declared):
-    """Nodes are agents, edges are conditions on the last visit; the first edge that holds is taken."""
+    """A routing graph: nodes are agents, and edges have conditions on the agent's run.
+
+    The first edge that holds is taken.
+    """
 
     type: Literal["graph"]
     initial_agent: str | None = None
@@ -62,10 +68,11 @@ class Graph(Declared):
 
 
 class Custom(Declared):
-    """A router of the user's own: `router` is "package.module:function"."""
+    """A router of the user's."""
 
     type: Literal["custom"]
     router: Annotated[str, Field(pattern=FUNCTION)]
+    """The function, as "package.module:function"."""
     initial_agent: str | None = None
 
 

@@ -1,8 +1,8 @@
 """Conditions on an edge of a routing graph.
 
-They look at the agent's visit: its steps and their tool results since it took over. Text and metadata
-are those of the last step; tools and artifacts are those of the whole visit, because an agent that
-calls a tool speaks again before its visit ends.
+A condition tests the agent's current run: its steps and their tool results since it took over. Text and metadata are
+those of the last step. Tools and artifacts are those of the whole run, because an agent that calls a tool writes
+another step before its run ends.
 """
 
 from fnmatch import fnmatchcase
@@ -17,21 +17,22 @@ LONGEST_GLOB = 200
 
 
 class Condition(BaseModel):
-    """One or more tests that must all hold.
-
-    `contains` (text), `matches` (regular expression of Rust's syntax; of a text that is too long for it, the end),
-    `tool_called`, `tool_failed` (tool names), `artifact` (glob on names), `metadata` (dotted keys and the
-    values they must have), `not`, `any`, `all`.
-    """
+    """One or more tests that must all hold."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     contains: str | None = None
+    """A substring of the text."""
     matches: str | None = None
+    """A regular expression in Rust's syntax. If the text is too long for it, its end is searched."""
     tool_called: str | None = None
+    """The name of a tool that was called."""
     tool_failed: str | None = None
+    """The name of a tool that returned an error."""
     artifact: Annotated[str, Field(max_length=LONGEST_GLOB)] | None = None
+    """A glob on the names of artifacts."""
     metadata: dict[str, Any] | None = None
+    """Dotted keys, and the values that they must have."""
     not_: Annotated["Condition | None", Field(alias="not")] = None
     any_: Annotated[tuple["Condition", ...] | None, Field(alias="any", min_length=1)] = None
     all_: Annotated[tuple["Condition", ...] | None, Field(alias="all", min_length=1)] = None
@@ -50,12 +51,12 @@ class Condition(BaseModel):
 
     @property
     def tests(self) -> int:
-        """How many conditions there are in this one, itself included."""
+        """Return the number of conditions in this one, including itself."""
         inner = (*(self.any_ or ()), *(self.all_ or ()), *filter(None, (self.not_,)))
         return 1 + sum(condition.tests for condition in inner)
 
     def holds(self, visit: tuple[TaskStep, ...]) -> bool:
-        """Whether every test holds for the agent's visit, oldest step first and never empty."""
+        """Return True if every test holds for the agent's current run, which is oldest step first and never empty."""
         return all(self._tests(visit))
 
     def _tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:

@@ -1,4 +1,4 @@
-"""ContextPolicy: which part of the history an agent's turns send to the model."""
+"""ContextPolicy: the part of the history that an agent's turns send to the model."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ class RecentContext(Declared):
 
 
 class BudgetContext(Declared):
-    """Working memory of as many of the newest steps as fit `tokens` tokens, with the prompt and the tools."""
+    """Working memory of the newest steps that fit into `tokens` tokens, together with the prompt and the tools."""
 
     strategy: Literal["budget"]
     tokens: Annotated[int, Field(ge=100)] = 8000
@@ -24,14 +24,15 @@ class BudgetContext(Declared):
 class SummaryContext(Declared):
     """Working memory of the newest `steps` steps or up to twice as many, and a summary of all older ones.
 
-    The summary has about `tokens` tokens and is made by the profile `model`, or by the agent's own. It goes on from the
-    one before each time that `steps` more steps are older, and the same range is never summarised twice.
+    Each time that `steps` more steps are older, a new summary extends the previous one. No range is summarised twice.
     """
 
     strategy: Literal["summary"]
     steps: Annotated[int, Field(ge=2, le=200)] = 20
     tokens: Annotated[int, Field(ge=50, le=8000)] = 500
+    """The approximate size of the summary."""
     model: str | None = None
+    """The profile that makes the summary. By default it is the agent's own."""
 
 
 ContextPolicy = Annotated[RecentContext | BudgetContext | SummaryContext, Field(discriminator="strategy")]

@@ -1,4 +1,4 @@
-"""known_tools: an agent's tools as the listings of its MCP servers have them, and those that a server lacks."""
+"""known_tools: an agent's tools according to the listings of its MCP servers, and tools that a server lacks."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,13 +7,13 @@ from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool
 
 LIST_TOOLS = "list_tools"
-"""What stands in for the tools of a server that are all the team's and not known yet: a call of it lists them."""
+"""A placeholder for the tools of a server that allows all and is not listed yet: a call of it lists them."""
 _SHOWN = 20
-"""How many names a message holds."""
+"""The largest number of names in a message."""
 
 
 def known_tools(team: Team, agent: Agent, listings: Mapping[str, Listing]) -> tuple[str, ...]:
-    """Return the names of the agent's own tools, with those that its servers list in place of "mcp:NAME"."""
+    """Return the names of the agent's own tools, with the tools that its servers list in place of "mcp:NAME"."""
     return tuple(dict.fromkeys(name for one in team.tools_of(agent) for name in _names(team, one, listings)))
 
 
@@ -27,7 +27,7 @@ def _names(team: Team, name: str, listings: Mapping[str, Listing]) -> Iterable[s
 
 
 def unlisted(team: Team, agent: Agent, name: str, listings: Mapping[str, Listing]) -> str:
-    """Return why the agent cannot call a tool that its server does not list; "" for any other tool.
+    """Return the reason why the agent cannot call a tool that its server does not list, or "" for any other tool.
 
     Without a listing any name of the server's may be called: the call lists the tools.
     """
@@ -43,9 +43,9 @@ def unlisted(team: Team, agent: Agent, name: str, listings: Mapping[str, Listing
 
 
 def missing(team: Team, server: str, has: Iterable[str], others: Iterable[str] = ()) -> str:
-    """Return which of the server's tools the team names and the server does not list; "" if it lists them all.
+    """Return an error about the server's tools that the team names and the server does not list, or "".
 
-    `has` are the listed tools that the team may use, `others` names of the rest.
+    `has` are the listed tools that the team may use, `others` the names of the rest.
     """
     listed = list(has)
     lacking = [remote for remote in _named(team, server) if remote not in listed]
@@ -59,7 +59,7 @@ def missing(team: Team, server: str, has: Iterable[str], others: Iterable[str] =
 
 
 def _named(team: Team, server: str) -> list[str]:
-    """The server's own names of its tools that the team names: of the server, for agents and in limits."""
+    """Return the server's own names of the tools that the team names: for the server, for agents and in limits."""
     declared = team.mcp_servers[server]
     listed = [name for agent in team.agents for name in agent.tools if not name.startswith(ALL_OF)]
     remotes = [declared.remote_of(prefix_of(server), name) for name in [*listed, *team.limits.tools]]

@@ -1,4 +1,4 @@
-"""McpServer: a server of the Model Context Protocol that a team names, and which of its tools the team may use."""
+"""McpServer: a server of the Model Context Protocol that a team declares, and the tools that the team may use."""
 
 import re
 import shlex
@@ -8,12 +8,13 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.schema import Declared, Price, Variable
+from roboco.domain.team.tool_spec import Effect
 from roboco.domain.url import url_mistake
 
 MOST_TOOLS = 200
-"""How many tools of one server a team may use."""
+"""The largest number of tools of one server that a team may use."""
 ALL = "all"
-"""In place of the names of a server's tools: whatever it lists when a task first needs it."""
+"""In place of the names of a server's tools: all tools that it lists when a task first needs it."""
 _REMOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _RESERVED = frozenset({"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"})
@@ -21,19 +22,18 @@ _SHOWN = 120
 
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 RemoteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Effect = Literal["pure", "idempotent", "irreversible"]
 
 
 class McpToolSettings(Declared):
-    """What the team says of a server's tool; where `effect` or `description` is None, the server decides.
-
-    `price` is what each call costs, in the currency of the profiles' prices.
-    """
+    """The team's settings of a server's tool."""
 
     effect: Effect | None = None
+    """The effect of a call. If it is None, the server's annotations decide."""
     approval: Literal["never", "required"] = "never"
     description: Annotated[str, Field(max_length=4000)] | None = None
+    """The description for agents. If it is None, the server's description is used."""
     price: Price = 0.0
+    """The cost of each call, in the currency of the profiles' prices."""
 
 
 def _kind(value: Any) -> str:
@@ -49,23 +49,25 @@ ServerTools = Annotated[
 
 
 class McpServer(Declared):
-    """A server that is started with `command`, or reached at `url`; `tools` are those that the team may use.
-
-    Without `tools`, or with "all", those are the tools that the server lists when a task first needs it, at most 200.
-
-    `env` names variables of the worker that the command gets; `headers` says which variable's value each header
-    carries: values themselves never stand here. `timeout` is for one call, `connect_timeout` for getting there, in
-    seconds. `prefix` comes before the names of its tools; by default the server's name and an underscore.
-    """
+    """A server that a worker starts with `command`, or reaches at `url`."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)] | None = None
     url: Annotated[str, Field(max_length=2000)] | None = None
     env: tuple[Variable, ...] = ()
+    """The variables of the worker that the command inherits."""
     headers: dict[Header, Variable] = {}
+    """For each header the variable that contains its value. Values themselves are never part of a team file."""
     tools: ServerTools = "all"
+    """The tools that the team may use.
+
+    By default all tools that the server lists when a task first needs it, at most 200.
+    """
     prefix: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_-]{0,62})?$")] | None = None
+    """The prefix of its tools' names. By default it is the server's name and an underscore."""
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """The timeout of one call, in seconds."""
     connect_timeout: Annotated[float, Field(gt=0, le=300)] = 10.0
+    """The timeout of the connection, in seconds."""
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -116,29 +118,35 @@ class McpServer(Declared):
 
     @property
     def takes_all(self) -> bool:
-        """Whether the team may use whatever the server lists."""
+        """Return True if the team may use every tool that the server lists."""
         return self.tools == ALL
 
     @property
     def named(self) -> dict[str, McpToolSettings]:
-        """The tools that the team names, by the server's own names; none if it takes all."""
+        """Return the tools that the team names, by the server's own names; none if the team may use all."""
         return {} if isinstance(self.tools, str) else self.tools
 
     def settings_of(self, remote: str) -> McpToolSettings | None:
-        """What the team says of the server's tool; None if it may not use it."""
+        """Return the team's settings of the server's tool, or None if the team may not use it."""
         if self.takes_all:
             return McpToolSettings() if _REMOTE_NAME.fullmatch(remote) else None
         return self.named.get(remote)
 
     def names(self, prefix: str) -> dict[str, str]:
-        """The server's own name of each named tool by the name that agents call; ValueError if one is too long."""
+        """Return the server's own name of each named tool by the name that agents call.
+
+        Raise ValueError if one is too long.
+        """
         names = {self.begins(prefix) + name: name for name in self.named}
         if wrong := [name for name in names if not _TOOL_NAME.fullmatch(name)]:
             raise ValueError(f"tool name {wrong[0]!r} must be a letter and up to 63 letters, digits, '_' and '-'")
         return names
 
     def remote_of(self, prefix: str, name: str) -> str | None:
-        """The server's own name of the tool that agents call so; None if it cannot be one of this server's."""
+        """Return the server's own name of the tool that agents call by this name.
+
+        Return None if no tool of this server can have that name.
+        """
         begins = self.begins(prefix)
         remote = name.removeprefix(begins)
         if self.takes_all:
@@ -147,22 +155,22 @@ class McpServer(Declared):
         return remote if name.startswith(begins) and remote in self.named else None
 
     def name_of(self, prefix: str, remote: str) -> str | None:
-        """The name by which agents call the server's tool; None if they cannot."""
+        """Return the name by which agents call the server's tool, or None if they cannot call it."""
         name = self.begins(prefix) + remote
         return name if self.remote_of(prefix, name) == remote else None
 
     def begins(self, prefix: str) -> str:
-        """How the names begin by which agents call its tools."""
+        """Return the prefix of the names by which agents call the server's tools."""
         return prefix if self.prefix is None else self.prefix
 
     @property
     def key(self) -> str:
-        """What this declaration is known by in caches; it holds names of variables, and no value."""
+        """Return the key of this declaration in caches. It contains names of variables, but no values."""
         return sha256(canonical(self.model_dump(mode="json")))
 
     @property
     def place(self) -> str:
-        """Where the server is, for messages: the command, or the address without its query."""
+        """Return the location of the server for messages: the command, or the URL without its query."""
         if self.command is not None:
             line = shlex.join(self.command)
             return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

@@ -1,4 +1,4 @@
-"""ModelLimits: what the operator allows of a model a minute, for all teams and tenants together."""
+"""ModelLimits: the operator's limits per minute of each model, for all teams and tenants together."""
 
 import re
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from roboco.domain.url import leads, url_mistake
 from roboco.errors import UsageError
 
 OPENAI = "https://api.openai.com/v1"
-"""The address of models without one, where OPENAI_BASE_URL is not set."""
+"""The base URL of profiles without one, if OPENAI_BASE_URL is not set."""
 _ENTRY = re.compile(r"(?P<model>\S+?)(?:@(?P<address>https?://\S+))?=(?P<requests>\d{1,9})?(?:/(?P<tokens>\d{1,12}))?")
 
 
 @dataclass(frozen=True)
 class ModelLimit:
-    """How many requests and tokens a minute a model at an address may have; None where that is not limited."""
+    """The requests and tokens per minute that a model at an address allows. None is no limit."""
 
     model: str
     address: str
@@ -23,21 +23,27 @@ class ModelLimit:
 
 
 class ModelLimits:
-    """The limits of ROBOCO_MODEL_LIMITS. An entry without address is for `own`, the address of OPENAI_BASE_URL."""
+    """The limits of ROBOCO_MODEL_LIMITS. An entry without address applies to `own`, the address of OPENAI_BASE_URL."""
 
     def __init__(self, entries: tuple[str, ...] = (), own: str = OPENAI) -> None:
         self._own = own
         self._limits = tuple(read_limit(entry, own) for entry in entries)
 
     def of(self, profile: ModelProfile) -> ModelLimit:
-        """Return the limit of the profile's model at its address, or above it; one that limits nothing if none has."""
+        """Return the limit of the profile's model at its address, or above it.
+
+        If there is none, return one without numbers.
+        """
         address = profile.base_url or self._own
         found = (one for one in self._limits if one.model == profile.model and _holds(one.address, address))
         return next(found, ModelLimit(profile.model, address.rstrip("/")))
 
 
 def read_limit(entry: str, own: str = OPENAI) -> ModelLimit:
-    """Read `MODEL@ADDRESS=REQUESTS/TOKENS`; UsageError if it is not of that form."""
+    """Parse `MODEL@ADDRESS=REQUESTS/TOKENS`.
+
+    Raise UsageError if the entry has another form.
+    """
     found = _ENTRY.fullmatch(entry)
     if found is None or not (found["requests"] or found["tokens"]):
         raise UsageError(f"{entry!r} is no limit: write MODEL@ADDRESS=REQUESTS/TOKENS, MODEL=REQUESTS or MODEL=/TOKENS")

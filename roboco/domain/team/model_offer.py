@@ -1,21 +1,23 @@
-"""ModelOffer: a model profile of a team, as one may choose it."""
+"""A model profile of a team, as users may choose it."""
 
 from roboco.domain.schema import Recorded
 from roboco.domain.team.team import Team
 
 
 class ModelOffer(Recorded):
-    """A profile: `id` is its name in the team, `model` what its server calls it."""
+    """A model profile for users."""
 
     id: str
+    """The name of the profile in the team."""
     label: str
     description: str
     model: str
+    """The name of the model at its server."""
     is_default: bool
 
 
 def offers(team: Team) -> list[ModelOffer]:
-    """The profiles of the team, in their order."""
+    """Return the profiles of the team, in their order."""
     return [
         ModelOffer(
             id=name,

@@ -1,4 +1,4 @@
-"""ModelProfile: a named model of a team, and what it costs."""
+"""ModelProfile: a named model of a team, with its limits and prices."""
 
 from typing import Annotated, Literal
 
@@ -9,16 +9,10 @@ from roboco.domain.url import url_mistake
 
 
 class ModelProfile(Declared):
-    """A named model: `model` as its server calls it; time-outs in seconds; `label` and `description` are for people.
-
-    `tool_calls`: whether the model calls tools by the protocol's own means, or answers with JSON that holds its calls.
-    `images`: whether it takes images. `price_in` and `price_out` are per million tokens, in the currency of the limits.
-    `requests_per_minute` and `tokens_per_minute` (in and out together) hold for all tasks of the team, on all workers.
-    `outage_limit`: seconds for which a turn is retried while the model's server refuses it or cannot be reached, up to
-    ROBOCO_OUTAGE_LIMIT; then its task is paused.
-    """
+    """A named model of a team. Timeouts are in seconds."""
 
     model: Annotated[str, Field(min_length=1)]
+    """The name of the model at its server."""
     base_url: str | None = None
     api_key_env: Variable | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -27,15 +21,27 @@ class ModelProfile(Declared):
     first_token_timeout: Annotated[float, Field(gt=0)] = 120.0
     idle_timeout: Annotated[float, Field(gt=0)] = 60.0
     tool_calls: Literal["native", "json"] = "native"
+    """The way the model calls tools: by the protocol's native means, or by a JSON reply that contains its calls."""
     images: bool = False
+    """True if the model accepts images."""
     price_in: Price = 0.0
+    """The price of a million input tokens, in the currency of the limits."""
     price_out: Price = 0.0
+    """The price of a million output tokens."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """A limit for all tasks of the team, on all workers."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """A limit of input and output tokens together, for all tasks of the team, on all workers."""
     outage_limit: Annotated[float, Field(ge=10)] | None = None
+    """Seconds of retries while the model's server refuses a turn or is unreachable, up to ROBOCO_OUTAGE_LIMIT.
+
+    After that the task is paused.
+    """
     default: bool = False
     label: str = ""
+    """The name of the profile for people."""
     description: str = ""
+    """The description for people."""
 
     @field_validator("base_url")
     @classmethod
@@ -45,5 +51,5 @@ class ModelProfile(Declared):
         return value
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
-        """What a call with so many tokens costs."""
+        """Return the cost of a call with these numbers of tokens."""
         return (tokens_in * self.price_in + tokens_out * self.price_out) / 1_000_000

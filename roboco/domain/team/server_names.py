@@ -1,4 +1,4 @@
-"""ServerNames: by which names agents call the tools of a team's MCP servers, as the data of a team file has them."""
+"""ServerNames: the names by which agents call the tools of a team's MCP servers, from the data of a team file."""
 
 from collections.abc import Iterator
 from itertools import permutations
@@ -8,14 +8,14 @@ from roboco.domain.team.mcp_server import ALL
 from roboco.domain.team.team import prefix_of
 
 _LONGEST_NAME = 64
-"""Characters of a tool's name, as the chat completions protocol has it."""
+"""The largest number of characters of a tool's name in the chat completions protocol."""
+_RESERVED = f"names that begin with {CLIENT!r} or {ACHIEVE!r}"
 
 
 class ServerNames:
-    """The names in `mcp_servers`, whose shapes are the models' business.
+    """The names in `mcp_servers`. Their types are validated by the models.
 
-    `all` are the servers, `tools` the names of tools that the team names, and `open` how those names begin that a
-    server with all of its tools may have.
+    `all` are the servers, and `open` the name prefix of each server that allows all its tools.
     """
 
     def __init__(self, servers: object) -> None:
@@ -27,36 +27,36 @@ class ServerNames:
 
     @property
     def tools(self) -> list[str]:
-        """The names by which agents call the tools that the team names."""
+        """Return the names by which agents call the tools that the team names."""
         return [name for names in self._named.values() for name in names]
 
     def may_have(self, name: str) -> bool:
-        """Whether a server with all of its tools may have one that agents call so."""
+        """Return True if a server that allows all its tools may have one with this name for agents."""
         return any(name.startswith(begins) and name != begins for begins in self.open.values())
 
     def mistakes(self, taken: set[str]) -> Iterator[str]:
-        """What is wrong with the names, where these are taken by other tools."""
+        """Yield the mistakes in the names; `taken` are the names of other tools."""
         taken = set(taken)
         for server, names in self._named.items():
             at = f"mcp_servers.{server}.tools"
             for name in names:
                 if len(name) > _LONGEST_NAME:
-                    yield f"{at}: the name {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
+                    yield f"{at}: {name!r} is longer than {_LONGEST_NAME} characters, choose a shorter prefix"
                 if name in taken:
                     yield f"{at}: there is another tool {name!r}, choose another prefix"
                 if name.startswith((CLIENT, ACHIEVE)):
-                    yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {name!r}"
+                    yield f"{at}: {_RESERVED} are not for servers: {name!r}"
                 taken.add(name)
         yield from self._overlaps(taken)
 
     def _overlaps(self, taken: set[str]) -> Iterator[str]:
-        """Whatever a server with all of its tools lists, no name of it may mean two tools."""
+        """Yield names that could mean two tools, for any listing of a server that allows all its tools."""
         for server, begins in self.open.items():
             at = f"mcp_servers.{server}"
             if other := next((name for name in sorted(taken) if name.startswith(begins)), ""):
                 yield f"{at}: {other!r} begins with {begins!r}, as all of this server's tools do: choose another prefix"
             if any(kind.startswith(begins) or begins.startswith(kind) for kind in (CLIENT, ACHIEVE)):
-                yield f"{at}: names that begin with {CLIENT!r} or {ACHIEVE!r} are not for servers: {begins!r}"
+                yield f"{at}: {_RESERVED} are not for servers: {begins!r}"
         for (server, begins), (other, longer) in permutations(self.open.items(), 2):
             if longer.startswith(begins) and (longer != begins or server < other):
                 at = f"mcp_servers.{server}"

@@ -1,4 +1,4 @@
-"""Team: the declared group of agents, as a team file holds it and as the workspace freezes it."""
+"""Team: the declared group of agents, as a team file contains it and as the workspace freezes it."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,32 +14,35 @@ from roboco.domain.team.tool_spec import AnyTool, ServerTool, ToolSpec
 from roboco.errors import UsageError
 
 ALL_OF = "mcp:"
-"""How an entry of an agent's tools begins that stands for all tools of a server."""
+"""The prefix of an entry in an agent's tools that means all tools of a server."""
 MAX_PROMPT = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
 
 
 def prefix_of(server: str) -> str:
-    """How the names of a server's tools begin, unless it has a prefix; `server` is its name, or "mcp:NAME"."""
+    """Return the default prefix of a server's tool names; `server` is its name, or "mcp:NAME"."""
     return f"{server.removeprefix(ALL_OF)}_"
 
 
 class Agent(Declared):
-    """A member of a team; `prompt` is a Jinja template, `model` names a profile.
-
-    `handoffs` are the agents that it may hand over to, `delegates` the teams that it may give work to. `tool_choice`
-    "required": each time that it is its turn, it has to call a tool before it answers; "first": so too, and then it
-    answers without tools.
-    """
+    """A member of a team."""
 
     name: Name
     description: str = ""
     prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT)]
+    """The system prompt, a Jinja template."""
     model: str | None = None
+    """The name of a profile. By default it is the team's default profile."""
     tools: tuple[str, ...] = ()
     handoffs: tuple[str, ...] = ()
+    """The agents to which it may hand over the work."""
     delegates: tuple[str, ...] = ()
+    """The teams to which it may delegate work."""
     tool_choice: Literal["auto", "required", "first"] = "auto"
+    """With "required" or "first" the agent must call a tool, each time it is its turn, before it answers.
+
+    With "first" it then answers without tools.
+    """
     context: ContextPolicy = RecentContext()
 
     @field_validator("context", mode="before")
@@ -49,11 +52,7 @@ class Agent(Declared):
 
 
 class Team(Declared):
-    """A declared group of agents and how they work together.
-
-    `on_message`: what becomes of a message that comes while they work, if it does not say so itself: it waits for the
-    end of what is being done, interrupts that, or is refused. `teams` are those that agents may give work to.
-    """
+    """A declared group of agents and the rules of their collaboration."""
 
     name: Name
     description: str = ""
@@ -64,42 +63,50 @@ class Team(Declared):
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
     on_message: Literal["queue", "interrupt", "reject"] = "queue"
+    """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}
+    """The teams to which agents may delegate work."""
 
     def agent(self, name: str) -> Agent:
-        """The agent of this name; KeyError if there is none."""
+        """Return the agent with this name.
+
+        Raise KeyError if there is none.
+        """
         return {agent.name: agent for agent in self.agents}[name]
 
     def check_agent(self, name: str | None) -> None:
-        """UsageError if somebody is named who is not in the team."""
+        """Raise UsageError if the name is not that of an agent of the team."""
         if name is not None and not self.has(name):
             possible = ", ".join(agent.name for agent in self.agents)
             raise UsageError(f"agent: no agent {name!r} in team {self.name!r}, possible are {possible}")
 
     def has(self, name: str | None) -> bool:
-        """Whether an agent of this name belongs to the team; the first steps of a fork may be another team's."""
+        """Return True if the team has an agent with this name.
+
+        The first steps of a fork may be those of another team.
+        """
         return any(agent.name == name for agent in self.agents)
 
     def tool(self, name: str) -> AnyTool | None:
-        """The team's own tool of this name, or that of one of its servers; None for a built-in."""
+        """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool."""
         return next((tool for tool in self.tools if tool.name == name), None) or self._server_tool(name)
 
     def tools_of(self, agent: Agent) -> tuple[str, ...]:
-        """The names of the agent's own tools.
+        """Return the names of the agent's own tools.
 
-        "mcp:NAME" stands for all tools of that server. It remains if the server's listing says which those are.
+        "mcp:NAME" means all tools of that server. It remains in the result if only the server's listing can expand it.
         """
         return tuple(name for listed in agent.tools for name in self._listed(listed))
 
     def may_call(self, agent: Agent, name: str) -> bool:
-        """Whether the tool of this name is one of the agent's own; a server that it may use in full may not have it."""
+        """Return True if the name is one of the agent's own tools. A server that allows all its tools may lack it."""
         if name in self.tools_of(agent):
             return not name.startswith(ALL_OF)
         spec = self.tool(name) if any(tool.startswith(ALL_OF) for tool in agent.tools) else None
         return isinstance(spec, ServerTool) and f"{ALL_OF}{spec.server}" in agent.tools
 
     def open_server(self, name: str) -> str | None:
-        """The server for whose listed tools this entry of an agent's tools stands; None for any other entry."""
+        """Return the server whose listed tools this entry of an agent's tools means, or None for any other entry."""
         server = self.mcp_servers.get(name.removeprefix(ALL_OF)) if name.startswith(ALL_OF) else None
         return name.removeprefix(ALL_OF) if server is not None and server.takes_all else None
 
@@ -110,22 +117,25 @@ class Team(Declared):
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():
             remote = server.remote_of(prefix_of(server_name), name)
-            told = None if remote is None else server.settings_of(remote)
-            if remote is not None and told is not None:
+            settings = None if remote is None else server.settings_of(remote)
+            if remote is not None and settings is not None:
                 return ServerTool(
                     name=name,
-                    description=told.description,
-                    effect=told.effect or "irreversible",
-                    approval=told.approval,
+                    description=settings.description,
+                    effect=settings.effect or "irreversible",
+                    approval=settings.approval,
                     timeout=server.timeout,
-                    price=told.price,
+                    price=settings.price,
                     server=server_name,
                     remote=remote,
                 )
         return None
 
     def with_profile(self, name: str) -> "Team":
-        """The team with this model profile as its default; UsageError if no agent would use it."""
+        """Return the team with this model profile as its default.
+
+        Raise UsageError if no agent would use it.
+        """
         if name not in self.models:
             possible = ", ".join(self.models) or "none: the team declares no models"
             raise UsageError(f"model: no profile {name[:80]!r} in team {self.name!r}, possible are {possible}")
@@ -136,12 +146,12 @@ class Team(Declared):
 
     @property
     def default_profile(self) -> str | None:
-        """The name of the profile that agents use who name none; None if it is the environment's model."""
+        """Return the name of the default profile, or None if it is the model of the environment."""
         default = [name for name, profile in self.models.items() if profile.default]
         return next(iter(default or self.models), None)
 
     def profile(self, agent: Agent) -> ModelProfile:
-        """The agent's model profile: the named one, the default, the only one, or the environment's model."""
+        """Return the agent's model profile: the named one, the default, the only one, or the environment's model."""
         if agent.model is not None:
             return self.models[agent.model]
         name = self.default_profile
@@ -149,14 +159,14 @@ class Team(Declared):
 
     @property
     def initial_agent(self) -> str:
-        """Who acts first."""
+        """Return the name of the agent that acts first."""
         model = self.collaboration_model
         named = None if isinstance(model, Sequential) else model.initial_agent
         return named or self.agents[0].name
 
     @property
     def tail(self) -> int:
-        """How many of the newest steps any agent or router of this team can need."""
+        """Return the number of the newest steps that any agent or router of this team can need."""
         recent = [agent.context.steps for agent in self.agents if isinstance(agent.context, RecentContext)]
         budget = [_BUDGET_TAIL for agent in self.agents if isinstance(agent.context, BudgetContext)]
         summary = [2 * agent.context.steps + 2 for agent in self.agents if isinstance(agent.context, SummaryContext)]

@@ -1,4 +1,4 @@
-"""ToolDifference: how the tool of an open call differs from the one that the task knows, for a person to read."""
+"""ToolDifference: the difference between the tool of an open call and the tool that the task knows, for people."""
 
 import json
 from typing import Literal
@@ -7,25 +7,26 @@ from roboco.domain.schema import Recorded
 from roboco.domain.team.tool_listing import ListedTool, ToolChange
 
 PARTS: tuple[Literal["description", "input_schema", "effect"], ...] = ("description", "input_schema", "effect")
-"""What a person approves of a tool."""
+"""The parts of a tool that a person approves."""
 IN_EVENT, CALLS_IN_EVENT = 240, 4
 """The most characters of each text in an event, and the most calls whose differences it holds."""
 WHOLE = 4000
-"""The most characters of each text for a person who decides."""
+"""The largest number of characters of each text for a person who decides."""
 _BEFORE = 60
-"""How many characters before the first difference a text begins that is too long to be shown whole."""
+"""The number of characters before the first difference at which the excerpt of a long text begins."""
 
 
 class PartDifference(Recorded):
-    """One part of a tool as JSON text, before and after. `before` is empty if the task did not know the tool."""
+    """One part of a tool as JSON text, before and after the change."""
 
     part: Literal["description", "input_schema", "effect"]
     before: str
+    """The text before the change; empty if the task did not know the tool."""
     after: str
 
 
 class ToolDifference(Recorded):
-    """The parts of a tool that have changed since the task began; the approval of the call approves them."""
+    """The parts of a tool that changed after the task began. The approval of the call approves them."""
 
     call_id: str
     server: str
@@ -54,12 +55,12 @@ def _part(
 
 
 def _as_json(value: object) -> str:
-    """The value on one line, so that no line of it passes for one of Roboco's."""
+    """Return the value on one line, so that no line of it can imitate a line of Roboco's."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _same_at_first(one: str, other: str) -> int:
-    """Return the length of what both begin with."""
+    """Return the length of the common prefix."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

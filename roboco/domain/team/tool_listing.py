@@ -1,4 +1,4 @@
-"""Listing: the tools of an MCP server as a task knows them, so that a later change of one is noticed."""
+"""Listing: the tools of an MCP server as a task knows them, so that a later change of one is detected."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from pydantic import ValidationError
 
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.schema import Recorded
-from roboco.domain.team.mcp_server import Effect
+from roboco.domain.team.tool_spec import Effect
 from roboco.errors import CorruptHistory
 
 MAX_LISTING = 4 * 1024 * 1024
-"""The largest listing of one server that a task keeps, in characters of its JSON."""
+"""The largest listing of one server that a task stores, in characters of its JSON."""
 
 
 class ListedTool(Recorded):
-    """A tool as its server describes it, with the effect and the description that the team declares instead."""
+    """A tool as its server describes it. Effect and description of the team file replace the server's."""
 
     description: str
     input_schema: dict[str, Any]
@@ -22,40 +22,46 @@ class ListedTool(Recorded):
 
     @property
     def digest(self) -> str:
-        """The same for the same description, schema and effect; it changes if one of them does."""
+        """Return a digest of description, schema and effect. It changes if one of them changes."""
         said = {"description": self.description, "input_schema": self.input_schema, "effect": self.effect}
         return sha256(canonical(said))
 
 
 class Listing(Recorded):
-    """The tools of one server, by the server's own names.
-
-    `error` says why they are not known, after `tries`. With `refused` no further try can help: the operator does not
-    allow the server, or it lacks a tool that the team names. `missing` says which tools it lacks; a listing with it is
-    never stored.
-    """
+    """The tools of one server, by the server's own names."""
 
     tools: dict[str, ListedTool] = {}
     error: str = ""
+    """The reason why the tools are not known, or ""."""
     tries: int = 0
+    """The number of failed attempts."""
     refused: bool = False
+    """True if no further attempt can help.
+
+    Either the operator does not allow the server, or it lacks a tool that the team names.
+    """
     missing: str = ""
+    """The tools that the server lacks. A listing with this text is never stored."""
 
     def with_tools(self, newer: "Listing") -> "Listing":
-        """This listing, with the tools of a newer one in place of its own."""
+        """Return this listing, updated with the tools of a newer one."""
         return Listing(tools=self.tools | newer.tools)
 
 
 class ToolChange(Recorded):
-    """A tool that is not the one that the task's listing describes: `tool` is what its server lists now."""
+    """A tool that differs from the task's listing."""
 
     server: str
     remote: str
     tool: ListedTool
+    """The tool as its server lists it now."""
 
 
 def read_listing(path: str, data: bytes) -> Listing:
-    """The listing of one stored file; CorruptHistory if it cannot be read."""
+    """Return the listing of one stored file.
+
+    Raise CorruptHistory if it cannot be read.
+    """
     try:
         return Listing.model_validate_json(data)
     except ValidationError as error:

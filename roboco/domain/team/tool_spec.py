@@ -1,4 +1,4 @@
-"""ToolSpec: a tool of a team, as its file declares it."""
+"""ToolSpec: a tool of a team, as its team file declares it."""
 
 from typing import Annotated, Any, Literal
 
@@ -19,35 +19,35 @@ Approval = Annotated[
     Annotated[Literal["never", "required"], Tag("word")] | Annotated[ArgumentTest, Tag("test")],
     Discriminator(_approval_kind),
 ]
-"""Whether calls of a tool need approval, or a test of the arguments of those that do."""
+"""The approval policy of a tool's calls, or a condition on the arguments of calls that need approval."""
 
 
 class AnyTool(Declared):
-    """What holds for a tool wherever it runs; `timeout` in seconds.
-
-    `price` is what each call costs, in the currency of the profiles' prices. A call counts once, however often it runs.
-
-    `on_unknown`: where nobody knows whether an irreversible call had its effect, tell the agent, or ask a person.
-    `approval`: whether a person must approve a call before it runs, or a test of the arguments of those that need it.
-    """
+    """The declaration of a tool, wherever it runs."""
 
     name: ToolName
     description: str | None = None
     effect: Effect = "irreversible"
     on_unknown: Literal["tell", "ask"] = "tell"
+    """The policy if it is unknown whether an irreversible call had its effect: inform the agent, or ask a person."""
     approval: Approval = "never"
+    """Whether a person must approve a call before it runs, or a condition on the arguments of such calls."""
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """The timeout of a call, in seconds."""
     price: Price = 0.0
+    """The cost of each call, in the currency of the profiles' prices. A call counts once, however often it runs."""
 
 
 class ToolSpec(AnyTool):
-    """A tool of the team: `function` is "package.module:name"."""
+    """A tool of the team."""
 
     function: Annotated[str, Field(pattern=FUNCTION)]
+    """The function, as "package.module:name"."""
 
 
 class ServerTool(AnyTool):
-    """A tool of an MCP server of the team: `remote` is its name there."""
+    """A tool of an MCP server of the team."""
 
     server: str
     remote: str
+    """The name of the tool at the server."""

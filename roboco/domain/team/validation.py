@@ -1,4 +1,4 @@
-"""Reading a team: every mistake at once, each with its path, what was found and what is possible."""
+"""Validation of a team: all mistakes at once, each with its path, the value found and the possible values."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,24 +15,27 @@ from roboco.domain.team.team import ALL_OF, Team
 from roboco.errors import TeamError
 
 MAX_TEAM = 1024 * 1024
-"""The largest team, with its prompts and the teams in it, in characters of its JSON."""
+"""The largest team, with its prompts and nested teams, in characters of its JSON."""
 _MOST = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
 MOST_PATTERNS = 20_000
-"""How much the patterns of a team may weigh together: up to half a second to compile."""
+"""The largest weight of all patterns of a team together: up to half a second to compile."""
 _LIGHTEST = 20
 _TOLD = 100
-"""How many mistakes are told."""
+"""The largest number of mistakes in one error."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
 
 
 def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()) -> Team:
-    """The team that the data declares; TeamError lists every mistake, after those already found."""
+    """Return the team that the data declares.
+
+    Raise TeamError with every mistake, after the mistakes that the caller found already.
+    """
     found = list(mistakes)
     team: Team | None = None
     try:
         data = checked_json(data)
     except ValueError as error:
-        found.append(f"the file: holds what is not JSON: {error}")
+        found.append(f"the file: is not JSON: {error}")
     else:
         if large := _too_large(data):
             raise TeamError(source, (*found[:_TOLD], large))
@@ -43,14 +46,14 @@ def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()
     if isinstance(data, dict):
         found += _Names(data).mistakes()
     if team is None or found:
-        told = tuple(dict.fromkeys(found))
-        more = (f"and {len(told) - _TOLD} mistakes more",) if len(told) > _TOLD else ()
-        raise TeamError(source, told[:_TOLD] + more)
+        mistakes = tuple(dict.fromkeys(found))
+        more = (f"and {len(mistakes) - _TOLD} mistakes more",) if len(mistakes) > _TOLD else ()
+        raise TeamError(source, mistakes[:_TOLD] + more)
     return team
 
 
 def _too_large(data: Any) -> str:
-    """What there is too much of; "" if the data can be looked at in a moment."""
+    """Return the mistake if the data is too large for a quick validation, else ""."""
     if (size := len(canonical(data))) > MAX_TEAM:
         return f"the file: has {size} characters of JSON, at most {MAX_TEAM} are possible"
     for name, most in _MOST.items() if isinstance(data, dict) else ():
@@ -76,7 +79,7 @@ def _patterns_weigh(value: Any) -> int:
 
 
 def _follows(detail: ErrorDetails) -> bool:
-    """Whether a list counts as too short only because its items are wrong, which is told of them."""
+    """Return True if a list is too short only because its items are wrong. Their mistakes are reported instead."""
     return detail["type"] == "too_short" and len(detail["input"]) > 0
 
 
@@ -111,12 +114,12 @@ def _short(value: object) -> str:
     try:
         text = repr(value)
     except RecursionError:
-        return "what is nested too deep"
+        return "a value that is nested too deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class _Names:
-    """The names in a team's data that must fit each other; shapes are the models' business."""
+    """Checks that the names in a team's data fit each other. Types are validated by the models."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.agents = _dicts(data.get("agents"))
@@ -149,7 +152,7 @@ class _Names:
     def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
         for index, name in enumerate(names):
             if name in names[:index]:
-                yield f"{where}[{index}].name: {name!r} is there twice, names must differ"
+                yield f"{where}[{index}].name: {name!r} is there twice; names must differ"
             if name in reserved:
                 yield f"{where}[{index}].name: {name!r} is reserved by Roboco, choose another one"
 

@@ -162,7 +162,7 @@ def test_why() -> None:
     assert sum(line.startswith("── step ") for line in lines) == 6
     assert "   why      after writer always" not in lines
     assert "   rule     critic[1] -> writer, of the graph router" in lines
-    assert lines[-1] == '── the task ended (completed): nobody was to act any more: critic: contains "APPROVED"'
+    assert lines[-1] == '── the task ended (completed): no agent is next: critic: contains "APPROVED"'
     one = printed(why, TASK, "5")
     assert "step 5 · writer" in one
     assert "step 3" not in one

@@ -101,10 +101,14 @@ def test_an_end_that_does_not_follow_is_found() -> None:
     ("code", "message", "note"),
     [
         ("attempts", "writer's turn was lost 3 times", "workers were lost"),
-        ("limit", "the task would go beyond max_tokens", "found by the worker"),
-        ("router", "router 'x' chose '' (the worker was lost 3 times that asked it)", "nothing in the history"),
-        ("weather", "a kind of a later release", "nothing in the history"),
-        (None, "a note of a later release", "nothing in the history"),
+        ("limit", "the task would go beyond max_tokens", "the worker of the turn found it"),
+        (
+            "router",
+            "router 'x' chose '' (the worker was lost 3 times that asked it)",
+            "no cause of this is in the history",
+        ),
+        ("weather", "a kind of a later release", "no cause of this"),
+        (None, "a note of a later release", "no cause of this"),
     ],
 )
 def test_what_no_history_tells_depends_on_the_moment(code: str | None, message: str, note: str) -> None:
@@ -129,7 +133,7 @@ def late(past: Past, seconds: float) -> Past:
 def test_a_limit_of_seconds_is_the_clocks() -> None:
     positions = replay(late(graph_past(), 31))
     assert [one.verdict for one in positions] == ["same", "same", "depends on the moment", "same"]
-    assert positions[2].note == "it is the clock's: 31 s after the task began the same is chosen"
+    assert positions[2].note == "it depends on time: 31 s after the task started the same is chosen"
 
 
 def test_a_limit_that_a_worker_found_depends_on_what_it_would_have_sent() -> None:

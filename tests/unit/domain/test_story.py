@@ -34,7 +34,7 @@ def test_every_step_of_an_agent_is_told(name: str) -> None:
 def test_an_edge_and_those_that_were_closed() -> None:
     told = scene("graph", 5)
     assert told.before == ("critic said: “not yet 2”",)
-    assert told.why == "way on number 2 from critic was the first that was open: after critic always"
+    assert told.why == "edge number 2 from critic was the first that was open: after critic always"
     assert told.candidates == (
         Candidate("critic[0] -> END", False, 'closed: its condition did not hold: {"contains": "APPROVED"}'),
         Candidate("critic[1] -> writer", True, "taken"),
@@ -68,13 +68,13 @@ def test_an_edge_that_is_used_up() -> None:
     ("name", "seq", "why", "line"),
     [
         ("tools", 5, "lead handed the work over to it: done", "handoff returned"),
-        ("tools", 3, "the tools that it had called were done", "nothing failed: tool 'nothing' is not on your list"),
-        ("answers", 3, "the tools that it had called were done", "a person did not approve pay"),
-        ("answers", 5, "the work was taken for done, but goals were still open: answer", "the agents were reminded"),
+        ("tools", 3, "the tools that it had called returned", "nothing failed: tool 'nothing' is not on your list"),
+        ("answers", 3, "the tools that it had called returned", "a person did not approve pay"),
+        ("answers", 5, "the work seemed to be done, but goals were still open: answer", "the agents were reminded"),
         ("answers", 1, "lead is number 1", "the user asked for these goals: answer"),
-        ("interrupting", 3, "first was interrupted, and goes on", "the user interrupted the work and said: “shorter”"),
+        ("interrupting", 3, "first was interrupted", "the user interrupted the work and said: “shorter”"),
         ("manual", 5, "the user named expert", "the user said to expert: “and you”"),
-        ("delegating", 3, "the tools that it had called were done", "the answer to delegate came from outside"),
+        ("delegating", 3, "the tools that it had called returned", "the answer to delegate came from outside"),
         ("a fork of another team", 1, "(in the task from which this one was forked)", "the user said"),
         ("custom", 1, "3 to go", "the user said"),
     ],
@@ -96,19 +96,19 @@ def test_ways_on_of_another_team_are_not_judged() -> None:
 
 def test_steps_that_no_agent_wrote() -> None:
     assert scene("manual", 2).why == "it was the user's turn: after every turn the user decides"
-    assert scene("graph", 0).why == "the user spoke"
+    assert scene("graph", 0).why == "the user sent a message"
     assert scene("tools", 2).why == "all calls of the step before were answered"
-    assert scene("answers", 4).why == "the work was taken for done: 1 round(s) are done"
+    assert scene("answers", 4).why == "the work seemed to be done: 1 round(s) are done"
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("graph", 'the task ended (completed): nobody was to act any more: critic: contains "APPROVED"'),
-        ("held", "the task ended (cancelled): somebody stopped it: stopped by the user"),
-        ("failing", "the task ended (failed): second could not go on: second: the model refuses"),
+        ("graph", 'the task ended (completed): no agent is next: critic: contains "APPROVED"'),
+        ("held", "the task ended (cancelled): the user stopped it: stopped by the user"),
+        ("failing", "the task ended (failed): second failed: second: the model refuses"),
         ("waiting for the user", "it is the user's turn: after every turn the user decides"),
-        ("waiting for an approval", "it waits for a person's word: a person must approve: pay (tc_"),
+        ("waiting for an approval", "it waits for a person's decision: a person must approve: pay (tc_"),
         ("waiting for the client", "it waits for the client to run a tool: the client must run: client_ask (tc_"),
     ],
 )

@@ -256,8 +256,8 @@ def test_what_the_user_looks_at_now_is_shown_and_counted() -> None:
         world.send(f"m{number}", f"m{number}", brought=told)
         world.settle()
     messages = world.given.model.requests[-1].messages
-    shown = [message["content"] for message in messages if "looking at" in str(message["content"])]
-    assert shown == ['(The user is looking at: {"page":"' + "2" * 1000 + '"})']
+    shown = [message["content"] for message in messages if "view of the user" in str(message["content"])]
+    assert shown == ['(Current view of the user: {"page":"' + "2" * 1000 + '"})']
 
 
 def test_whom_the_user_named_answers_also_after_another_message() -> None:

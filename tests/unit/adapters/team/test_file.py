@@ -195,7 +195,8 @@ def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.M
     prompt = "x" * (MAX_PROMPT - 1010)
     with pytest.raises(TeamError) as raised:
         team_from(prompted(*[prompt] * 4) | {"teams": {"inner": prompted("{{ tusk }}" + prompt, "{{ tusk }}")}})
-    told = f"the prompts up to here have {5 * MAX_PROMPT - 5040} characters, at most {MAX_TEAM} are possible together"
+    size = 5 * MAX_PROMPT - 5040
+    told = f"the prompts up to here have {size} characters, at most {MAX_TEAM} are possible together"
     assert raised.value.mistakes == (f"teams.inner.agents[0].prompt: {told}",)
 
 

@@ -82,7 +82,7 @@ def test_a_submission_is_read() -> None:
         ({"notify": [{"webhook": "https://a.example"}]}, "give 'secret_env', the variable"),
         ({"notify": [{"celery": {"args": []}}]}, "is not a signature"),
         ({"notify": [{"celery": {"task": "a", "args": ["x" * 70_000]}}]}, "at most 65536"),
-        ({"notify": [{"celery": {"task": "a"}, "on": ["running"]}]}, "passes too soon for a notice"),
+        ({"notify": [{"celery": {"task": "a"}, "on": ["running"]}]}, "passes too soon for a notification"),
         ({"notify": [{"celery": {"task": "a"}}] * 9}, "notify: .* at most 8"),
         ({"context": []}, r"context: .* \(found \[\]\)"),
         ({"context": {"a": "x" * MAX_CONTEXT}}, f"context: has .* at most {MAX_CONTEXT}"),

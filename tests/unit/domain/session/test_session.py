@@ -406,7 +406,7 @@ def test_tokens_are_texts_that_are_read_back(token: Token) -> None:
     ["", "x", "a.1.2.3", "a.1.2.3.-4", "a.1.2.3.4.5", "g.1.2.3.4", "a.1.2.3.4\n", "a.1.2.3.١", "a.1.2.3." + "9" * 5000],
 )
 def test_what_is_no_token_is_refused(token: str) -> None:
-    with pytest.raises(UsageError, match=r"token '.*' is none that a session or a delta carried"):
+    with pytest.raises(UsageError, match=r"token '.*' is not one of a session or a delta"):
         Token.parse(token)
 
 
