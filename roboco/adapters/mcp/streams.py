@@ -15,7 +15,7 @@ MAX_MESSAGE = 16 * 1024 * 1024
 class Streams:
     """Both directions, as a session of the package takes them; `gone` is set once the server is known to be lost.
 
-    `exit` is how the server's process has ended, as it is known once the streams are closed.
+    `exit` is the exit of the server's process, which is known once the streams are closed.
     """
 
     read: Any

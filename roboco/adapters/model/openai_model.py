@@ -1,4 +1,4 @@
-"""Models over the openai package: streams that can be closed from any thread at any moment."""
+"""A model client over the openai package, with streams that any thread can close at any moment."""
 
 import asyncio
 import logging
@@ -35,22 +35,26 @@ _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, Any] = {}
 
 TRIES = 2
-"""How often a call is tried that fails before its first token."""
+"""Maximum number of attempts at a call that fails before its first token."""
 PAUSE = 1.0
-"""Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST. A rate limit
-is not waited out here: it is the caller's to obey, in all processes."""
+"""Seconds before the second attempt.
+
+The delay doubles with each attempt. A Retry-After of the server is obeyed up to MAX_RETRY_DELAY. A rate limit is not
+waited out here: the caller obeys it, for all processes."""
 LONGEST = 5.0
 SLACK = 1.1
-"""By so much a model may be silent for longer than its `idle_timeout`: a timer that was set anew with each chunk would
-take a twentieth of the processor time of reading."""
+"""Factor by which a silence may exceed the profile's `idle_timeout`.
+
+The timer is set anew only when this slack is used up: with each chunk, it would take a twentieth of the processor time
+of reading."""
 REPROMPTS = 2
-"""How often a model is told that its JSON cannot be read, and asked again."""
+"""Maximum number of further requests to a model whose JSON cannot be parsed."""
 
 
 class OpenAIModel:
-    """Calls any server that speaks the chat completions protocol.
+    """Calls any server that implements the chat completions protocol.
 
-    A profile's `base_url` and `api_key_env` win over OPENAI_BASE_URL and OPENAI_API_KEY, where `allowed` has them.
+    A profile's `base_url` and `api_key_env` override OPENAI_BASE_URL and OPENAI_API_KEY, if `allowed` contains them.
     """
 
     def __init__(self, allowed: tuple[str, ...] = (), tries: int = TRIES, pause: float = PAUSE) -> None:
@@ -62,11 +66,11 @@ class OpenAIModel:
         self._formless: set[tuple[str | None, str]] = set()
 
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
-        """Begin the call; ModelError from the stream says what failed."""
+        """Start the call. Iterating over the stream raises ModelError if the call fails."""
         return _Stream(self, request, say)
 
     async def run(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> None:
-        """Make the call, pass its texts to `say`, and put the reply or the error into the queue; None ends it."""
+        """Make the call, pass its texts to `on_text`, and put the reply or the error into the queue, then None."""
         paced = Paced(say)
         try:
             ended = await self._ended(request, paced)
@@ -77,7 +81,7 @@ class OpenAIModel:
             out.put(None)
 
     async def _ended(self, request: Request, paced: Paced) -> "Reply | ModelError":
-        """Return the reply or the error. Nothing is raised."""
+        """Return the reply or the error. Raises nothing."""
         try:
             return await self._answered(request, paced)
         except ModelError as error:
@@ -94,7 +98,10 @@ class OpenAIModel:
         return (await self._first_try_that_speaks(asked_plainly(request), paced.say)).reply()
 
     async def _in_json(self, request: Request, say: Say) -> Reply:
-        """Have the model answer in JSON. Its text is held until it is parsed; the model reads of mistakes in it."""
+        """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.
+
+        The text is held back until it is parsed. Each repetition quotes the mistake to the model.
+        """
         first = asked = asked_in_json(request)
         replies: list[Reply] = []
         while True:
@@ -113,7 +120,10 @@ class OpenAIModel:
         return replace(_summed(replies), finish_reason=reason, calls=answer.calls)
 
     async def _formed(self, asked: Request, form: dict[str, Any]) -> Assembly:
-        """Return the model's answer in this format. A server that refuses it gets later requests without a format."""
+        """Return the model's reply in this format.
+
+        If the server rejects the format, this and all later requests to it omit the format.
+        """
         known = (asked.profile.base_url or os.environ.get("OPENAI_BASE_URL"), asked.profile.model)
         if known not in self._formless:
             try:
@@ -128,7 +138,10 @@ class OpenAIModel:
     async def _first_try_that_speaks(
         self, request: Request, say: Say | None, extra: Mapping[str, Any] = _NOTHING
     ) -> Assembly:
-        """Return the answer. An attempt is repeated if it fails before `say` got a text; without `say`, at any time."""
+        """Return the reply, retrying attempts that fail before `on_text` got a text; without it, at any time.
+
+        Raise ModelError if the error is not retryable, is a rate limit, or occurs at the last attempt.
+        """
         for attempt in range(1, self._tries + 1):
             assembly = Assembly(request.profile.model)
             try:
@@ -184,14 +197,14 @@ class OpenAIModel:
         return self._clients[identity]
 
     def start(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> Running:
-        """Have the loop make the call."""
+        """Start the call on the loop thread."""
         return self._loop.submit(self.run(request, say, out))
 
 
 async def _read(
     response: Response, assembly: Assembly, say: Say, profile: ModelProfile, silence: asyncio.Timeout
 ) -> None:
-    """Read the answer to its end or its limit. Each chunk postpones the timeout."""
+    """Read the reply to its end or to one of its limits. Each chunk postpones the timeout."""
     loop, due = asyncio.get_running_loop(), 0.0
     async with aclosing(chunks_of(response)) as chunks:
         async for chunk in chunks:
@@ -230,7 +243,7 @@ class _Stream:
 
 
 def _summed(replies: list[Reply]) -> Reply:
-    """Return the last reply, with the tokens and times of all."""
+    """Return the last reply, with the token counts and times of all replies."""
     return replace(
         replies[-1],
         tokens_in=sum(reply.tokens_in for reply in replies),
