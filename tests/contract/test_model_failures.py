@@ -252,7 +252,7 @@ def test_an_answer_without_its_end_is_told(server: ModelServer, model: OpenAIMod
     server.script(lambda request: Reply(text="one two", garbage=NOTHING))
     text, error = failure(model.stream(asked()))
     assert (text, error.code, error.retryable) == ("one two", "broken_stream", True)
-    assert "in the middle of its answer" in str(error)
+    assert "in the middle of its reply" in str(error)
 
 
 def test_an_error_within_the_stream_is_told(server: ModelServer, model: OpenAIModel) -> None:

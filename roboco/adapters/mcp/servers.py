@@ -126,7 +126,7 @@ class McpServers:
         try:
             return self._session(server, known).call(name, args, key, cancelled)
         except Stale:
-            raise UsageError(f"MCP server {server.place!r} ended the conversation before the call was sent") from None
+            raise UsageError(f"MCP server {server.place!r} ended the session before the call was sent") from None
 
     def close(self) -> None:
         """End every session, and every process that was started for one."""
@@ -173,7 +173,7 @@ class McpServers:
         try:
             return self._session(server, known).tools(until)
         except Stale:
-            raise UsageError(f"MCP server {server.place!r} ended the conversation") from None
+            raise UsageError(f"MCP server {server.place!r} ended the session") from None
 
     def _session(self, server: McpServer, known: _Known) -> Conversation:
         """Return the cached session, or a new one."""

@@ -150,7 +150,7 @@ class Session:
         """Return the result as JSON. Raise UsageError if the server reports an error."""
         if isinstance(result, InputRequiredResult):
             raise UsageError(
-                f"tool {name!r} of MCP server {self._server.place!r} asks a person, which is not supported"
+                f"tool {name!r} of MCP server {self._server.place!r} requests input from a user, which is not supported"
             )
         if not result.is_error:
             return result_json(result)

@@ -102,9 +102,9 @@ async def _read(
                 garbage += 1
             else:
                 await into_session.send(SessionMessage(message))
-        _log.warning("an MCP server was given up: it wrote %d lines that are no messages", garbage)
+        _log.warning("an MCP server was abandoned: it wrote %d lines that are not messages", garbage)
     except anyio.DelimiterNotFound:
-        _log.warning("an MCP server was given up: it wrote a line of more than %d bytes", MAX_MESSAGE)
+        _log.warning("an MCP server was abandoned: it wrote a line of more than %d bytes", MAX_MESSAGE)
     except (anyio.IncompleteRead, anyio.EndOfStream):
         ended.set()
     except _BROKEN:

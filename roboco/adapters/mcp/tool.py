@@ -55,7 +55,7 @@ def described(description: str, schema: Any, hints: Hints, in_time: bool = True)
     text = well_formed(description).replace("\0", "")
     if len(text) > MAX_DESCRIPTION:
         text = f"{text[: MAX_DESCRIPTION - 4]} ..."
-    match reduced_schema(schema) if in_time else "came too late":
+    match reduced_schema(schema) if in_time else "arrived too late":
         case str(wrong):
             note = f"(The server's schema of the arguments is left out: it {wrong}.)"
             return McpTool(_with(text, note), _open(), hints.effect)

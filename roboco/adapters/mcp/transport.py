@@ -54,6 +54,6 @@ def _sendable(variable: str) -> str:
     value = value_of(variable)
     if not _SENDABLE.fullmatch(value):
         raise UsageError(
-            f"environment variable {variable!r} holds what no header can carry, perhaps a line break at its end"
+            f"environment variable {variable!r} has characters that a header cannot contain, perhaps a final line break"
         )
     return value

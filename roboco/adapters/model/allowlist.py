@@ -52,7 +52,5 @@ def _place(profile: ModelProfile) -> str:
 
 
 def _refused(profile: ModelProfile, what: str, entry: str) -> ModelError:
-    message = (
-        f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_MODELS where the agents worker runs to allow it"
-    )
+    message = f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_MODELS on the agents worker to allow it"
     return ModelError("not_allowed", message, False)

@@ -111,7 +111,7 @@ class OpenAIModel:
             if not answer.mistake or len(replies) > REPROMPTS:
                 break
             _log.warning(
-                "model %r is asked again, its answer cannot be read: %s", request.profile.model, answer.mistake
+                "model %r is asked again, since its reply cannot be parsed: %s", request.profile.model, answer.mistake
             )
             asked = asked_again(first, request, assembly.held, answer.mistake)
         if text := assembly.held if answer.mistake else answer.text:
@@ -131,7 +131,7 @@ class OpenAIModel:
             except ModelError as error:
                 if not refuses_format(error):
                     raise
-                _log.warning("the response format is left out from now on: %s", error)
+                _log.warning("later requests omit the response format: %s", error)
                 self._formless.add(known)
         return await self._first_try_that_speaks(asked, None)
 
@@ -153,10 +153,10 @@ class OpenAIModel:
                 if not again or attempt == self._tries:
                     raise failed from error
                 _log.warning(
-                    "model call failed before it said anything, try %d of %d: %s", attempt, self._tries, failed
+                    "model call failed before its first token, attempt %d of %d: %s", attempt, self._tries, failed
                 )
                 await asyncio.sleep(_pause(error, self._pause * 2 ** (attempt - 1)))
-        raise AssertionError("unreachable: the last try returns or raises")
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _stream(self, request: Request, assembly: Assembly, say: Say, extra: Mapping[str, Any]) -> None:
         profile = request.profile
@@ -172,9 +172,13 @@ class OpenAIModel:
         except (openai.OpenAIError, ModelError):
             raise
         except Exception as error:
-            raise ModelError("broken_stream", f"model {profile.model!r} broke off: {error!r}", True) from error
+            raise ModelError(
+                "broken_stream", f"the stream of model {profile.model!r} broke: {error!r}", True
+            ) from error
         if not assembly.finished:
-            raise ModelError("broken_stream", f"model {profile.model!r} broke off in the middle of its answer", True)
+            raise ModelError(
+                "broken_stream", f"model {profile.model!r} closed the stream in the middle of its reply", True
+            )
 
     def _client(self, request: Request) -> AsyncOpenAI:
         check_allowed(request.profile, self._allowed)
@@ -182,7 +186,7 @@ class OpenAIModel:
         key = os.environ.get(name, "")
         base_url = request.profile.base_url or os.environ.get("OPENAI_BASE_URL") or None
         if not key and base_url is None:
-            raise ModelError("no_key", f"no model key: {name} is not set where the agents worker runs", False)
+            raise ModelError("no_key", f"no model key: {name} is not set on the agents worker", False)
         if not (key.isascii() and key.isprintable()):
             raise ModelError("no_key", f"the key in {name} holds characters that cannot be sent; set it anew", False)
         identity = (os.getpid(), base_url, key)
@@ -211,7 +215,7 @@ async def _read(
             if text := assembly.take(chunk):
                 say(text)
             if assembly.limit:
-                _log.warning("the answer of model %r is cut off at %s", profile.model, assembly.limit)
+                _log.warning("the reply of model %r is truncated at %s", profile.model, assembly.limit)
                 return
             if assembly.begun and loop.time() + profile.idle_timeout > due:
                 due = loop.time() + SLACK * profile.idle_timeout

@@ -204,7 +204,7 @@ def _text(value: object) -> str:
     """Return the text, or "" for None. Raise TypeError for anything else."""
     if value is None or isinstance(value, str):
         return value or ""
-    raise TypeError(f"a text was to come, not {value!r:.100}")
+    raise TypeError(f"expected a text, not {value!r:.100}")
 
 
 def _name(value: object) -> str:

@@ -26,7 +26,7 @@ def _place() -> Path:
     for folder in (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - checked by `_ours`
         if folder.is_dir() and _open_to_all(folder.resolve()):
             return folder
-    raise PermissionError("there is no folder for temporary files that everybody can get to")
+    raise PermissionError("no folder for temporary files is accessible to all users; set TMPDIR to one that is")
 
 
 def copied(program: Path) -> Path:

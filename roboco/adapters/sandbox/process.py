@@ -55,7 +55,7 @@ class Box:
             self.handles = Handles(descriptors[0], descriptors[1], first)
 
     def give(self, code: bytes) -> None:
-        """Send the code. It runs until it ends or the worker's end of the channel closes, also by the worker's death."""
+        """Send the code. It runs until it ends or the worker's end of the channel closes, for example by its death."""
         with suppress(
             ConnectionError, TimeoutError
         ):  # it died, and its output contains the cause; or it hangs until its time limit
@@ -78,7 +78,9 @@ class Box:
             self.bwrap.wait(_DIES_WITHIN)
         except subprocess.TimeoutExpired as error:
             self.bwrap.kill()
-            raise TransientError(f"process {self.bwrap.pid} of a sandbox does not die") from error
+            raise TransientError(
+                f"process {self.bwrap.pid} of a sandbox did not end within {_DIES_WITHIN} s"
+            ) from error
 
 
 @contextmanager
@@ -120,5 +122,5 @@ def _run(arguments: Sequence[str], output: int, passed: Sequence[int]) -> subpro
             extra_groups=None if dropped is None else [],
         )
     except OSError as error:
-        as_whom = "" if dropped is None else f" as user {dropped}, which a worker of root becomes for it"
+        as_whom = "" if dropped is None else f" as user {dropped}, to which a worker of root switches for it"
         raise TransientError(f"cannot start {arguments[0]!r}{as_whom}: {error}") from error
