@@ -2,7 +2,7 @@
 
 The server has a separate user, process table and file tree: no /proc of other processes, no workspace, no home folder,
 and no files of the folder in which the worker was started. It sees read-only: programs and libraries of the system,
-those of its own program, the files that its command line names, and the paths that the operator adds. It may write to
+those of its program, the files that its command line names, and the paths that the operator adds. It may write to
 a private /tmp that is deleted when it ends. The caller composes its environment. The server uses the worker's network,
 unless the operator disables it.
 """

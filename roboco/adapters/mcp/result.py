@@ -21,7 +21,7 @@ MAX_ERROR = 4000
 
 
 def result_json(result: CallToolResult) -> Any:
-    """Return the structured content, else the text; Parts if there is anything beside text.
+    """Return the structured content, else the text; ContentParts if there is anything beside text.
 
     A part is an object with a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`, and `data` in
     base64), `resource` (`uri`, `mime_type`, and `text` or `data`) or `resource_link` (`uri`, `name`, `mime_type`).

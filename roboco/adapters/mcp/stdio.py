@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from roboco.adapters.mcp import watchdog as leash
+from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.streams import MAX_MESSAGE, Streams
 
 MOST_GARBAGE = 1000
@@ -62,7 +62,7 @@ async def command_streams(command: tuple[str, ...], environment: dict[str, str])
 
 async def _started(command: tuple[str, ...], environment: dict[str, str], report: int) -> Process:
     return await anyio.open_process(
-        [sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), str(report), *command],
+        [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), str(os.getpid()), str(report), *command],
         env=environment,
         stderr=subprocess.DEVNULL,  # of the watchdog itself
         start_new_session=True,
@@ -73,7 +73,7 @@ async def _started(command: tuple[str, ...], environment: dict[str, str], report
 def _report(report: int) -> bytes:
     """Return the watchdog's report and close the pipe. Return b"" if the watchdog was killed."""
     try:
-        return os.read(report, 2 * leash.KEPT)
+        return os.read(report, 2 * watchdog.KEPT)
     except BlockingIOError:  # a process that was forked meanwhile holds the other end
         return b""
     finally:
@@ -133,7 +133,7 @@ async def _end(process: Process) -> None:
     assert process.stdin is not None
     with suppress(*_BROKEN):
         await process.stdin.aclose()
-    if not await _ended(process, leash.GRACE + _REAPED):
+    if not await _ended(process, watchdog.GRACE + _REAPED):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await _ended(process, _REAPED)

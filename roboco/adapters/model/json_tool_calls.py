@@ -54,7 +54,7 @@ def asked_plainly(request: Request) -> Request:
 
 
 def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Request:
-    """Return the first request (`asked`), extended by the model's reply and the mistake in it."""
+    """Return the first request, extended by the model's reply and the mistake in it."""
     shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
     told = (
         f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{_shape(request)}"

@@ -26,7 +26,7 @@ from roboco.adapters.model.json_tool_calls import (
 )
 from roboco.adapters.model.loop_thread import LoopThread, Running
 from roboco.adapters.model.reply_assembly import Assembly
-from roboco.adapters.model.sse import chunks_of
+from roboco.adapters.model.sse import iter_chunks
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request, Say
@@ -210,7 +210,7 @@ async def _read(
 ) -> None:
     """Read the reply to its end or to one of its limits. Each chunk postpones the timeout."""
     loop, due = asyncio.get_running_loop(), 0.0
-    async with aclosing(chunks_of(response)) as chunks:
+    async with aclosing(iter_chunks(response)) as chunks:
         async for chunk in chunks:
             if text := assembly.take(chunk):
                 say(text)

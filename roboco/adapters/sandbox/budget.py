@@ -56,7 +56,7 @@ def read_budget(megabytes: int | None, sandboxes: int, root: Path = Path("/")) -
     """Return the budget of a worker that runs this number of sandboxes at the same time, one per process.
 
     `megabytes` is the operator's ROBOCO_SANDBOX_MEMORY. If it is None, the budget is the cgroup's memory limit minus
-    `PER_PROCESS` for each process of the worker. A pool has one process more than children.
+    `BYTES_PER_PROCESS` for each process of the worker. A pool has one process more than children.
     """
     if megabytes is not None:
         return Budget(megabytes * MIB, f"ROBOCO_SANDBOX_MEMORY={megabytes}", sandboxes)

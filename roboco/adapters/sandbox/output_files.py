@@ -27,7 +27,7 @@ _KINDS = {
 
 @dataclass
 class Collected:
-    """The kept files; and for each other file, a line in `skipped` with the reason, or a count in `untold`."""
+    """The kept files; and for each other file, a line in `skipped` with the reason, or a count."""
 
     limits: SandboxLimits
     files: list[WrittenFile] = field(default_factory=list)

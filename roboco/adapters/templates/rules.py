@@ -1,6 +1,6 @@
 """Rules for templates: the constructs of Jinja that they may use, and their maximum size.
 
-Jinja only parses a template; its code is neither compiled nor run. `run` walks the tree that these rules accepted.
+Jinja only parses a template; its code is neither compiled nor run. `renderer` walks the tree that these rules accepted.
 """
 
 from collections.abc import Callable, Iterator
