@@ -15,15 +15,15 @@ _PREFIX = re.compile(rb"(?i)data:[^,]{0,200};base64,")
 
 
 class Parts(list[dict[str, Any]]):
-    """The parts that `result_json` makes from a result's content. Any other list is structured content of the server."""
+    """Parts that `result_json` makes from a result's content. Any other list is structured content of the server."""
 
 
 def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:
     """Return the result of `result_json` without base64 data, and the files that it contains.
 
-    Only ContentParts contain files: structured content may be any list, and stays unchanged. A part whose data is unusable or
-    exceeds the number of files has the reason in `left_out`. If a structured part repeats the data of another part, a
-    reference to that part replaces it.
+    Only ContentParts contain files: structured content may be any list, and stays unchanged. A part whose data is
+    unusable or exceeds the number of files has the reason in `left_out`. If a structured part repeats the data of
+    another part, a reference to that part replaces it.
     """
     if not isinstance(result, Parts):
         return result, ()
