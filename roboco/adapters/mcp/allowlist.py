@@ -15,8 +15,8 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], variables: tuple[
     """
     if kept := sorted({*server.env, *server.headers.values()} - set(variables)):
         raise UsageError(
-            f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in ROBOCO_MCP_ENV "
-            "to allow it"
+            f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in "
+            "ROBOCO_MCP_ENV to allow it"
         )
     if server.command is not None:
         permitted = shlex.join(server.command) in allowed

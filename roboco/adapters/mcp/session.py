@@ -57,7 +57,7 @@ class _Lost(Exception):
 
 
 class Session:
-    """A session that one task on the loop opens, holds and closes. It ends when it was unused for `idle` seconds.
+    """A session that one task on the loop opens, holds and closes. It ends when it was unused for `idle_timeout` seconds.
 
     The loop calls `on_change` when the server's tools are no longer those that it listed.
     """
@@ -206,7 +206,7 @@ class Session:
                 self.ended = True  # no thread starts a request while the rest is closed
 
     async def _hold(self, gone: anyio.Event) -> None:
-        """Return when the server is lost, or the session was unused for `idle` seconds."""
+        """Return when the server is lost, or the session was unused for `idle_timeout` seconds."""
         while not gone.is_set():
             left = self._idle if self._active else self._used + self._idle - time.monotonic()
             if left <= 0:

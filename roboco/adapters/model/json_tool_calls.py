@@ -57,7 +57,8 @@ def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Requ
     """Return the first request, extended by the model's reply and the mistake in it."""
     shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
     told = (
-        f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{_shape(request)}"
+        f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n"
+        f"{_shape(request)}"
     )
     turns = ({"role": "assistant", "content": shown or "(nothing)"}, {"role": "user", "content": told})
     return replace(asked, messages=(*asked.messages, *turns))

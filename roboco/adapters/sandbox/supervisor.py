@@ -19,7 +19,7 @@ _READ = 65_536
 
 @dataclass
 class Attended:
-    """One run. `ended` is the limit that ended it; "" while it runs and if it ended by itself."""
+    """One run. `end_reason` is the limit that ended it; "" while it runs and if it ended by itself."""
 
     box: Box
     code: bytes

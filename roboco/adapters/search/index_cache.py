@@ -109,7 +109,8 @@ class Shelf:
             while not _taken(lock):
                 if time.monotonic() > until:
                     raise TransientError(
-                        f"memory index {path} was in use for {self._patience:g} s by another process; try again later"
+                        f"memory index {path} was in use for {self._patience:g} s by another process; "
+                        "try again later"
                     )
                 time.sleep(_POLL)
             yield

@@ -30,7 +30,8 @@ def as_json(result: Any, tool: str) -> Any:
     except (ValueError, TypeError) as error:
         problem = str(error)
     raise TypeError(
-        f"tool {tool!r} returned a value of type {type(result).__name__} that is not JSON: {problem}; return {POSSIBLE}"
+        f"tool {tool!r} returned a value of type {type(result).__name__} that is not JSON: {problem}; "
+        f"return {POSSIBLE}"
     )
 
 

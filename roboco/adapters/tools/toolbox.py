@@ -52,8 +52,8 @@ class _Ran:
 class FunctionToolbox:
     """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
-    `time_up` is the exception with which the pool ends a tool at its time limit. `mask` removes secrets from a tool's
-    exceptions, and from its output in the log.
+    `time_limit_error` is the exception with which the pool ends a tool at its time limit. `mask` removes secrets from a
+    tool's exceptions, and from its output in the log.
     """
 
     def __init__(
