@@ -57,7 +57,7 @@ class _Lost(Exception):
 
 
 class Session:
-    """A session that one task on the loop opens, holds and closes. It ends when it was unused for `idle_timeout` seconds.
+    """A session that one task on the loop opens, holds and closes. It ends when unused for `idle_timeout` seconds.
 
     The loop calls `on_change` when the server's tools are no longer those that it listed.
     """

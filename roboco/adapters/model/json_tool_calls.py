@@ -56,10 +56,8 @@ def asked_plainly(request: Request) -> Request:
 def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Request:
     """Return the first request, extended by the model's reply and the mistake in it."""
     shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
-    told = (
-        f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n"
-        f"{_shape(request)}"
-    )
+    shape = _shape(request)
+    told = f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{shape}"
     turns = ({"role": "assistant", "content": shown or "(nothing)"}, {"role": "user", "content": told})
     return replace(asked, messages=(*asked.messages, *turns))
 

@@ -109,8 +109,7 @@ class Shelf:
             while not _taken(lock):
                 if time.monotonic() > until:
                     raise TransientError(
-                        f"memory index {path} was in use for {self._patience:g} s by another process; "
-                        "try again later"
+                        f"memory index {path} was in use for {self._patience:g} s by another process; retry later"
                     )
                 time.sleep(_POLL)
             yield

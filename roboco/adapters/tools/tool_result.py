@@ -29,10 +29,9 @@ def as_json(result: Any, tool: str) -> Any:
         problem = "it is nested too deep"
     except (ValueError, TypeError) as error:
         problem = str(error)
-    raise TypeError(
-        f"tool {tool!r} returned a value of type {type(result).__name__} that is not JSON: {problem}; "
-        f"return {POSSIBLE}"
-    )
+    kind = type(result).__name__
+    message = f"tool {tool!r} returned a value of type {kind} that is not JSON: {problem}; return {POSSIBLE}"
+    raise TypeError(message)
 
 
 class _Conversion:
