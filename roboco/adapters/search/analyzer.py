@@ -2,8 +2,8 @@
 
 A word yields its stem: the English one, the German one, or both if the surrounding words do not show the language.
 Scripts without spaces yield pairs of neighbouring characters. The last character of a run is also a term by itself, so
-that `"世"*` finds every single character. Terms contain only letters, digits, "_" and characters of these scripts, never
-syntax of a query language.
+that `"世"*` finds every single character. Terms contain only letters, digits, "_" and characters of these scripts, and
+therefore no syntax of a query language.
 """
 
 import re
