@@ -25,7 +25,6 @@ METHODS = frozenset({"get", "items", "keys", "values"})
 """The methods that a template may call, of objects only."""
 _TEST_AT = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
 """The position of the argument that names a test, by filter."""
-COMPARISONS = frozenset({"eq", "ne", "lt", "lteq", "gt", "gteq", "in", "notin"})
 _CALLS = "range(...), and get, items, keys and values of objects"
 _NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Name, nodes.Const),
