@@ -131,7 +131,7 @@ def text_of(files: Files) -> Callable[[str, str, int], bytes | None]:
 
 
 def _first(pieces: Any, most: int) -> list[bytes]:
-    """Return the pieces that contain the first `most` bytes."""
+    """Return the pieces that contain the first `max_bytes` bytes."""
     taken: list[bytes] = []
     for piece in pieces:
         taken.append(piece)
