@@ -252,7 +252,7 @@ def test_an_answer_without_its_end_is_told(server: ModelServer, model: OpenAIMod
     server.script(lambda request: Reply(text="one two", garbage=NOTHING))
     text, error = failure(model.stream(asked()))
     assert (text, error.code, error.retryable) == ("one two", "broken_stream", True)
-    assert "in the middle of its answer" in str(error)
+    assert "in the middle of its reply" in str(error)
 
 
 def test_an_error_within_the_stream_is_told(server: ModelServer, model: OpenAIModel) -> None:
@@ -321,7 +321,7 @@ def test_a_model_that_does_not_begin_is_asked_again_and_given_up(
     text, error = failure(models(tries=2, pause=0.01).stream(asked(first_token_timeout=0.2)))
     assert (text, error.code, error.retryable) == ("", "timeout", True)
     assert "sent no token within 0.2 s" in str(error)
-    assert caplog.text.count("try 1 of 2") == 1
+    assert caplog.text.count("attempt 1 of 2") == 1
     assert len(server.wait_for(gone)) <= 2
 
 

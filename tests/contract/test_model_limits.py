@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model import events
 from roboco.adapters.model import reply_assembly as assembly
+from roboco.adapters.model import sse
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, failure, gone
@@ -90,7 +90,7 @@ def test_names_are_cut(server: ModelServer, model: OpenAIModel) -> None:
 def test_an_event_without_end_is_refused(
     server: ModelServer, model: OpenAIModel, long: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_EVENT", 4000)
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 4000)
     server.script(lambda request: Reply(garbage=long))
     _, error = failure(model.stream(asked()))
     assert (error.code, error.retryable) == ("too_long", False)

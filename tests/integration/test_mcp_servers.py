@@ -110,7 +110,7 @@ def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyP
 def test_a_header_that_would_break_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
     server = declared(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
-    with using(server) as servers, pytest.raises(UsageError, match="no header can carry") as raised:
+    with using(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
         servers.call(server, "search", {}, "k", never)
     assert "secret" not in str(raised.value)
 

@@ -1,4 +1,4 @@
-"""Which MCP servers the operator of a worker allows: a team file alone starts no process and reaches no address."""
+"""The operator's allowlist of MCP servers: a team file alone can neither start a process nor reach an address."""
 
 import shlex
 
@@ -8,14 +8,15 @@ from roboco.errors import UsageError
 
 
 def check_allowed(server: McpServer, allowed: tuple[str, ...], variables: tuple[str, ...]) -> None:
-    """UsageError unless an entry is the server's whole command line, or leads to its address.
+    """Raise UsageError unless an entry allows the server.
 
-    The `variables` are those of the worker that servers may get.
+    For a server that is started, an entry must be its whole command line; otherwise its address or a prefix of it.
+    `variables` are the variables of the worker that servers may get; the server may name no other.
     """
     if kept := sorted({*server.env, *server.headers.values()} - set(variables)):
         raise UsageError(
-            f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in ROBOCO_MCP_ENV "
-            "to allow it"
+            f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in "
+            "ROBOCO_MCP_ENV to allow it"
         )
     if server.command is not None:
         permitted = shlex.join(server.command) in allowed

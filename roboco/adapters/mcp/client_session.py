@@ -1,6 +1,6 @@
-"""Conversation: a kept session with an MCP server, made by the `mcp` package, which is loaded when it is first needed.
+"""The port of an MCP session, and its construction by the `mcp` package, which is imported at the first use.
 
-The package takes 0.7 s and 30 MB: producers and coordinators never need it.
+The import takes 0.7 s and 30 MB. Clients and coordinators never need it.
 """
 
 import importlib
@@ -16,39 +16,42 @@ from roboco.errors import UsageError
 
 
 class Stale(Exception):
-    """The conversation had ended before the request reached the server, so it may be sent in a new one."""
+    """The session ended before the request reached the server, so the request may be sent in a new session."""
 
 
 class Conversation(Protocol):
-    """One session, for any number of threads."""
+    """A session with one MCP server, for any number of threads."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be asked."""
+        """Return True if the session accepts no more requests."""
 
     def tools(self, until: float) -> Offer:
-        """What the server lists, by its names; Stale, or UsageError for whatever went wrong."""
+        """Return the tools that the server lists, by its own names.
+
+        Raise SessionExpired, or UsageError for any other failure.
+        """
 
     def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
-        """The result of a call in JSON; Stale, or UsageError for whatever went wrong."""
+        """Return the result of a call in JSON. Raise SessionExpired, or UsageError for any other failure."""
 
     def close(self) -> None:
-        """End it; twice is once."""
+        """End the session. Idempotent."""
 
     def wait_closed(self, until: float) -> None:
-        """Wait until it is over, up to this time of `time.monotonic`."""
+        """Wait until the session has ended, at most until this time of `time.monotonic`."""
 
 
 def converse(
     server: McpServer, loop: LoopThread, idle: float, change: Callable[[], None], confinement: Confinement
 ) -> Conversation:
-    """A new session; UsageError if the package is not installed."""
+    """Return a new session. Raise UsageError if the package is not installed."""
     conversation: Conversation = _session_class()(server, loop, idle, change, confinement)
     return conversation
 
 
 def check_installed() -> None:
-    """UsageError if the package is not installed."""
+    """Raise UsageError if the package is not installed."""
     _session_class()
 
 

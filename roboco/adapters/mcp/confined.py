@@ -1,9 +1,10 @@
-"""Confined: a stdio MCP server without the rights of the worker that starts it, by bubblewrap.
+"""Confinement of stdio MCP servers: bubblewrap withholds the rights of the worker that starts them.
 
-It has a user, process table and folders to itself: no /proc of other processes, no workspace, no home folder, no files
-of the folder in which the worker was started. It sees programs and libraries of the system, those of its own program,
-the files that its command line names, and what the operator adds, all of it read-only; and it may write to a /tmp that
-ends with it. Its environment is made by the caller. The network is the worker's, unless the operator takes it away.
+The server has a separate user, process table and file tree: no /proc of other processes, no workspace, no home folder,
+and no files of the folder in which the worker was started. It sees read-only: programs and libraries of the system,
+those of its program, the files that its command line names, and the paths that the operator adds. It may write to
+a private /tmp that is deleted when it ends. The caller composes its environment. The server uses the worker's network,
+unless the operator disables it.
 """
 
 import os
@@ -21,9 +22,9 @@ from roboco.adapters.sandbox.programs import Programs, found_bubblewraps
 from roboco.errors import UsageError
 
 Mode = Literal["network", "offline", "off"]
-HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is a file system of its own
+HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is a separate file system
 MAX_WRITTEN = 256 * 1024 * 1024
-"""How many bytes a server may write; they lie in memory."""
+"""Maximum number of bytes that a server may write; they are held in memory."""
 _TRIED_WITHIN = 20
 _ISOLATED = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns"),
@@ -36,7 +37,7 @@ _OF_THE_SYSTEM = (
 _OF_A_PROGRAM = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg")
 _MOUNTED = ("/usr", "/usr/local")
 _ROBOCO = str(Path(__file__).resolve().parents[2])
-"""The library's code, which holds servers of its own; an editable installation has it elsewhere than other packages."""
+"""The library's code, which contains MCP servers. An editable installation has it outside of site-packages."""
 _RW = ":rw"
 _OFF = "set ROBOCO_MCP_SANDBOX=off, with which servers have all the rights of the worker"
 _ALLOW = (
@@ -47,16 +48,17 @@ _ALLOW = (
 
 @dataclass(frozen=True)
 class Confinement:
-    """`mode`: with the network of the worker, without one, or no confinement at all.
+    """The confinement of all servers that a worker starts.
 
-    `paths` are what servers see beside their own program: read-only, or with ":rw" behind it to be changed.
+    `mode`: with the network of the worker, without a network, or no confinement at all.
+    `paths`: what servers see in addition to their own program, read-only, or writable if they end in ":rw".
     """
 
     mode: Mode = "network"
     paths: tuple[str, ...] = ()
 
     def command(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """The command that starts this one confined; UsageError if that cannot be done here."""
+        """Return the command that starts the given command confined. Raise UsageError if that is not possible here."""
         if self.mode == "off":
             return command
         network = ("--unshare-net",) if self.mode == "offline" else ()
@@ -70,7 +72,7 @@ class Confinement:
         )
 
     def environment(self, given: dict[str, str]) -> dict[str, str]:
-        """The environment of the server: the worker's home is not its own."""
+        """Return the environment of the server with a replaced HOME: the worker's home folder is not visible to it."""
         return given if self.mode == "off" else {**given, "HOME": HOME}
 
     def _added(self) -> Iterator[str]:
@@ -89,7 +91,7 @@ def _system() -> Iterator[str]:
 
 
 def _own(command: tuple[str, ...]) -> Iterator[str]:
-    """What belongs to the program itself, and the files that its command line names."""
+    """Yield the mounts of the program's own files, and of the files that its command line names."""
     for path in (*_programs(command[0]), _ROBOCO):
         yield from ("--ro-bind-try", path, path)
     for word in command[1:]:
@@ -99,7 +101,10 @@ def _own(command: tuple[str, ...]) -> Iterator[str]:
 
 
 def _programs(program: str) -> list[str]:
-    """The program, what its links lead to, and the libraries beside each; with the interpreter of its environment."""
+    """Return the program, the targets of its links, and the libraries beside each.
+
+    The interpreter of the program's virtual environment is included.
+    """
     found: dict[str, None] = {}
     left, seen = [os.path.abspath(shutil.which(program) or program)], set[str]()
     while left:
@@ -124,14 +129,14 @@ def _bubblewrap() -> str:
         raise UsageError(f"MCP servers that are started need Linux for their sandbox, this is {sys.platform}; {_OFF}")
     found = _working()
     if not found[0]:
-        _working.cache_clear()  # an operator may change that while the worker runs
+        _working.cache_clear()  # an operator may fix the cause while the worker runs
         raise UsageError(f"MCP servers cannot be confined on this worker: {found[1]}; {_ALLOW}")
     return found[0]
 
 
 @lru_cache(maxsize=1)
 def _working() -> tuple[str, str]:
-    """The bubblewrap that works here, or "" and why none does."""
+    """Return the first bubblewrap that works here and "", or "" and the reason why none works."""
     failures = []
     for bwrap in found_bubblewraps():
         trial = [bwrap, *_ISOLATED, *_system(), *_own((sys.executable,)), "--", sys.executable, "-I", "-S", "-c", ""]

@@ -1,4 +1,4 @@
-"""Why an MCP server failed, as a short text that holds no secret."""
+"""Failures of MCP servers as short texts without secrets."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _LOST = ("Connection closed", "SSE stream")
 
 
 def reason(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """Return what went wrong, in a line. Every secret is covered before the line is cut."""
+    """Return the cause of the failure in one line. Every secret is masked before the line is truncated."""
     match first_of(error):
         case UsageError() as ours:
             return str(ours)
@@ -31,22 +31,22 @@ def reason(error: BaseException, secrets: Iterable[str] = ()) -> str:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The error itself, or the first one in a group."""
+    """Return the error itself, or the first error of a group."""
     return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def is_lost(error: MCPError) -> bool:
-    """Whether no answer can come any more; servers use the same code for errors of their own."""
+    """Return True if no response can arrive any more. Servers use the same code for errors of their own."""
     return error.code == CONNECTION_CLOSED and error.message.startswith(_LOST)
 
 
 def means_unknown(error: MCPError) -> bool:
-    """Whether the server may no longer have the tool as it was listed."""
+    """Return True if the server may no longer have the tool as it was listed."""
     return error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
 
 
 def without(secrets: Iterable[str], text: str) -> str:
-    """The text with every secret covered: servers repeat what they were sent."""
+    """Return the text with every secret masked: servers repeat what they receive."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***")

@@ -1,4 +1,4 @@
-"""http: an MCP server that is reached by streamable HTTP."""
+"""The transport to an MCP server over streamable HTTP."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,24 +17,24 @@ _FAREWELL = 2.0
 
 @dataclass
 class Answered:
-    """What the server's HTTP side said to the request that is being made."""
+    """The HTTP status of the current request, and whether the server does not know its session any more."""
 
     status: int | None = None
     session_unknown: bool = False
 
     @property
     def told(self) -> str:
-        """The status, for messages; "" if it says nothing."""
+        """Return the status for messages, or "" if it is no error."""
         return f" (HTTP status {self.status})" if self.status is not None and self.status >= 300 else ""
 
 
 answered: ContextVar[Answered | None] = ContextVar("answered", default=None)
-"""Of the present request: the package runs each in the context of whoever sends it."""
+"""The HTTP state of the current request: the package runs each request in the context of its sender."""
 
 
 @asynccontextmanager
 async def url_streams(url: str, headers: dict[str, str], connect: float, read: float) -> AsyncIterator[Streams]:
-    """A client of the address that sends the headers; redirects are followed within its origin alone."""
+    """Open a client of the address that sends the headers. It follows redirects only within the address's origin."""
     async with (
         httpx2.AsyncClient(
             headers={**headers, "accept-encoding": "identity"},
@@ -47,13 +47,13 @@ async def url_streams(url: str, headers: dict[str, str], connect: float, read: f
 
 
 async def _hasten(request: httpx2.Request) -> None:
-    """The farewell of a session is a courtesy: it must not wait as long as a call."""
+    """Shorten the timeout of the request that ends a session: it is a courtesy and must not wait as long as a call."""
     if request.method == "DELETE":
         request.extensions["timeout"] = httpx2.Timeout(_FAREWELL).as_dict()
 
 
 async def _look(response: httpx2.Response) -> None:
-    """Note the status, and bound the body."""
+    """Record the status, and limit the size of the body."""
     if (present := answered.get()) is not None and response.request.method == "POST":
         present.status = response.status_code
         known = MCP_SESSION_ID in response.request.headers
@@ -63,7 +63,7 @@ async def _look(response: httpx2.Response) -> None:
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends in an error when it is too large."""
+    """A body whose iteration raises StreamError when it is too large."""
 
     def __init__(self, body: object, most: int) -> None:
         assert isinstance(body, httpx2.AsyncByteStream)

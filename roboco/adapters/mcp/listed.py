@@ -1,4 +1,4 @@
-"""Listed: the tools of an MCP server as a task keeps them, and as an agent sees them."""
+"""The tools of an MCP server as a task stores them and as an agent sees them."""
 
 import logging
 from functools import lru_cache
@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 def as_listing(team: Team, server: str, offer: Offer) -> Listing:
-    """The listing that a task keeps; UsageError if it is too large."""
+    """Return the listing that a task stores. Raise UsageError if it is too large."""
     declared = team.mcp_servers[server]
     called = callable_tools(declared, server, offer)
     if declared.takes_all and len(called) > MOST_TOOLS:
@@ -40,14 +40,14 @@ def as_listing(team: Team, server: str, offer: Offer) -> Listing:
 
 
 def callable_tools(declared: McpServer, server: str, offer: Offer) -> dict[str, McpTool]:
-    """The tools whose names, with the server's prefix, agents can call, by the server's own names."""
+    """Return the tools that agents can call, by the server's own names: valid names, with the server's prefix."""
     return {name: tool for name, tool in offer.tools.items() if declared.name_of(prefix_of(server), name) is not None}
 
 
 def listed_tool(server: McpServer, remote: str, listing: Listing | None) -> ListedTool | None:
-    """The tool as the listing describes it; one that takes any object, and says why, if the server was never listed.
+    """Return the tool as the listing describes it, or None if the server has no such tool.
 
-    None if the server has no such tool.
+    If the server was never listed, return a tool that accepts any object; its description contains the reason.
     """
     if listing is None or listing.error:
         why = "its tools are not listed" if listing is None else listing.error
@@ -58,7 +58,7 @@ def listed_tool(server: McpServer, remote: str, listing: Listing | None) -> List
 
 
 def names_left_out(called: dict[str, McpTool], offer: Offer) -> str:
-    """Which tools of a server agents cannot call because of their names; "" if there are none."""
+    """Return a text that names the tools that agents cannot call because of their names, or "" if there are none."""
     names = [name for name in offer.tools if name not in called]
     count = len(names) + len(offer.others) + offer.more
     shown = ", ".join(map(repr, [*names, *offer.others][:_SHOWN])) or "names that cannot be shown"
@@ -68,7 +68,7 @@ def names_left_out(called: dict[str, McpTool], offer: Offer) -> str:
 
 @lru_cache(maxsize=256)
 def _warn(text: str) -> None:
-    """Log it once in this process: a server is listed before each call."""
+    """Log the text once per process: a server is listed before each call."""
     _log.warning("%s", text)
 
 

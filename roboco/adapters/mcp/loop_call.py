@@ -1,4 +1,4 @@
-"""Work: what the loop does for a thread that waits for it."""
+"""LoopCall: a coroutine on the loop thread, for whose result another thread waits."""
 
 import time
 from collections.abc import Callable, Coroutine
@@ -10,18 +10,21 @@ from roboco.errors import UsageError
 
 T = TypeVar("T")
 _LOOK = 0.05
-"""Seconds between looks whether the wait was cancelled."""
+"""Seconds between checks for a cancellation of the wait."""
 
 
 class Work(Generic[T]):
-    """Begun with its construction; it is the loop that runs it, so it ends by itself or by `result`."""
+    """A coroutine that starts at construction. The loop runs it, so it ends by itself or by `result`."""
 
     def __init__(self, loop: LoopThread, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._done: Future[T] = Future()
         self._running = loop.submit(self._do(work))
 
     def result(self, until: float, cancelled: Callable[[], bool]) -> T:
-        """What came of it; otherwise it is given up: TimeoutError at `until` (monotonic), UsageError if cancelled."""
+        """Return the result; cancel the coroutine if it is not available.
+
+        Raise TimeoutError at `until` (of `time.monotonic`), and UsageError if `cancelled` returns True.
+        """
         try:
             return awaited(self._done, until, cancelled)
         finally:
@@ -36,7 +39,10 @@ class Work(Generic[T]):
 
 
 def awaited(future: "Future[T]", until: float, cancelled: Callable[[], bool]) -> T:
-    """The future's result; TimeoutError at `until` (monotonic), UsageError if cancelled."""
+    """Return the future's result.
+
+    Raise TimeoutError at `until` (of `time.monotonic`), and UsageError if `cancelled` returns True.
+    """
     while not future.done():
         left = until - time.monotonic()
         if left <= 0:
@@ -48,5 +54,5 @@ def awaited(future: "Future[T]", until: float, cancelled: Callable[[], bool]) ->
 
 
 def never() -> bool:
-    """For work that nobody cancels."""
+    """Return False. For calls that cannot be cancelled."""
     return False

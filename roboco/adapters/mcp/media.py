@@ -1,6 +1,6 @@
-"""media: the images, sounds and other files in the result of an MCP server's tool, taken out of its JSON.
+"""Images, sounds and other files in the result of an MCP server's tool, extracted from its JSON.
 
-A model cannot read base64, and pays for each character of it.
+A model cannot read base64, and each of its characters costs tokens.
 """
 
 import base64
@@ -15,15 +15,15 @@ _PREFIX = re.compile(rb"(?i)data:[^,]{0,200};base64,")
 
 
 class Parts(list[dict[str, Any]]):
-    """Parts that `result_json` has made of a result's content; any other list is what a server calls structured."""
+    """Parts that `result_json` makes from a result's content. Any other list is structured content of the server."""
 
 
 def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:
-    """The result of `result_json` without data in base64, and the files that it holds.
+    """Return the result of `result_json` without base64 data, and the files that it contains.
 
-    Only Parts hold files: structured content may be any list, and stays as it is. A part whose data cannot be had, or
-    that is one too many, says so in `left_out`. A structured part that repeats the data of another part names that part
-    instead.
+    Only ContentParts contain files: structured content may be any list, and stays unchanged. A part whose data is
+    unusable or exceeds the number of files has the reason in `left_out`. If a structured part repeats the data of
+    another part, a reference to that part replaces it.
     """
     if not isinstance(result, Parts):
         return result, ()
@@ -42,7 +42,7 @@ def taken_out(result: Any) -> tuple[Any, tuple[Media, ...]]:
 
 
 def _media(place: int, part: dict[str, Any]) -> Media | str:
-    """The file in the part, or why there is none."""
+    """Return the file in the part, or the reason why there is none."""
     try:
         data = _decoded(part["data"])
     except (binascii.Error, ValueError):
@@ -51,7 +51,10 @@ def _media(place: int, part: dict[str, Any]) -> Media | str:
 
 
 def _decoded(text: str) -> bytes:
-    """Return the bytes; ValueError if it is no base64, in lines or not, after the beginning of a `data:` URL or not."""
+    """Return the decoded bytes. Raise ValueError if the text is not base64.
+
+    Line breaks and a preceding `data:` URL prefix are accepted.
+    """
     digits = text.encode("ascii").translate(None, _SPACE)
     prefix = _PREFIX.match(digits)
     return base64.b64decode(digits[prefix.end() :] if prefix else digits, validate=True)

@@ -1,4 +1,4 @@
-"""Pages: an MCP server's list of tools, read page by page within bounds: its server is not trusted."""
+"""An MCP server's list of tools, read page by page within limits, because servers are not trusted."""
 
 import re
 import sys
@@ -13,16 +13,16 @@ from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 MOST_LISTED, MOST_OTHERS = 1000, 50
-"""How many tools of a server are kept, and how many names of others; the rest is counted."""
+"""Maximum number of tools that are kept, and of names of other tools. The rest is counted."""
 MOST_PAGES = 100
-"""How many pages of a server's list of tools are read."""
+"""Maximum number of pages of a server's list that are read."""
 MAX_PAGES = 16 * 1024 * 1024
-"""How many bytes pages may take in memory before another page is read."""
+"""Maximum number of bytes that the pages may take in memory before another page is read."""
 _NAME = re.compile(r"[!-~]{1,100}")
 
 
 class Listed:
-    """The tools of a server's list that are kept, and how many are not."""
+    """The tools of a server's list that are kept, the names of some others, and the number of the rest."""
 
     def __init__(self, server: McpServer) -> None:
         self.tools: dict[str, types.Tool] = {}
@@ -32,7 +32,7 @@ class Listed:
         self._left = MAX_PAGES
 
     async def read(self, session: ClientSession) -> None:
-        """Read the pages; UsageError if they are too large to read all of them."""
+        """Read the pages. Raise UsageError if they are too large to read all of them."""
         cursor: str | None = None
         for number in range(1, MOST_PAGES + 1):
             cursor = self._add(await _page(session, cursor))
@@ -42,7 +42,7 @@ class Listed:
                 raise UsageError(_too_large(self._server, number))
 
     def _add(self, page: types.ListToolsResult) -> str | None:
-        """Keep what the team may use of the page; return the cursor of the next page."""
+        """Keep the tools of the page that the team may use. Return the cursor of the next page, or None."""
         for tool in page.tools:
             self._keep(tool)
         if page.next_cursor is not None:
@@ -60,12 +60,12 @@ class Listed:
 
     @property
     def _complete(self) -> bool:
-        """Whether no further page can bring a tool that is kept."""
+        """Return True if no further page can add a tool that is kept."""
         return not self._server.takes_all and len(self.tools) == len(self._server.named)
 
 
 def memory(value: Any, enough: int) -> int:
-    """Return how many bytes the value from JSON takes; counting ends above `enough`."""
+    """Return the number of bytes that the JSON value takes in memory; counting ends above `enough`."""
     size, left = 0, [value]
     while left and size <= enough:
         part = left.pop()
@@ -91,9 +91,10 @@ def _too_large(server: McpServer, pages: int) -> str:
 
 
 async def _page(session: ClientSession, cursor: str | None) -> types.ListToolsResult:
-    """Ask for a page. The package's `list_tools` keeps names and schemas of all tools for as long as the session lasts.
+    """Request a page.
 
-    Only servers of a modern revision need that: calls repeat in headers what such a list says.
+    The package's `list_tools` keeps names and schemas of all tools as long as the session lasts. Only servers of a
+    modern protocol revision need that: each call repeats a part of the list in its headers.
     """
     params = types.PaginatedRequestParams(cursor=cursor)
     if session.protocol_version in MODERN_PROTOCOL_VERSIONS:

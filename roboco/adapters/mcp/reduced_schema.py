@@ -1,8 +1,8 @@
-"""The schema of an MCP server, without the keywords that Roboco does not accept.
+"""Reduction of an MCP server's schema to the keywords that Roboco accepts.
 
-The rest still describes and checks the arguments. A reduced schema accepts all that the server's own one accepts: where
-the loss of a keyword makes another one refuse more, that one goes too. Examples are `not`, `if` and `oneOf` around it,
-and `additionalProperties` beside `patternProperties`. Each schema is visited twice at most.
+The rest still describes and checks the arguments. A reduced schema accepts all values that the original accepts: if the
+loss of a keyword makes another one reject more, that one is removed too. Examples are `not`, `if` and `oneOf` around
+it, and `additionalProperties` beside `patternProperties`. Each schema is visited at most twice.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from roboco.domain.canonical_json import checked_json
 from roboco.domain.pattern import check_pattern, weight
 
 Reduced = tuple[dict[str, Any], tuple[str, ...]]
-"""A schema, and the places of what it lacks."""
+"""A schema, and the paths of the removed parts."""
 _REFUSE_NULL = frozenset({"enum", "const", "$ref", "allOf", "anyOf", "oneOf", "not", "if"})
-"""Keywords beside `type` that may refuse null."""
+"""Keywords beside `type` that may reject null."""
 _STRICTER_WITHOUT = {
     "properties": ("additionalProperties",),
     "patternProperties": ("additionalProperties",),
@@ -24,13 +24,13 @@ _STRICTER_WITHOUT = {
     "minContains": ("contains",),
     "if": ("then", "else"),
 }
-"""Keywords without which the schema refuses more values."""
+"""Keywords without which the schema rejects more values, and the keywords that are then removed with them."""
 _STRICTER_WITH_LESS = {"not": ("not",), "if": ("if", "then", "else"), "contains": ("maxContains",)}
-"""Keywords that refuse more values if the schema in them accepts more."""
+"""Keywords that reject more values if the schema in them accepts more, and the keywords that are then removed."""
 
 
 def reduced_schema(schema: Any) -> Reduced | str:
-    """Return the schema without what is not accepted, or why no part of it can be used."""
+    """Return the schema without unaccepted keywords, or the reason why no part of it can be used."""
     wrong = schema_mistake(schema)
     if not wrong:
         return checked_json(schema), ()
@@ -50,14 +50,14 @@ def reduced_schema(schema: Any) -> Reduced | str:
 
 
 class _Patterns:
-    """Accepts patterns until they weigh too much together to be compiled."""
+    """Accepts patterns until they are too large together to be compiled."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
         self._left = MOST_WEIGHT
 
     def accept(self, pattern: str) -> bool:
-        """Return True if the pattern is accepted, each time the same."""
+        """Return True if the pattern is accepted. The result for a pattern never changes."""
         if pattern not in self._known:
             self._known[pattern] = self._compiles(pattern)
         return self._known[pattern]
@@ -74,7 +74,7 @@ class _Patterns:
 
 
 class _Reduction:
-    """One pass over a schema. A reference counts as one to a schema that has lost something."""
+    """One pass over a schema. A reference counts as a reference to a reduced schema."""
 
     def __init__(self, root: dict[str, Any], accept_pattern: Callable[[str], bool], with_references: bool) -> None:
         self.left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""What a call of an MCP server's tool returned, as JSON."""
+"""Results of an MCP server's tool calls, as JSON."""
 
 from typing import Any
 
@@ -17,16 +17,16 @@ from roboco.adapters.mcp.media import Parts
 from roboco.domain.canonical_json import checked_json
 
 MAX_ERROR = 4000
-"""How many characters of an error are passed on."""
+"""Maximum number of characters of an error that are passed on."""
 
 
 def result_json(result: CallToolResult) -> Any:
-    """The structured content, else the text; Parts if there is anything beside text.
+    """Return the structured content, else the text; ContentParts if there is anything beside text.
 
     A part is an object with a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`, and `data` in
     base64), `resource` (`uri`, `mime_type`, and `text` or `data`) or `resource_link` (`uri`, `name`, `mime_type`).
-    Before anything is stored or shown, `taken_out` takes out the data in base64. ValueError if it is no JSON, for
-    instance for NaN.
+    Before the result is stored or shown, `extract_media` removes the base64 data. Raise ValueError if the result is not
+    JSON, for instance because of NaN.
     """
     if all(isinstance(block, TextContent) for block in result.content):
         return checked_json(text_of(result) if result.structured_content is None else result.structured_content)
@@ -35,7 +35,7 @@ def result_json(result: CallToolResult) -> Any:
 
 
 def text_of(result: CallToolResult) -> str:
-    """The text of the result."""
+    """Return the text blocks of the result, joined by line breaks."""
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 

@@ -1,4 +1,4 @@
-"""McpServers: the MCP servers that this process talks to, what they offer, and calls of it."""
+"""McpServers: the MCP servers that this process is connected to, their tools, and calls of these tools."""
 
 import os
 import threading
@@ -17,16 +17,16 @@ from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 PAUSE = 5.0
-"""Seconds for which a failed discovery is remembered."""
+"""Seconds for which a failed discovery is cached."""
 IDLE = 60.0
-"""Seconds after which a conversation that nobody uses is ended."""
+"""Seconds after which an unused session is ended."""
 _NEVER = float("-inf")
 _CLOSED = 5.0
 
 
 @dataclass
 class _Known:
-    """What this process knows of one server."""
+    """The state of one server in this process."""
 
     discovering: threading.Lock = field(default_factory=threading.Lock)
     session: Conversation | None = None
@@ -37,17 +37,19 @@ class _Known:
     changes: int = 0
 
     def change(self) -> None:
-        """The tools are no longer those that were listed."""
+        """Invalidate the listed tools."""
         self.changes += 1
         self.listed = _NEVER
 
 
 class McpServers:
-    """Safe for threads. A process that was forked begins anew; nothing is started before it is asked for.
+    """Sessions with MCP servers. Safe for threads; a forked process starts without sessions.
 
-    `allowed`: command lines as `shlex.join` has them, and addresses, each of which allows what lies below it too.
-    `variables`: those of this process that servers may get. `confinement`: what those that are started may do.
-    `lifetime`: seconds for which a list of tools is taken as it was.
+    A server is started or contacted at its first use.
+
+    `allowed`: command lines as `shlex.join` writes them, and addresses, which also allow all addresses below them.
+    `variables`: variables of this process that servers may get. `confinement`: the confinement of servers that are
+    started. `lifetime`: seconds for which a list of tools is cached.
     """
 
     def __init__(
@@ -70,16 +72,17 @@ class McpServers:
         _ALL.add(self)
 
     def begin_anew(self) -> None:
-        """Forget every server without a word to it: what a forked process must do, whose parent goes on with them."""
+        """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
         self._lock = threading.Lock()
         self._loop = LoopThread()
         self._known: dict[str, _Known] = {}
 
     def tools(self, server: McpServer) -> dict[str, McpTool]:
-        """Those that the team may use and the server has, by the server's name; UsageError if it is not allowed.
+        """Return the tools that the team may use and the server has, by the server's names.
 
-        Takes at most `connect_timeout`. While the server is down, its tools are what they were; if it was never
-        reached, they take any object, and say that. A tool that the server does not list is left out.
+        Raise UsageError if the server is not allowed. Takes at most `connect_timeout`. While the server is down, its
+        last known tools are returned. If it was never reached, its tools accept any object, and their descriptions say
+        why.
         """
         self.check(server)
         known = self._known_of(server)
@@ -97,9 +100,9 @@ class McpServers:
         return {name: as_team_says(server, name, tool) for name, tool in found.items()}
 
     def tools_now(self, server: McpServer) -> Offer:
-        """What the server lists at this moment, with what the team says of its tools; UsageError if it does not answer.
+        """Return the server's current tools, with the effects and descriptions that the team declares.
 
-        Takes at most `connect_timeout`.
+        Raise UsageError if it does not respond. Takes at most `connect_timeout`.
         """
         self.check(server)
         known = self._known_of(server)
@@ -108,9 +111,9 @@ class McpServers:
         return replace(found, tools=tools)
 
     def call(self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
-        """The tool's result in JSON, as `result_json` says it; UsageError for whatever went wrong.
+        """Return the tool's result in JSON, as `result_json` makes it. Raise UsageError for any failure.
 
-        A call that may have reached the server is never repeated. `key` goes along as `_meta` of the request.
+        A call that may have reached the server is never repeated. `key` is sent as `_meta` of the request.
         """
         self.check(server)
         if server.settings_of(name) is None:
@@ -123,10 +126,10 @@ class McpServers:
         try:
             return self._session(server, known).call(name, args, key, cancelled)
         except Stale:
-            raise UsageError(f"MCP server {server.place!r} ended the conversation before the call was sent") from None
+            raise UsageError(f"MCP server {server.place!r} ended the session before the call was sent") from None
 
     def close(self) -> None:
-        """End every conversation, and every process that was started for one."""
+        """End every session, and every process that was started for one."""
         with self._lock:
             sessions = [known.session for known in self._known.values() if known.session is not None]
             self._known = {}
@@ -137,7 +140,7 @@ class McpServers:
             session.wait_closed(until)
 
     def check(self, server: McpServer) -> None:
-        """UsageError if the server is not allowed on this worker, or the package is not installed."""
+        """Raise UsageError if the server is not allowed on this worker, or the package is not installed."""
         check_allowed(server, self._allowed, self._variables)
         check_installed()
 
@@ -146,7 +149,7 @@ class McpServers:
             return self._known.setdefault(server.key, _Known())
 
     def _settled(self, known: _Known) -> bool:
-        """Whether there is nothing to ask the server now."""
+        """Return True if the cached tools, or a cached failure, are recent enough to use."""
         now = time.monotonic()
         return now - known.listed < self._lifetime or now - known.failed < self._pause
 
@@ -170,10 +173,10 @@ class McpServers:
         try:
             return self._session(server, known).tools(until)
         except Stale:
-            raise UsageError(f"MCP server {server.place!r} ended the conversation") from None
+            raise UsageError(f"MCP server {server.place!r} ended the session") from None
 
     def _session(self, server: McpServer, known: _Known) -> Conversation:
-        """The kept conversation, or a new one."""
+        """Return the cached session, or a new one."""
         with self._lock:
             if known.session is None or known.session.ended:
                 known.session = converse(server, self._loop, self._idle, known.change, self._confinement)

@@ -1,4 +1,4 @@
-"""Session: a kept conversation with one MCP server, for all threads of a process."""
+"""Session: a persistent session with one MCP server, for all threads of a process."""
 
 import contextvars
 import logging
@@ -31,24 +31,24 @@ from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 IDEMPOTENCY_KEY = "roboco/idempotency-key"
-"""Where a call's `_meta` says its idempotency key."""
+"""The field of a call's `_meta` with its idempotency key."""
 _SLACK = 0.5
-"""Seconds that the loop has to end what is late, before nobody waits for it any more."""
+"""Seconds by which a thread waits longer than the loop, so that the loop can end late requests itself."""
 PING = 5.0
-"""Seconds that a server has to show that it is there, after a request that it did not answer."""
+"""Seconds in which a server must answer a ping after a request that it did not answer."""
 _UNKNOWN_TOOL = re.compile(r"(?i)\b(unknown tool|tool\b.{0,80}\bnot found)")
 _REPORTED = 4.0
 """Seconds for which a request that lost its server's process waits for the exit status."""
 _log = logging.getLogger(__name__)
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 
-# the package logs what it cannot read, at length and with what stood in it: servers repeat what they were sent
+# The package logs messages that it cannot parse, in full length. They may contain secrets that servers repeat.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").addFilter(lambda record: f"{os.sep}mcp{os.sep}" not in record.pathname)
 
 
 class _Lost(Exception):
-    """The connection was lost while a request was made: `error` of the package, and what HTTP said."""
+    """The connection was lost during a request: `error` of the package, and the HTTP status as a text."""
 
     def __init__(self, error: MCPError, told: str) -> None:
         super().__init__(error, told)
@@ -57,9 +57,9 @@ class _Lost(Exception):
 
 
 class Session:
-    """One task on the loop opens, holds and closes the conversation; it ends when nobody has used it for `idle` s.
+    """A session that one task on the loop opens, holds and closes. It ends when unused for `idle_timeout` seconds.
 
-    `on_change` is called from the loop when the server's tools are no longer those that it listed.
+    The loop calls `on_change` when the server's tools are no longer those that it listed.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Session:
         self._secrets: tuple[str, ...] = ()
         self._exit = Exit()
         self._scope: anyio.CancelScope | None = None
-        # not in the context of the call that happens to come first: it is held for many
+        # not in the context of the call that happens to be first: many calls share the session
         self._running = contextvars.Context().run(loop.submit, self._own())
 
     def tools(self, until: float) -> Offer:
-        """What the server lists, by the server's names; UsageError, Stale."""
+        """Return the tools that the server lists, by its own names. Raise UsageError or SessionExpired."""
         session = self._open(until, never)
         try:
             listed = Work(self._loop, lambda: self._list(session)).result(until, never)
@@ -103,7 +103,7 @@ class Session:
         return Offer(described, others, listed.more)
 
     def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
-        """The tool's result in JSON; UsageError, and Stale if the server has not seen the call."""
+        """Return the tool's result in JSON. Raise UsageError, or SessionExpired if the server has not seen the call."""
         session = self._open(time.monotonic() + self._server.connect_timeout + _SLACK, cancelled)
         until = time.monotonic() + self._server.timeout + _SLACK
         try:
@@ -122,11 +122,11 @@ class Session:
             raise self._failure(f"did not complete the call of {name!r}", error, late, effect=True) from None
 
     def close(self) -> None:
-        """Begin to end the conversation; `wait_closed` waits for it."""
+        """Start to end the session; `wait_closed` waits for the end."""
         self._loop.submit(self._close())
 
     def wait_closed(self, until: float) -> None:
-        """Return when nothing of it is left, or at `until` (monotonic)."""
+        """Return when the session has ended, or at `until` (of `time.monotonic`)."""
         self._running.ended.wait(max(0.0, until - time.monotonic()))
 
     def _open(self, until: float, cancelled: Callable[[], bool]) -> ClientSession:
@@ -136,7 +136,7 @@ class Session:
             raise self._failure("could not be reached", error) from None
 
     def _why_lost(self, lost: _Lost) -> str:
-        """How the server's process has ended, which is known a moment after its output; else what HTTP said."""
+        """Return the process's exit status, which is known shortly after its output ends; else the HTTP status."""
         if self._server.command is not None:
             self.wait_closed(time.monotonic() + _REPORTED)
         return self._exit.told or lost.told
@@ -147,10 +147,10 @@ class Session:
         return UsageError(without(self._secrets, text))
 
     def _read(self, name: str, result: CallToolResult | InputRequiredResult) -> Any:
-        """The result as JSON; UsageError for what the server calls an error."""
+        """Return the result as JSON. Raise UsageError if the server reports an error."""
         if isinstance(result, InputRequiredResult):
             raise UsageError(
-                f"tool {name!r} of MCP server {self._server.place!r} asks a person, which is not supported"
+                f"tool {name!r} of MCP server {self._server.place!r} requests input from a user, which is not supported"
             )
         if not result.is_error:
             return result_json(result)
@@ -179,7 +179,7 @@ class Session:
                 self._opened.set_exception(UsageError(f"MCP server {self._server.place!r} is being closed"))
 
     def _log_end(self) -> None:
-        """Log why a server that was started could not be reached, or how it has ended unasked."""
+        """Log why a server that was started could not be reached, or how it ended by itself."""
         lines = self._exit.lines(self._secrets)
         if self._exit.status is None and (self._opened.done() or not lines):
             return
@@ -203,10 +203,10 @@ class Session:
                 self._opened.set_result(session)
                 await self._hold(streams.gone)
             finally:
-                self.ended = True  # nobody begins a request while the rest is taken down
+                self.ended = True  # no thread starts a request while the rest is closed
 
     async def _hold(self, gone: anyio.Event) -> None:
-        """Return when the server is lost, or nobody has used the conversation for a while."""
+        """Return when the server is lost, or the session was unused for `idle_timeout` seconds."""
         while not gone.is_set():
             left = self._idle if self._active else self._used + self._idle - time.monotonic()
             if left <= 0:
@@ -223,7 +223,7 @@ class Session:
             self._scope.cancel()
 
     async def _doubt(self, session: ClientSession) -> None:
-        """After a request that came to nothing: end the conversation, if nobody answers and nobody else waits."""
+        """End the session if the server does not answer a ping, after an unanswered request, and no request waits."""
         try:
             with anyio.fail_after(PING):
                 await session.send_ping()
@@ -231,7 +231,7 @@ class Session:
             if not self._active:
                 self._end()
         except Exception:
-            return  # an answer, too, or an end that is noticed elsewhere
+            return  # an error response is an answer too; an ended connection is noticed elsewhere
 
     async def _heard(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -246,14 +246,18 @@ class Session:
     async def _call(
         self, session: ClientSession, name: str, args: dict[str, Any], key: str
     ) -> CallToolResult | InputRequiredResult:
-        """Ask once. The package's own `call_tool` asks more after the result, and fails if that does."""
+        """Send the request once. The package's own `call_tool` sends more requests after it, and fails if they fail."""
         params = types.CallToolRequestParams(name=name, arguments=args, _meta={IDEMPOTENCY_KEY: key})
         with self._used_by(), anyio.fail_after(self._server.timeout):
             return await session.send_request(types.CallToolRequest(params=params), _RESULT)
 
     @contextmanager
     def _used_by(self) -> Iterator[None]:
-        """While a request is made; Stale if it cannot have reached the server, UsageError with what it said instead."""
+        """Count the request as active, and translate its errors.
+
+        Raise SessionExpired if it cannot have reached the server, _ConnectionLost if the connection broke, and
+        UsageError with the server's error otherwise.
+        """
         if self.ended:
             raise Stale
         told = Answered()
@@ -278,8 +282,8 @@ class Session:
 async def _greet(session: ClientSession) -> None:
     """Agree on a revision of the protocol.
 
-    The old handshake comes first: servers that speak both take it, and many that know nothing newer end when another
-    request comes first.
+    The old handshake is tried first: servers that support both accept it, and many old servers end at any other first
+    request.
     """
     try:
         await session.initialize()
@@ -287,7 +291,7 @@ async def _greet(session: ClientSession) -> None:
         if is_lost(error):
             raise
         await session.discover()
-        await session.list_tools()  # a call to such a server repeats in headers what its list of tools says
+        await session.list_tools()  # calls to these servers repeat parts of their list of tools in headers
 
 
 def _described(tool: types.Tool, secrets: tuple[str, ...], until: float) -> McpTool:

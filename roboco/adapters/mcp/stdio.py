@@ -1,7 +1,7 @@
-"""stdio: an MCP server that is a process of ours, and speaks JSON-RPC over its standard input and output.
+"""The transport to an MCP server that is a child process, with JSON-RPC over its standard input and output.
 
-The package's own transport reads lines without a bound, logs what it cannot read, and leaves a server that ignores the
-end of its input behind when the worker is killed.
+The package's own transport reads lines without a limit, and logs lines that it cannot parse. If the worker is killed,
+it leaves a server running that ignores the end of its input.
 """
 
 import logging
@@ -20,11 +20,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from roboco.adapters.mcp import watchdog as leash
+from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.streams import MAX_MESSAGE, Streams
 
 MOST_GARBAGE = 1000
-"""How many lines that are no message a server may write before it is given up."""
+"""Maximum number of lines that are not messages; a server that writes more is abandoned."""
 _REAPED = 1.0
 _LOOK = 0.01
 _BROKEN = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def command_streams(command: tuple[str, ...], environment: dict[str, str]) -> AsyncIterator[Streams]:
-    """Start the command, and end it at the end of the context; then it is known how its process has ended."""
+    """Start the command, and end it at the end of the context; then its exit status is known."""
     report, reported = os.pipe()
     os.set_blocking(report, False)
     try:
@@ -53,7 +53,7 @@ async def command_streams(command: tuple[str, ...], environment: dict[str, str])
             try:
                 yield streams
             finally:
-                unasked = ended.is_set()  # from here on the server ends because it has to
+                unasked = ended.is_set()  # from here on the server ends because the worker ends it
                 with anyio.CancelScope(shield=True):
                     await _end(process)
                 streams.exit.read(_report(report), unasked)
@@ -62,18 +62,18 @@ async def command_streams(command: tuple[str, ...], environment: dict[str, str])
 
 async def _started(command: tuple[str, ...], environment: dict[str, str], report: int) -> Process:
     return await anyio.open_process(
-        [sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), str(report), *command],
+        [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), str(os.getpid()), str(report), *command],
         env=environment,
-        stderr=subprocess.DEVNULL,  # the leash's own
+        stderr=subprocess.DEVNULL,  # of the watchdog itself
         start_new_session=True,
         pass_fds=(report,),
     )
 
 
 def _report(report: int) -> bytes:
-    """Return what the leash has reported before it ended, and close the pipe; b"" if it was killed."""
+    """Return the watchdog's report and close the pipe. Return b"" if the watchdog was killed."""
     try:
-        return os.read(report, 2 * leash.KEPT)
+        return os.read(report, 2 * watchdog.KEPT)
     except BlockingIOError:  # a process that was forked meanwhile holds the other end
         return b""
     finally:
@@ -86,7 +86,10 @@ async def _read(
     gone: anyio.Event,
     ended: anyio.Event,
 ) -> None:
-    """Pass on what the server says, until it is `ended`, or not worth listening to; then it is `gone`."""
+    """Pass on the server's messages until its output ends or is unusable; then set `gone`.
+
+    `ended` is set only if the output ended.
+    """
     garbage = 0
     assert process.stdout is not None
     lines = BufferedByteReceiveStream(process.stdout)
@@ -99,9 +102,9 @@ async def _read(
                 garbage += 1
             else:
                 await into_session.send(SessionMessage(message))
-        _log.warning("an MCP server was given up: it wrote %d lines that are no messages", garbage)
+        _log.warning("an MCP server was abandoned: it wrote %d lines that are not messages", garbage)
     except anyio.DelimiterNotFound:
-        _log.warning("an MCP server was given up: it wrote a line of more than %d bytes", MAX_MESSAGE)
+        _log.warning("an MCP server was abandoned: it wrote a line of more than %d bytes", MAX_MESSAGE)
     except (anyio.IncompleteRead, anyio.EndOfStream):
         ended.set()
     except _BROKEN:
@@ -114,7 +117,7 @@ async def _read(
 async def _write(
     process: Process, from_session: MemoryObjectReceiveStream[SessionMessage], gone: anyio.Event, ended: anyio.Event
 ) -> None:
-    """Pass on what the session says; a server that no longer reads is gone."""
+    """Send the session's messages to the server. If the server does not read any more, set `gone` and `ended`."""
     assert process.stdin is not None
     try:
         async for message in from_session:
@@ -126,22 +129,22 @@ async def _write(
 
 
 async def _end(process: Process) -> None:
-    """Close the server's input, let the leash end it, and kill whatever is left."""
+    """Close the server's input, let the watchdog end it, and kill whatever is left."""
     assert process.stdin is not None
     with suppress(*_BROKEN):
         await process.stdin.aclose()
-    if not await _ended(process, leash.GRACE + _REAPED):
+    if not await _ended(process, watchdog.GRACE + _REAPED):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await _ended(process, _REAPED)
-    # nothing public closes a pipe that holds unread output, or that a process which left the group keeps open
+    # no public method closes a pipe that holds unread output, or that a process outside of the group keeps open
     transport = getattr(getattr(process, "_process", None), "_transport", None)
     if transport is not None:
         transport.close()
 
 
 async def _ended(process: Process, seconds: float) -> bool:
-    """Whether the process ends in time; `wait` would wait for its pipes, too, which others may hold open."""
+    """Return True if the process ends in time. `wait` would also wait for pipes that other processes may hold open."""
     with anyio.move_on_after(seconds):
         while process.returncode is None:
             await anyio.sleep(_LOOK)

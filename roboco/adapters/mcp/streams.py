@@ -1,4 +1,4 @@
-"""Streams: the messages from and to an MCP server."""
+"""The message streams from and to an MCP server."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,14 +8,14 @@ import anyio
 from roboco.adapters.mcp.exit import Exit
 
 MAX_MESSAGE = 16 * 1024 * 1024
-"""The largest message of a server that is read, in bytes."""
+"""Maximum size of a message of a server, in bytes."""
 
 
 @dataclass(frozen=True)
 class Streams:
     """Both directions, as a session of the package takes them; `gone` is set once the server is known to be lost.
 
-    `exit` is how the server's process has ended, as it is known once the streams are closed.
+    `exit` is the exit of the server's process, which is known once the streams are closed.
     """
 
     read: Any

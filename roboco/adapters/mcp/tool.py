@@ -1,4 +1,4 @@
-"""McpTool: a tool as its server describes it, within bounds: what a server says is untrusted input."""
+"""McpTool: a tool as its server describes it, within limits, because a server's texts are untrusted input."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,14 +9,14 @@ from roboco.domain.team.mcp_server import McpServer, McpToolSettings
 from roboco.domain.team.tool_spec import Effect
 
 MAX_DESCRIPTION = 4000
-"""How many characters of a description are kept."""
+"""Maximum number of characters of a description."""
 _MAX_NOTE = 500
 _PLACES, _MAX_PLACE = 4, 80
 
 
 @dataclass(frozen=True)
 class McpTool:
-    """What a model is told of the tool, and what a call does to the world."""
+    """A tool's description and schema for the model, and the effect of a call."""
 
     description: str
     input_schema: dict[str, Any]
@@ -25,7 +25,7 @@ class McpTool:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a server lists: the tools that the team may use, and the others, of which the first are named."""
+    """A server's list: the tools that the team may use, the names of some others, and the number of the rest."""
 
     tools: dict[str, McpTool]
     others: tuple[str, ...] = ()
@@ -34,28 +34,29 @@ class Offer:
 
 @dataclass(frozen=True)
 class Hints:
-    """What a server says of a tool's effect; nobody checks it."""
+    """A server's claims about a tool's effect. They are not verified."""
 
     read_only: bool = False
     idempotent: bool = False
 
     @property
     def effect(self) -> Effect:
-        """The most careful effect that agrees with the hints."""
+        """Return the most careful effect that agrees with the hints."""
         if self.read_only:
             return "pure"
         return "idempotent" if self.idempotent else "irreversible"
 
 
 def described(description: str, schema: Any, hints: Hints, in_time: bool = True) -> McpTool:
-    """The tool with the part of its schema that is accepted; its description says what is left out.
+    """Return the tool with the accepted part of its schema; its description names the parts that are left out.
 
-    A schema that cannot be used at all, or that came too late to be checked, becomes one that accepts any object.
+    A schema that cannot be used at all, or that arrived too late to be checked, is replaced by one that accepts any
+    object.
     """
     text = well_formed(description).replace("\0", "")
     if len(text) > MAX_DESCRIPTION:
         text = f"{text[: MAX_DESCRIPTION - 4]} ..."
-    match reduced_schema(schema) if in_time else "came too late":
+    match reduced_schema(schema) if in_time else "arrived too late":
         case str(wrong):
             note = f"(The server's schema of the arguments is left out: it {wrong}.)"
             return McpTool(_with(text, note), _open(), hints.effect)
@@ -66,13 +67,13 @@ def described(description: str, schema: Any, hints: Hints, in_time: bool = True)
 
 
 def unreachable(reason: str) -> McpTool:
-    """What stands in for a tool whose server was never reached; a call of it tries again."""
+    """Return a placeholder for a tool whose server was never reached. A call of it tries to reach the server again."""
     note = f"(Its MCP server could not be reached, so nothing is known about this tool: {reason}.)"
     return McpTool(note[:MAX_DESCRIPTION], _open(), "irreversible")
 
 
 def as_team_says(server: McpServer, name: str, tool: McpTool) -> McpTool:
-    """The tool with the effect and the description that the team declares for it, if it does."""
+    """Return the tool with the effect and the description that the team declares for it, if any."""
     settings = server.settings_of(name) or McpToolSettings()
     changed = replace(tool, effect=settings.effect) if settings.effect is not None else tool
     return replace(changed, description=settings.description) if settings.description is not None else changed
@@ -84,7 +85,7 @@ def _with(text: str, note: str) -> str:
 
 
 def _lacks(left_out: tuple[str, ...]) -> str:
-    """Name the first parts that a schema lacks, and how many there are."""
+    """Return a note that names the first removed parts of a schema, and how many there are."""
     named = ", ".join(place[:_MAX_PLACE] for place in left_out[:_PLACES])
     more = f" and {len(left_out) - _PLACES} more" if len(left_out) > _PLACES else ""
     return f"(Left out of the server's schema of the arguments: {named}{more}.)"

@@ -1,4 +1,4 @@
-"""How a worker reaches an MCP server: the command's environment, or the headers of an address."""
+"""The transport to an MCP server: the environment of its command, or the headers of its address."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _SENDABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 
 
 class Reach:
-    """The way to the server, with the secrets that it takes; UsageError if one of them is not there."""
+    """The streams to a server, with the secrets that they need. Raises UsageError if a secret is not set."""
 
     def __init__(self, server: McpServer, confinement: Confinement) -> None:
         self._server = server
@@ -29,11 +29,11 @@ class Reach:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that must not show."""
+        """Return the values that must not appear in messages and logs."""
         return (*self._environment.values(), *self._headers.values())
 
     def streams(self) -> AbstractAsyncContextManager[Streams]:
-        """Begin to talk to it."""
+        """Return the context that opens the streams."""
         server = self._server
         if server.command is not None:
             inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -43,7 +43,7 @@ class Reach:
 
 
 def value_of(variable: str) -> str:
-    """The value of the worker's variable; UsageError if it has none."""
+    """Return the value of the worker's variable. Raise UsageError if it has none."""
     value = os.environ.get(variable)
     if not value:
         raise UsageError(f"environment variable {variable!r} is not set on this worker")
@@ -54,6 +54,6 @@ def _sendable(variable: str) -> str:
     value = value_of(variable)
     if not _SENDABLE.fullmatch(value):
         raise UsageError(
-            f"environment variable {variable!r} holds what no header can carry, perhaps a line break at its end"
+            f"environment variable {variable!r} has characters that a header cannot contain, perhaps a final line break"
         )
     return value

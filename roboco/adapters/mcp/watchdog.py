@@ -1,12 +1,13 @@
-"""A program of its own between a worker and the MCP server that it started: ends the server with the worker.
+"""A program between a worker and the MCP server that it started. It ends the server when the worker ends.
 
-Started as `leash.py PID REPORT COMMAND...` in a new session; PID is the worker. The server inherits stdin and stdout.
-When the worker closes stdin, or dies in whatever way, the server has GRACE seconds to end; then it is killed, with
-everything in its process group. Imports nothing of Roboco: it starts in a few milliseconds.
+Started as `watchdog.py PID REPORT COMMAND...` in a new session; PID is the worker. The server inherits stdin and
+stdout. When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the
+watchdog kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few
+milliseconds.
 
-REPORT is the descriptor of a pipe to the worker. At the end the leash writes to it one line with the exit status, empty
-if the server has to be killed, and then the last KEPT bytes that the server has written to stderr. The leash reads
-stderr, so that a server that floods it costs the worker nothing.
+REPORT is the descriptor of a pipe to the worker. At the end the watchdog writes one line with the exit status to it,
+empty if the server has to be killed, and then the last MAX_STDERR_BYTES bytes of the server's stderr. The watchdog
+reads stderr, so that a server that floods it costs the worker nothing.
 """
 
 import contextlib
@@ -19,19 +20,19 @@ import sys
 import time
 
 GRACE = 2.0
-"""Seconds that a server has to end after its input ended."""
+"""Seconds that a server has to end after its input was closed."""
 OPEN_FILES, FILE = 4096, 1 << 30
-"""How many files a server may hold open, and how many bytes one that it writes may have."""
+"""Maximum number of files that a server may hold open, and of bytes in a file that it writes."""
 KEPT = 16 * 1024
-"""How many bytes of the end of stderr are reported: a pipe takes them at once."""
+"""Bytes of the end of stderr that are reported: as many as a pipe accepts in one write."""
 _LOOK = 1000
-"""Milliseconds between looks whether the worker lives: a process that it forked may hold stdin open."""
+"""Milliseconds between checks that the worker lives: a process that it forked may hold stdin open."""
 _STEP = 0.05
-"""Seconds between looks whether the server has ended, after its input was closed."""
+"""Seconds between checks whether the server has ended, after its input was closed."""
 
 
 class _Stderr:
-    """The end of what the server writes to stderr, without a first line that is cut."""
+    """The end of the server's stderr, without a truncated first line."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -40,7 +41,7 @@ class _Stderr:
         self._cut = False
 
     def read(self) -> bool:
-        """Read what is there. Return False if nothing can come any more."""
+        """Read the available bytes. Return False at the end of the stream."""
         try:
             data = os.read(self.descriptor, 4 * KEPT)
         except BlockingIOError:
@@ -51,12 +52,12 @@ class _Stderr:
 
     @property
     def end(self) -> bytes:
-        """The last lines. The first one may be cut in the middle of a secret, which nobody could cover then."""
+        """Return the last lines. A truncated first line is omitted: a part of a secret could not be masked."""
         return self._kept.partition(b"\n")[2] if self._cut else self._kept
 
 
 def main(worker: int, report: int, command: list[str]) -> None:
-    """Run the command until it or the worker ends, then end what is left of it."""
+    """Run the command until it or the worker ends, then end all that is left of it."""
     _limit()
     ends, told = os.pipe()
     os.set_blocking(told, False)
@@ -84,7 +85,7 @@ def _report(report: int, status: int | None, stderr: bytes) -> None:
 
 
 def _limit() -> None:
-    """Bound what the server may use: no core dump, which would hold its secrets, and no endless files."""
+    """Limit the server's resources: no core dump, which would contain its secrets, and no endless files."""
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
@@ -98,7 +99,7 @@ def _limit() -> None:
 def _watch(server: "subprocess.Popen[bytes]", worker: int, ends: int, last: _Stderr) -> None:
     """Return when the server has ended, its input has been closed, or the worker is gone."""
     poll = select.poll()
-    poll.register(0, 0)  # nothing but the hang-up: what is to be read belongs to the server
+    poll.register(0, 0)  # only the hang-up: the data belongs to the server
     poll.register(ends, select.POLLIN)
     poll.register(last.descriptor, select.POLLIN)
     while server.poll() is None and os.getppid() == worker:
@@ -106,13 +107,13 @@ def _watch(server: "subprocess.Popen[bytes]", worker: int, ends: int, last: _Std
         if 0 in heard:
             return
         if ends in heard:
-            os.read(ends, 4096)  # a child that was only stopped is heard of, too
+            os.read(ends, 4096)  # a stopped child wakes this process, too
         if last.descriptor in heard and not last.read():
             poll.unregister(last.descriptor)
 
 
 def _wait(server: "subprocess.Popen[bytes]", last: _Stderr) -> None:
-    """Wait for the end of the server, at most GRACE seconds, and read what it says meanwhile and has said before."""
+    """Wait for the end of the server, at most GRACE_PERIOD seconds, and read its remaining stderr."""
     until = time.monotonic() + GRACE
     while server.poll() is None and (left := until - time.monotonic()) > 0:
         readable = select.select([last.descriptor], [], [], min(left, _STEP))[0]

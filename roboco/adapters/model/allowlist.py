@@ -1,5 +1,6 @@
-"""Which model servers, and which keys, the operator of a worker allows: a team file alone reaches no address and sends
-no variable.
+"""The operator's allowlist of model servers and API keys.
+
+A team file alone can neither reach an address nor send a variable of the worker.
 """
 
 import os
@@ -14,15 +15,18 @@ _OPENAI = "https://api.openai.com/v1"
 
 
 def key_name(profile: ModelProfile) -> str:
-    """The variable with the profile's key. A profile with its own address never gets OPENAI_API_KEY unasked."""
+    """Return the name of the variable with the profile's API key, or "" if it has none.
+
+    A profile with its own address gets OPENAI_API_KEY only if it names it.
+    """
     return profile.api_key_env or (OWN_KEY if profile.base_url is None else "")
 
 
 def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
-    """ModelError unless the operator named the profile's address, and named it together with the profile's key.
+    """Raise ModelError unless the operator allows the profile's address together with the profile's key.
 
-    An entry is an address (what lies below it counts too), VARIABLE@ADDRESS, or VARIABLE, whose address is the
-    worker's own. That one may always be used, with OPENAI_API_KEY.
+    An entry is an address (which also allows every address below it), VARIABLE@ADDRESS, or VARIABLE for the address
+    of the worker's own model server. OPENAI_API_KEY at that address is always allowed.
     """
     own = os.environ.get(OWN_ADDRESS) or _OPENAI
     address, key = profile.base_url or own, key_name(profile)
@@ -36,7 +40,7 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
 
 
 def _read(entry: str, own: str) -> tuple[str, str]:
-    """The entry as a variable and the address to which it may be sent."""
+    """Return the variable of the entry, "" if it has none, and the address to which that variable may be sent."""
     if "://" not in entry:
         return entry, own
     variable, at, address = entry.partition("@")
@@ -48,7 +52,5 @@ def _place(profile: ModelProfile) -> str:
 
 
 def _refused(profile: ModelProfile, what: str, entry: str) -> ModelError:
-    message = (
-        f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_MODELS where the agents worker runs to allow it"
-    )
+    message = f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_MODELS on the agents worker to allow it"
     return ModelError("not_allowed", message, False)

@@ -1,18 +1,18 @@
-"""Bounded: responses of model servers, of which no error body is read whole and none is unpacked."""
+"""Limits for responses of model servers: error bodies are truncated, and no body is decompressed."""
 
 from collections.abc import AsyncIterator
 
 from httpx2 import AsyncByteStream, Response
 
 MOST_ERROR = 64 * 1024
-"""Bytes that are read of the body of an error or a redirection."""
+"""Maximum number of bytes that are read of the body of an error or a redirection."""
 
 
 async def bound_response(response: Response) -> None:
-    """Let the client read no more than it needs; a hook for each response, before its body is read.
+    """Let the client read no more than it needs. An httpx hook for each response, before its body is read.
 
-    A body is taken as it was sent: a few packed bytes would unpack to gigabytes at once, and no server needs to pack an
-    answer that comes word by word.
+    The body is not decompressed: a few compressed bytes could expand to gigabytes. No server needs to compress a reply
+    that it streams word by word.
     """
     response.headers.pop("content-encoding", None)
     if response.status_code >= 300 and isinstance(response.stream, AsyncByteStream):
@@ -20,7 +20,7 @@ async def bound_response(response: Response) -> None:
 
 
 class _Beginning(AsyncByteStream):
-    """The first MOST_ERROR bytes of a body."""
+    """The first MAX_ERROR_BYTES bytes of a body."""
 
     def __init__(self, body: AsyncByteStream) -> None:
         self._body = body
@@ -34,5 +34,5 @@ class _Beginning(AsyncByteStream):
                 return
 
     async def aclose(self) -> None:
-        """Close the connection, or give it back if the body has ended."""
+        """Close the connection, or return it to the pool if the body has ended."""
         await self._body.aclose()

@@ -1,16 +1,15 @@
-"""Paced: texts of a fast model, gathered so that each is worth its way."""
+"""Coalescing of the texts of a fast model into fewer, larger ones."""
 
 import asyncio
 
 from roboco.ports import Say
 
 GATHER = 0.005
-"""Seconds between two texts at least: what a fast model says meanwhile is gathered into one. The first is sent at
-once."""
+"""Minimum seconds between two texts. Texts that arrive meanwhile are joined. The first is sent immediately."""
 
 
 class Paced:
-    """Passes texts on; made and used in the thread of the running loop."""
+    """Joins texts and passes them on. Create and use it in the thread of the running loop."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -20,7 +19,7 @@ class Paced:
         self._timer: asyncio.TimerHandle | None = None
 
     def say(self, text: str) -> None:
-        """Pass the text on, with what comes until its time if the last one was a moment ago."""
+        """Pass the text on now, or with later texts if less than COALESCE_INTERVAL passed since the last one."""
         self._held.append(text)
         if self._timer is None:
             if self._loop.time() >= self._due:
@@ -29,7 +28,7 @@ class Paced:
                 self._timer = self._loop.call_at(self._due, self.flush)
 
     def flush(self) -> None:
-        """Pass on what is held, now."""
+        """Pass on the buffered text now."""
         text = "".join(self._held)
         self.drop()
         self._due = self._loop.time() + GATHER
@@ -37,7 +36,7 @@ class Paced:
             self._say(text)
 
     def drop(self) -> None:
-        """Forget what is held: nobody wants to hear it any more."""
+        """Discard the buffered text and cancel the timer."""
         self._held.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Failures: what a provider's refusal means, in words that a user can act on."""
+"""Translation of a model server's errors into ModelErrors that a user can act on."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from roboco.errors import ModelError
 from roboco.ports import Request
 
 RATE_LIMIT = "rate_limit"
-"""The code of a ModelError that the caller waits out, not this process: all of them share the limit."""
+"""The code of a ModelError that the caller waits out. Not this process alone: all processes share the limit."""
 
 _RETRYABLE_STATUS = frozenset({408, 409, 425})
 _LIMITED = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
@@ -23,32 +23,38 @@ _TOO_LONG = re.compile(
     r"available context size|prompt is too long|exceed context limit|input token count",
     re.IGNORECASE,
 )
-"""How servers word a request that is longer than the context of their model, in a code, a type or a message."""
+"""Matches the wordings of servers for a request longer than the model's context, in a code, a type or a message."""
 _REFUSALS = frozenset({400, 413, 422})
-"""The statuses with which a server refuses a request that is too long."""
+"""HTTP statuses with which servers reject a request that is too long."""
 _MOST_QUOTED = 160
-"""Characters of a server's message that are quoted before a remedy."""
+"""Maximum length of the quotation of a server's message before a remedy."""
 _FORMAT = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
 
 
 def told(error: openai.OpenAIError, request: Request) -> ModelError:
-    """The error as a user can act on it; the model's key never stands in it, whatever the server answers."""
+    """Return the ModelError for an error of the openai package. It never contains the model's key."""
     return masked(_explained(error, request), request)
 
 
 def masked(error: ModelError, request: Request) -> ModelError:
-    """The error in well-formed text, without the model's key, whatever a server put into it, and of limited length."""
+    """Return the error as well-formed text of at most 400 characters, without the model's key."""
     return ModelError(error.code, _without_key(error.message, request)[:400], error.retryable, error.retry_after)
 
 
 def _without_key(text: str, request: Request) -> str:
-    """Return the text well formed and with "***" in place of the model's key. It must not be cut before."""
+    """Return the text, well-formed and with "***" in place of the model's key.
+
+    Call it before any truncation: a truncated key would not be found.
+    """
     secret = os.environ.get(key_name(request.profile), "")
     return well_formed(text).replace(secret, "***") if secret else well_formed(text)
 
 
 def retry_after(error: Exception) -> float | None:
-    """In how many seconds the provider wants to be asked again: `retry-after-ms`, or Retry-After in both its forms."""
+    """Return after how many seconds the provider accepts another request, or None if it does not say.
+
+    Reads `retry-after-ms`, or Retry-After in both of its forms.
+    """
     if not isinstance(error, openai.APIStatusError):
         return None
     headers = error.response.headers
@@ -57,7 +63,7 @@ def retry_after(error: Exception) -> float | None:
 
 
 def refuses_format(error: ModelError) -> bool:
-    """Whether the server does not take the response format, or not this one."""
+    """Return True if the server rejected the response format."""
     cause = error.__cause__
     if not isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
         return False
@@ -105,13 +111,13 @@ def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
 
 
 def _is_refusal(error: openai.OpenAIError) -> bool:
-    """Return True if an error within an answer has the code of a status that no second request changes."""
+    """Return True if an error within a stream has the code of a client error, which no second request would change."""
     code = str(getattr(error, "code", ""))
     return re.fullmatch("4[0-9][0-9]", code) is not None and int(code) not in _RETRYABLE_STATUS
 
 
 def _is_too_long(error: openai.APIError) -> bool:
-    """Return True if the server says that the request is longer than its model's context."""
+    """Return True if the server reports that the request is longer than its model's context."""
     said = error.message if not isinstance(error, openai.APIStatusError) else _body(error)
     return _TOO_LONG.search(f"{error.code} {error.type} {said}") is not None
 

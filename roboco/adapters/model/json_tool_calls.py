@@ -1,9 +1,9 @@
-"""JSON calls: tools for models that know no native tool calls. The model answers with one JSON object.
+"""Tool calls for models without native tool calling: the model replies with one JSON object.
 
     {"text": "what it says", "calls": [{"tool": "add", "args": {"a": 1, "b": 2}}]}
 
-The object's schema goes along as the response format, so that servers with grammars let nothing else come; others are
-told in words alone, and what they answer is read with care.
+The object's schema is sent as the response format. Servers with grammars then produce nothing else. Other servers
+only see the instruction in the system message, so the parser tolerates text around the object.
 """
 
 import json
@@ -19,13 +19,13 @@ from roboco.domain.canonical_json import checked_json
 from roboco.ports import Request, RequestedCall
 
 MOST_CALLS = 8
-"""How many calls one answer may hold."""
+"""Maximum number of calls in one reply."""
 SHOWN = 2000
-"""How many characters of an answer that cannot be read the model is shown again."""
+"""Maximum number of characters of an unreadable reply that are quoted to the model."""
 _PLACES = 50
-"""At how many braces the answer's object is looked for at most."""
+"""Maximum number of opening braces at which the parser searches for the reply's object."""
 
-# Worded and ordered by trials with a model of 135M parameters: the tools first, the shape of the answer last.
+# Worded and ordered by trials with a model of 135M parameters: the tools first, the shape of the reply last.
 _WISH = "Pick the tools that fit what the user wants, and answer with JSON only:"
 _CALLS = '"calls": [{"tool": "the tool\'s name", "args": {"its": "arguments"}}]'
 _SHAPE = f'{{"text": "what you say", {_CALLS}}}'
@@ -34,7 +34,7 @@ _SHAPE_OF_CALLS = f"{{{_CALLS}}}"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says and calls; or its `mistake`, why that cannot be read."""
+    """A model's parsed text and calls; or only `mistake`, the reason why its reply cannot be used."""
 
     text: str = ""
     calls: tuple[RequestedCall, ...] = ()
@@ -42,37 +42,39 @@ class Answer:
 
 
 def asked_in_json(request: Request) -> Request:
-    """The request without native tools: they stand in the system message, with how to call them."""
+    """Return the request without native tools: the system message describes them and the JSON to call them."""
     none = "" if request.tool_choice == "required" else '\n"calls" is [] if no tool is needed.'
     instruction = f"You have tools:\n{tool_sheet(request.tools)}\n{_WISH}\n{_shape(request)}{none}"
     return replace(request, messages=plain_turns(request.messages, instruction), tools=())
 
 
 def asked_plainly(request: Request) -> Request:
-    """The request of an agent that has no tools now: a plain conversation, whatever was called before."""
+    """Return the request as a plain conversation without tools, for an agent that has no tools now."""
     return replace(request, messages=plain_turns(request.messages), tools=())
 
 
 def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Request:
-    """The request with the model's own answer, and what was wrong with it. `asked` is what it was asked first."""
+    """Return the first request, extended by the model's reply and the mistake in it."""
     shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
-    told = (
-        f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{_shape(request)}"
-    )
+    shape = _shape(request)
+    told = f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{shape}"
     turns = ({"role": "assistant", "content": shown or "(nothing)"}, {"role": "user", "content": told})
     return replace(asked, messages=(*asked.messages, *turns))
 
 
 def most_calls(request: Request) -> int:
-    """How many calls the answer may hold: one where it must hold one, or a small model goes on with them for ever."""
+    """Return how many calls the reply may hold.
+
+    One if a call is required: a small model would go on with calls for ever.
+    """
     return 1 if request.tool_choice == "required" else MOST_CALLS
 
 
 def response_format(request: Request) -> dict[str, Any]:
-    """The schema of the answer, as the chat completions protocol takes it.
+    """Return the schema of the reply, as the chat completions protocol takes it.
 
-    The text comes before the calls, for models that think as they write. Where a tool takes more than strict providers
-    know (arguments that may be left out, for instance), the schema is not declared strict.
+    The text precedes the calls, for models that think as they write. If the schema of a tool uses more than strict
+    providers accept (optional arguments, for instance), it is not declared strict.
     """
     calls = {
         "type": "array",
@@ -87,7 +89,11 @@ def response_format(request: Request) -> dict[str, Any]:
 
 
 def read_answer(said: str, request: Request, cut_off: bool) -> Answer:
-    """What the model says and calls. Fences and prose around the object are passed over; equal calls count as one."""
+    """Return the parsed text and calls, or the mistake.
+
+    Code fences and prose around the object are ignored. Equal calls count as one. `cut_off` says that the reply was
+    truncated, so that the mistake names the cause.
+    """
     found = _object(said)
     if found is None:
         return Answer(
@@ -117,7 +123,10 @@ def _closed(properties: dict[str, Schema]) -> Schema:
 
 
 def _object(said: str) -> dict[str, Any] | None:
-    """The answer's object: the first of the text, or the last that has calls, for models that draft before."""
+    """Return the reply's object, or None if there is none.
+
+    It is the first object of the text, or the last that has calls, for models that write a draft first.
+    """
     found: dict[str, Any] | None = None
     decoder = json.JSONDecoder()
     place, first = said.find("{"), True

@@ -1,4 +1,4 @@
-"""A model that is imported when it is first called."""
+"""A model client that is imported at its first call."""
 
 import importlib
 
@@ -7,13 +7,13 @@ from roboco.ports import Model, ModelStream, Request, Say
 
 
 class ModelAtFirstUse:
-    """Calls models over the openai package, which is half of what Roboco imports: whoever submits tasks needs none."""
+    """Calls models with the openai package, which takes half of Roboco's import time: clients never load it."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         self._model = PerProcess(lambda: _imported(allowed))
 
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
-        """Begin the call."""
+        """Start the call."""
         return self._model().stream(request, say)
 
 

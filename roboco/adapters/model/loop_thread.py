@@ -1,4 +1,4 @@
-"""LoopThread: one asyncio loop per process, in a thread of its own, that runs all model streams."""
+"""LoopThread: one asyncio loop per process, in a dedicated thread, that runs all model streams."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Running:
-    """Work that the loop does; `ended` is set when nothing of it is left, also if it was cancelled."""
+    """A coroutine that the loop runs. `ended` is set when it has finished, also if it was cancelled."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
         self.ended = threading.Event()
@@ -17,7 +17,7 @@ class Running:
         loop.call_soon_threadsafe(self._begin, work)
 
     def cancel(self) -> None:
-        """Have the loop end the work, soon; from any thread."""
+        """Cancel the coroutine. Any thread may call this; the loop acts on it shortly after."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -33,7 +33,7 @@ class Running:
 
 
 class LoopThread:
-    """Runs coroutines for other threads. A process that was forked gets a loop of its own."""
+    """Runs coroutines for other threads. A forked process gets a new loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class LoopThread:
         self._pid = 0
 
     def submit(self, work: Coroutine[Any, Any, None]) -> "Running":
-        """Begin the work."""
+        """Start the coroutine."""
         return Running(self._running(), work)
 
     def _running(self) -> asyncio.AbstractEventLoop:

@@ -1,4 +1,4 @@
-"""Models over the openai package: streams that can be closed from any thread at any moment."""
+"""A model client over the openai package, with streams that any thread can close at any moment."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from roboco.adapters.model.json_tool_calls import (
 )
 from roboco.adapters.model.loop_thread import LoopThread, Running
 from roboco.adapters.model.reply_assembly import Assembly
-from roboco.adapters.model.sse import chunks_of
+from roboco.adapters.model.sse import iter_chunks
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request, Say
@@ -35,22 +35,26 @@ _log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, Any] = {}
 
 TRIES = 2
-"""How often a call is tried that fails before its first token."""
+"""Maximum number of attempts at a call that fails before its first token."""
 PAUSE = 1.0
-"""Seconds before the second try; the pause doubles each time, and a Retry-After is obeyed up to LONGEST. A rate limit
-is not waited out here: it is the caller's to obey, in all processes."""
+"""Seconds before the second attempt.
+
+The delay doubles with each attempt. A Retry-After of the server is obeyed up to MAX_RETRY_DELAY. A rate limit is not
+waited out here: the caller obeys it, for all processes."""
 LONGEST = 5.0
 SLACK = 1.1
-"""By so much a model may be silent for longer than its `idle_timeout`: a timer that was set anew with each chunk would
-take a twentieth of the processor time of reading."""
+"""Factor by which a silence may exceed the profile's `idle_timeout`.
+
+The timer is set anew only when this slack is used up: with each chunk, it would take a twentieth of the processor time
+of reading."""
 REPROMPTS = 2
-"""How often a model is told that its JSON cannot be read, and asked again."""
+"""Maximum number of further requests to a model whose JSON cannot be parsed."""
 
 
 class OpenAIModel:
-    """Calls any server that speaks the chat completions protocol.
+    """Calls any server that implements the chat completions protocol.
 
-    A profile's `base_url` and `api_key_env` win over OPENAI_BASE_URL and OPENAI_API_KEY, where `allowed` has them.
+    A profile's `base_url` and `api_key_env` override OPENAI_BASE_URL and OPENAI_API_KEY, if `allowed` contains them.
     """
 
     def __init__(self, allowed: tuple[str, ...] = (), tries: int = TRIES, pause: float = PAUSE) -> None:
@@ -62,11 +66,11 @@ class OpenAIModel:
         self._formless: set[tuple[str | None, str]] = set()
 
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
-        """Begin the call; ModelError from the stream says what failed."""
+        """Start the call. Iterating over the stream raises ModelError if the call fails."""
         return _Stream(self, request, say)
 
     async def run(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> None:
-        """Make the call, pass its texts to `say`, and put the reply or the error into the queue; None ends it."""
+        """Make the call, pass its texts to `on_text`, and put the reply or the error into the queue, then None."""
         paced = Paced(say)
         try:
             ended = await self._ended(request, paced)
@@ -77,7 +81,7 @@ class OpenAIModel:
             out.put(None)
 
     async def _ended(self, request: Request, paced: Paced) -> "Reply | ModelError":
-        """Return the reply or the error. Nothing is raised."""
+        """Return the reply or the error. Raises nothing."""
         try:
             return await self._answered(request, paced)
         except ModelError as error:
@@ -94,7 +98,10 @@ class OpenAIModel:
         return (await self._first_try_that_speaks(asked_plainly(request), paced.say)).reply()
 
     async def _in_json(self, request: Request, say: Say) -> Reply:
-        """Have the model answer in JSON. Its text is held until it is parsed; the model reads of mistakes in it."""
+        """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.
+
+        The text is held back until it is parsed. Each repetition quotes the mistake to the model.
+        """
         first = asked = asked_in_json(request)
         replies: list[Reply] = []
         while True:
@@ -104,7 +111,7 @@ class OpenAIModel:
             if not answer.mistake or len(replies) > REPROMPTS:
                 break
             _log.warning(
-                "model %r is asked again, its answer cannot be read: %s", request.profile.model, answer.mistake
+                "model %r is asked again, since its reply cannot be parsed: %s", request.profile.model, answer.mistake
             )
             asked = asked_again(first, request, assembly.held, answer.mistake)
         if text := assembly.held if answer.mistake else answer.text:
@@ -113,7 +120,10 @@ class OpenAIModel:
         return replace(_summed(replies), finish_reason=reason, calls=answer.calls)
 
     async def _formed(self, asked: Request, form: dict[str, Any]) -> Assembly:
-        """Return the model's answer in this format. A server that refuses it gets later requests without a format."""
+        """Return the model's reply in this format.
+
+        If the server rejects the format, this and all later requests to it omit the format.
+        """
         known = (asked.profile.base_url or os.environ.get("OPENAI_BASE_URL"), asked.profile.model)
         if known not in self._formless:
             try:
@@ -121,14 +131,17 @@ class OpenAIModel:
             except ModelError as error:
                 if not refuses_format(error):
                     raise
-                _log.warning("the response format is left out from now on: %s", error)
+                _log.warning("later requests omit the response format: %s", error)
                 self._formless.add(known)
         return await self._first_try_that_speaks(asked, None)
 
     async def _first_try_that_speaks(
         self, request: Request, say: Say | None, extra: Mapping[str, Any] = _NOTHING
     ) -> Assembly:
-        """Return the answer. An attempt is repeated if it fails before `say` got a text; without `say`, at any time."""
+        """Return the reply, retrying attempts that fail before `on_text` got a text; without it, at any time.
+
+        Raise ModelError if the error is not retryable, is a rate limit, or occurs at the last attempt.
+        """
         for attempt in range(1, self._tries + 1):
             assembly = Assembly(request.profile.model)
             try:
@@ -140,10 +153,10 @@ class OpenAIModel:
                 if not again or attempt == self._tries:
                     raise failed from error
                 _log.warning(
-                    "model call failed before it said anything, try %d of %d: %s", attempt, self._tries, failed
+                    "model call failed before its first token, attempt %d of %d: %s", attempt, self._tries, failed
                 )
                 await asyncio.sleep(_pause(error, self._pause * 2 ** (attempt - 1)))
-        raise AssertionError("unreachable: the last try returns or raises")
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _stream(self, request: Request, assembly: Assembly, say: Say, extra: Mapping[str, Any]) -> None:
         profile = request.profile
@@ -159,9 +172,13 @@ class OpenAIModel:
         except (openai.OpenAIError, ModelError):
             raise
         except Exception as error:
-            raise ModelError("broken_stream", f"model {profile.model!r} broke off: {error!r}", True) from error
+            raise ModelError(
+                "broken_stream", f"the stream of model {profile.model!r} broke: {error!r}", True
+            ) from error
         if not assembly.finished:
-            raise ModelError("broken_stream", f"model {profile.model!r} broke off in the middle of its answer", True)
+            raise ModelError(
+                "broken_stream", f"model {profile.model!r} closed the stream in the middle of its reply", True
+            )
 
     def _client(self, request: Request) -> AsyncOpenAI:
         check_allowed(request.profile, self._allowed)
@@ -169,7 +186,7 @@ class OpenAIModel:
         key = os.environ.get(name, "")
         base_url = request.profile.base_url or os.environ.get("OPENAI_BASE_URL") or None
         if not key and base_url is None:
-            raise ModelError("no_key", f"no model key: {name} is not set where the agents worker runs", False)
+            raise ModelError("no_key", f"no model key: {name} is not set on the agents worker", False)
         if not (key.isascii() and key.isprintable()):
             raise ModelError("no_key", f"the key in {name} holds characters that cannot be sent; set it anew", False)
         identity = (os.getpid(), base_url, key)
@@ -184,21 +201,21 @@ class OpenAIModel:
         return self._clients[identity]
 
     def start(self, request: Request, say: Say, out: "queue.SimpleQueue[_Item]") -> Running:
-        """Have the loop make the call."""
+        """Start the call on the loop thread."""
         return self._loop.submit(self.run(request, say, out))
 
 
 async def _read(
     response: Response, assembly: Assembly, say: Say, profile: ModelProfile, silence: asyncio.Timeout
 ) -> None:
-    """Read the answer to its end or its limit. Each chunk postpones the timeout."""
+    """Read the reply to its end or to one of its limits. Each chunk postpones the timeout."""
     loop, due = asyncio.get_running_loop(), 0.0
-    async with aclosing(chunks_of(response)) as chunks:
+    async with aclosing(iter_chunks(response)) as chunks:
         async for chunk in chunks:
             if text := assembly.take(chunk):
                 say(text)
             if assembly.limit:
-                _log.warning("the answer of model %r is cut off at %s", profile.model, assembly.limit)
+                _log.warning("the reply of model %r is truncated at %s", profile.model, assembly.limit)
                 return
             if assembly.begun and loop.time() + profile.idle_timeout > due:
                 due = loop.time() + SLACK * profile.idle_timeout
@@ -230,7 +247,7 @@ class _Stream:
 
 
 def _summed(replies: list[Reply]) -> Reply:
-    """Return the last reply, with the tokens and times of all."""
+    """Return the last reply, with the token counts and times of all replies."""
     return replace(
         replies[-1],
         tokens_in=sum(reply.tokens_in for reply in replies),

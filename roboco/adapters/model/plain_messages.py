@@ -1,6 +1,6 @@
-"""Plain turns: a conversation without the protocol of native tool calls, for models that do not know it.
+"""Plain messages: a conversation without the protocol of native tool calls, for models that do not know it.
 
-After one system message, user and assistant take turns strictly, beginning with the user: many chat templates refuse
+After one system message, user and assistant alternate strictly, beginning with the user: many chat templates reject
 anything else.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from roboco.domain.prompt.chat import Message
 
 SHOWN = 300
-"""How many characters of a call's arguments stand with its result."""
+"""Maximum number of characters of a call's arguments that are shown with its result."""
 _SYSTEM = ("system", "developer")
 
 
@@ -24,10 +24,10 @@ class _Turn:
 
 
 def plain_turns(messages: tuple[Message, ...], instruction: str = "") -> tuple[Message, ...]:
-    """The messages as plain turns, with the instruction at the end of the system message.
+    """Return the messages as plain ones, with the instruction at the end of the system message.
 
-    With an instruction, what an assistant said stands as the JSON object that it is asked for; without one its calls
-    stand with their results alone, since small models go on as they seem to have begun.
+    With an instruction, each assistant message is the JSON object that the instruction requests. Without one, calls are
+    shown only with their results, since small models imitate the beginning of a conversation.
     """
     turns = [_Turn("system")]
     for turn in _turns(messages, bool(instruction)):
@@ -75,7 +75,7 @@ def _message(turn: _Turn, in_json: bool) -> Message:
 
 
 def said(text: str, calls: list[tuple[str, str]]) -> str:
-    """What an assistant said, as the JSON object in which it would say it now; arguments are JSON already."""
+    """Return an assistant message in the JSON format of tool calls. The arguments are JSON already."""
     made = (f'{{"tool": {_quoted(name)}, "args": {arguments or "{}"}}}' for name, arguments in calls)
     return f'{{"text": {_quoted(text)}, "calls": [{", ".join(made)}]}}'
 

@@ -1,11 +1,11 @@
-"""Assembly: a reply put together from the deltas of a stream.
+"""Assembly of a reply from the deltas of a stream.
 
-All text that leaves it is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and a server
-that cuts its text anywhere sends them in two deltas: such halves are joined, and a lone one becomes U+FFFD.
+All text that leaves this module is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and
+a server that splits its text anywhere sends them in two deltas. Such halves are joined; a lone one becomes U+FFFD.
 
-A server can send without end. An answer that reaches one of the limits below is cut off there, as by a limit of
-tokens: its `finish_reason` is "length", and `limit` names the limit. The caller then closes the connection. The limits
-are far beyond any answer, so they are no settings.
+A server can send without end. A reply that reaches one of the limits below is truncated, as by a limit of tokens: its
+`finish_reason` is "length", and `limit` names the limit. The caller then closes the connection. The limits are far
+beyond any useful reply, so they are not settings.
 """
 
 import time
@@ -19,22 +19,22 @@ from roboco.errors import ModelError
 from roboco.ports import Reply, RequestedCall
 
 MOST_HELD = 1_000_000
-"""Characters of an answer that is held back until it is whole."""
+"""Characters of a reply that is held back until it is complete."""
 MOST_TEXT = 4_000_000
-"""Bytes of the text of an answer, in UTF-8."""
+"""Bytes of the text of a reply, in UTF-8."""
 MOST_ARGUMENTS = 4_000_000
-"""Characters of the arguments of all calls of an answer together."""
+"""Characters of the arguments of all calls of a reply together."""
 MOST_CALLS = 128
-"""Calls of an answer; more are left out."""
+"""Calls of a reply; further ones are left out."""
 MOST_NAME = 256
-"""Characters of a name of a tool or model, and of a finish reason; more are left out."""
+"""Characters of a name of a tool or model, and of a finish reason; the rest is left out."""
 MOST_CHUNKS = 2_000_000
-"""Chunks of an answer, empty ones too."""
+"""Chunks of a reply, including empty ones."""
 MOST_SECONDS = 3600.0
-"""Seconds from the call's beginning. A server that sends one word a minute is never silent for long."""
+"""Seconds from the start of the call. A server that sends one word a minute never exceeds the idle timeout."""
 
 MOST_TOKENS = 1_000_000_000
-"""A count of tokens beyond it is taken for this many: sums of counts stay in 64 bits."""
+"""Larger token counts are reduced to this value, so that sums of counts fit into 64 bits."""
 
 
 @dataclass
@@ -43,12 +43,12 @@ class _Call:
     arguments: StringIO = field(default_factory=StringIO)
 
     def requested(self) -> RequestedCall:
-        """The call as the model wrote it."""
+        """Return the call as the model wrote it."""
         return RequestedCall(well_formed(self.name), well_formed(self.arguments.getvalue()))
 
 
 class Assembly:
-    """The reply of one model call as far as it has arrived. A call has an index or, without one, a new id."""
+    """The part of a reply that has arrived. A call is identified by its index or, without one, by a new id."""
 
     def __init__(self, model: str) -> None:
         self._started = time.monotonic()
@@ -69,31 +69,31 @@ class Assembly:
 
     @property
     def begun(self) -> bool:
-        """True if any part of the answer has arrived."""
+        """Return True if any part of the reply has arrived."""
         return self._first is not None
 
     @property
     def finished(self) -> bool:
-        """True if the model has declared its answer complete, or if it was cut off here."""
+        """Return True if the model has declared its reply complete, or if the reply was truncated here."""
         return self._finish_reason != "" or self._limit != ""
 
     @property
     def limit(self) -> str:
-        """The limit of this module at which the answer was cut off; "" if it was not."""
+        """Return the limit of this module at which the reply was truncated, or "" if it was not."""
         return self._limit
 
     @property
     def held(self) -> str:
-        """The text that was held back."""
+        """Return the text that was held back."""
         return "".join(self._held)
 
     @property
     def cut_off(self) -> bool:
-        """True if the answer ended at a limit."""
+        """Return True if the reply ended at a limit."""
         return self._finish_reason == "length" or self._limit != ""
 
     def hold(self, text: str) -> None:
-        """Hold the text back; ModelError if there is too much of it for an answer in JSON."""
+        """Hold the text back. Raise ModelError if it is too long for a reply in JSON."""
         self._held.append(text)
         self._held_size += len(text)
         if self._held_size > MOST_HELD:
@@ -103,7 +103,7 @@ class Assembly:
     def take(self, chunk: Any) -> str:
         """Add an unchecked chunk and return its text.
 
-        TypeError, AttributeError or LookupError if it is not a chunk.
+        Raise TypeError, AttributeError or LookupError if it is not a chunk.
         """
         self._count_chunk()
         self._model = _name(chunk.get("model")) or self._model
@@ -126,7 +126,10 @@ class Assembly:
         return text
 
     def reply(self) -> Reply:
-        """Return the reply. If the server reports no usage, its chunks count as tokens out, or an estimate if more."""
+        """Return the reply.
+
+        If the server reports no usage, tokens out is the number of deltas, or an estimate by size if that is larger.
+        """
         now = time.monotonic()
         tokens_in, tokens_out = self._tokens
         return Reply(
@@ -141,7 +144,10 @@ class Assembly:
         )
 
     def _joined(self, text: str) -> str:
-        """Return the kept half character and the text. A half at its end is kept for the next text, if one may come."""
+        """Return the pending half character and the text.
+
+        A half at the end of the text is kept for the next text, unless the reply is finished.
+        """
         text = self._half + text
         self._half = "" if self.finished or not "\ud800" <= text[-1:] <= "\udbff" else text[-1]
         return well_formed(text.removesuffix(self._half))
@@ -154,7 +160,7 @@ class Assembly:
             self._limit = f"{MOST_SECONDS:g} seconds"
 
     def _within(self, text: str) -> str:
-        """Return the text, truncated if the answer exceeds the limit."""
+        """Return the text, truncated if the reply exceeds the limit."""
         size = len(text.encode())
         left = MOST_TEXT - self._text_size
         if size > left:
@@ -164,7 +170,7 @@ class Assembly:
         return text
 
     def _pieces_or_estimate(self) -> int:
-        """Return the number of tokens that have arrived, as far as it is known."""
+        """Return the number of received tokens, as far as it is known."""
         size = self._text_size + self._arguments_size if self._limit else 0
         return max(self._pieces, tokens_of(size))
 
@@ -185,7 +191,7 @@ class Assembly:
         self._arguments_size += call.arguments.write(text[:left])
 
     def _place(self, index: Any, call_id: Any) -> int:
-        """Return the call's index. If a server sends none, a new id begins a new call."""
+        """Return the call's index. If the server sends none, a new id starts a new call."""
         fresh = call_id is not None and hash(call_id) not in self._ids
         if call_id is not None and len(self._ids) <= MOST_CALLS:
             self._ids.add(hash(call_id))
@@ -195,18 +201,18 @@ class Assembly:
 
 
 def _text(value: object) -> str:
-    """The text, if there is one."""
+    """Return the text, or "" for None. Raise TypeError for anything else."""
     if value is None or isinstance(value, str):
         return value or ""
-    raise TypeError(f"a text was to come, not {value!r:.100}")
+    raise TypeError(f"expected a text, not {value!r:.100}")
 
 
 def _name(value: object) -> str:
-    """The beginning of the text, well-formed, if there is one."""
+    """Return the beginning of the text, well-formed, or "" for None."""
     return well_formed(_text(value)[:MOST_NAME])
 
 
 def _count(value: object) -> int:
-    """The count; 0 for what is none."""
+    """Return the count, or 0 if the value is not a count."""
     count: int = value if isinstance(value, int) and not isinstance(value, bool) else 0
     return min(max(count, 0), MOST_TOKENS)

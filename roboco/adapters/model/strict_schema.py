@@ -1,7 +1,7 @@
-"""Strict schemas: a tool's JSON Schema, narrowed to what grammar converters and strict providers all take.
+"""Strict schemas: a tool's JSON Schema, narrowed to the subset that grammar converters and strict providers accept.
 
-Objects, arrays, enums, alternatives and plain types are left; references are put in where they stand. What a value must
-keep beyond that is checked once the answer is there.
+Objects, arrays, enums, alternatives and plain types remain; references are inlined. Every other constraint is checked
+after the model has replied.
 """
 
 from typing import Any
@@ -10,9 +10,9 @@ Schema = dict[str, Any]
 
 DEEPEST = 8
 MOST = 300
-"""How many schemas a tool may have in its own; what goes beyond, or deeper, may be anything."""
+"""Maximum number of schemas within a tool's schema; further or deeper ones accept any value."""
 MOST_ITEMS = 5000
-"""How many names and values the narrowed schema may list: references can repeat a long list hundreds of times."""
+"""Maximum number of names and values in the narrowed schema: references can repeat a long list hundreds of times."""
 _LONG = 50
 ANYTHING: Schema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
 _SCALAR = str | int | float | bool | None
@@ -20,13 +20,13 @@ _PLAIN = ("string", "number", "integer", "boolean", "null")
 
 
 def strict_schema(schema: Schema) -> Schema:
-    """The schema of an object, narrowed. Properties keep their order, since models answer in it."""
+    """Return the narrowed schema of an object. Properties keep their order, since models reply in it."""
     narrowed = _Narrowing(schema).of(schema, 0)
     return narrowed if narrowed.get("type") == "object" or "anyOf" in narrowed else {"type": "object"}
 
 
 def is_strict(schema: Schema) -> bool:
-    """Whether providers with strict schemas take it: every object is closed, and all of its properties required."""
+    """Return True if strict providers accept the schema: objects are closed and require all of their properties."""
     if schema.get("type") == "object":
         properties = schema.get("properties", {})
         closed = schema.get("additionalProperties") is False and set(properties) == set(schema.get("required", ()))
@@ -37,7 +37,7 @@ def is_strict(schema: Schema) -> bool:
 
 
 def led_to(ref: Any, root: Schema) -> Any:
-    """What a reference within the schema leads to; None if that is nothing."""
+    """Return the target of a reference within the schema, or None if it has none."""
     found: Any = root if str(ref).startswith("#") else None
     for name in str(ref).split("/")[1:]:
         name = name.replace("~1", "/").replace("~0", "~")
@@ -52,7 +52,7 @@ class _Narrowing:
         self._items = MOST_ITEMS
 
     def of(self, schema: Any, depth: int) -> Schema:
-        """The schema, narrowed, or anything at all."""
+        """Return the narrowed schema, or the schema of any value."""
         self._left -= 1
         if depth > DEEPEST or self._left < 0 or not isinstance(schema, dict):
             return ANYTHING
@@ -94,7 +94,7 @@ class _Narrowing:
         }
 
     def _merged(self, schema: Schema) -> Schema:
-        """One schema of the parts that must all hold, as far as they are objects with properties."""
+        """Return one schema for all parts of `allOf`, as far as they are objects with properties."""
         merged: Schema = {name: value for name, value in schema.items() if name != "allOf"}
         for part in schema["allOf"][:MOST]:
             found = led_to(part["$ref"], self._root) if isinstance(part, dict) and "$ref" in part else part
@@ -103,7 +103,7 @@ class _Narrowing:
         return merged
 
     def _listed(self, values: Any) -> bool:
-        """Count the items of a list or object, long texts more; return False if they are more than may be listed."""
+        """Count the items of a list or object; long texts count several times. Return False beyond the maximum."""
         if isinstance(values, list | dict) and self._items >= len(values):
             self._items -= len(values) + sum(len(value) // _LONG for value in values if isinstance(value, str))
         elif isinstance(values, list | dict):

@@ -1,4 +1,4 @@
-"""Tool sheets: what a model that has no native tool calls is told of its tools, in few tokens."""
+"""Short descriptions of tools, in few tokens, for models without native tool calling."""
 
 import json
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from roboco.adapters.model.strict_schema import Schema, led_to
 
 LONGEST = 800
-"""Characters of a tool's description at most."""
+"""Maximum number of characters of a tool's description."""
 LONGEST_OF_ONE = 200
-"""Characters of an argument's name, description or value at most."""
+"""Maximum number of characters of an argument's name, description or value."""
 DEEPEST = 5
 MOST = 100
-"""How many schemas of a tool are sketched; what goes beyond, or deeper, is "any"."""
+"""Maximum number of schemas that are sketched per tool; further or deeper ones are shown as "any"."""
 _LIMITS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
     *("minItems", "maxItems", "pattern", "format", "default"),
@@ -19,7 +19,7 @@ _LIMITS = (
 
 
 def tool_sheet(tools: tuple[dict[str, Any], ...]) -> str:
-    """Each tool by its name, with what it does and what it takes."""
+    """Return a line for each tool with its name and description, followed by a line with its arguments."""
     return "\n".join(_told(tool["function"]) for tool in tools)
 
 
@@ -30,7 +30,7 @@ def _told(function: dict[str, Any]) -> str:
 
 
 class _Sketch:
-    """A schema as people sketch it: {"a": integer, "b": [string] (optional)}."""
+    """A schema in short form: {"a": integer, "b": [string] (optional)}."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root

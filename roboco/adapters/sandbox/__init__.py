@@ -1,1 +1,4 @@
-"""The sandbox for code that a model wrote: bubblewrap from outside, limits from inside, a watch over both."""
+"""The sandbox for code that a model wrote: bubblewrap around it, limits in it, and a supervisor that watches both.
+
+Read `sandbox.py` first.
+"""

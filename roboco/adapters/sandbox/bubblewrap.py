@@ -8,10 +8,10 @@ from importlib.resources import files
 from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.programs import Programs
 
-BOX = "/tmp/box"  # noqa: S108 - in the sandbox, where /tmp is a file system of its own
+BOX = "/tmp/box"  # noqa: S108 - in the sandbox, where /tmp is a separate file system
 """The working folder of the code."""
 NOBODY = 65534
-"""The user in the sandbox; also outside, where the worker is root, whom the limit on processes would not bind."""
+"""The user in the sandbox. Also outside of it if the worker is root, to whom the limit on processes would not apply."""
 
 _OPEN_FILES = 64
 _ISOLATED = (
@@ -29,7 +29,7 @@ _INSIDE = files("roboco.adapters.sandbox").joinpath("init.py").read_text(encodin
 
 @dataclass(frozen=True)
 class Descriptors:
-    """What the sandbox inherits, all of it closed before the code runs; `inputs` are readable, by name."""
+    """Descriptors that the sandbox inherits. All are closed before the code runs. `inputs` are readable, by name."""
 
     channel: int
     info: int
@@ -41,8 +41,8 @@ class Descriptors:
 
 
 def command(programs: Programs, limits: SandboxLimits, given: Descriptors, room: int) -> list[str]:
-    """The command that starts the sandbox; `room` is what can be written in all, inputs included, in bytes."""
-    # the time of a process is that of all its threads together: a second line, behind the watch over the clock
+    """Return the command that starts the sandbox; `room` is the number of writable bytes, inputs included."""
+    # The time of a process is that of all its threads together: a second limit, behind the supervisor's clock.
     processor_seconds = (int(limits.seconds) + 1) * limits.processes
     numbers = (processor_seconds, limits.memory, limits.processes, limits.file, _OPEN_FILES)
     return [
@@ -54,7 +54,7 @@ def command(programs: Programs, limits: SandboxLimits, given: Descriptors, room:
         *("--size", str(room), "--tmpfs", "/tmp", "--dir", BOX, "--dir", "/tmp/shm"),  # noqa: S108 - as above
         *("--symlink", "../tmp/shm", "/dev/shm"),  # noqa: S108 - as above
         *_inputs(given.inputs),
-        # all else lies in memory as well, and without a limit of its own
+        # all other folders lie in memory as well, without a limit
         *("--remount-ro", "/", "--chdir", BOX),
         *("--info-fd", str(given.info), "--seccomp", str(given.filter)),
         *("--", programs.python, "-I", "-S", "-c", _INSIDE, str(given.channel), *map(str, numbers)),
@@ -62,7 +62,7 @@ def command(programs: Programs, limits: SandboxLimits, given: Descriptors, room:
 
 
 def programs_mounted(programs: Programs) -> Iterator[str]:
-    """The arguments that show the programs and libraries of the system, and those of the interpreter, read-only."""
+    """Yield the arguments that mount the programs and libraries of the system and of the interpreter, read-only."""
     for name in _BELOW_USR:
         yield from ("--ro-bind-try", f"/usr/{name}", f"/usr/{name}")
     for name in _AT_THE_ROOT:

@@ -16,7 +16,7 @@ from roboco.adapters.sandbox.limits import MIB, SandboxLimits
 _log = logging.getLogger(__name__)
 
 PER_PROCESS = 96 * MIB
-"""Memory that a worker keeps for each of its processes: 50 MB at rest, and the file that a call reads or stores."""
+"""Memory reserved for each process of the worker: 50 MB when idle, and the file that a call reads or stores."""
 LEAST_SHARE = 64 * MIB
 """The smallest share that runs Python with a few small files."""
 _UNLIMITED = 1 << 60
@@ -27,7 +27,8 @@ _UNLIMITED = 1 << 60
 class Budget:
     """Memory for the sandboxes of one worker.
 
-    `total` is in bytes, None without limit; `source` names it in messages; `sandboxes` can run at once.
+    `total` is in bytes, or None without a limit; `source` names its origin in messages; `sandboxes` is the number that
+    can run at the same time.
     """
 
     total: int | None = None
@@ -39,7 +40,7 @@ class Budget:
         return full if self.total is None else min(full, self.total // self.sandboxes)
 
     def refusal(self) -> str:
-        """Return why a share is too small to run Python, with the remedy, or "" if it is large enough."""
+        """Return the reason and remedy if a share is too small to run Python, or "" if it is large enough."""
         share = self.share(LEAST_SHARE)
         if share >= LEAST_SHARE:
             return ""
@@ -52,10 +53,10 @@ class Budget:
 
 
 def read_budget(megabytes: int | None, sandboxes: int, root: Path = Path("/")) -> Budget:
-    """Return the budget of a worker that runs this number of sandboxes at once, each from a process of its own.
+    """Return the budget of a worker that runs this number of sandboxes at the same time, one per process.
 
-    `megabytes` is the operator's ROBOCO_SANDBOX_MEMORY. If it is None, the cgroup's memory limit counts, less
-    `PER_PROCESS` for each process of the worker; the first process of a pool is one more than its children.
+    `megabytes` is the operator's ROBOCO_SANDBOX_MEMORY. If it is None, the budget is the cgroup's memory limit minus
+    `BYTES_PER_PROCESS` for each process of the worker. A pool has one process more than children.
     """
     if megabytes is not None:
         return Budget(megabytes * MIB, f"ROBOCO_SANDBOX_MEMORY={megabytes}", sandboxes)
@@ -71,7 +72,7 @@ def read_budget(megabytes: int | None, sandboxes: int, root: Path = Path("/")) -
 
 
 def log_sandbox_share(budget: Budget) -> None:
-    """Log, once per worker start, what the budget leaves for one sandbox if that is less than its full size."""
+    """Log, once per worker start, the share of one sandbox if it is less than the full size."""
     full = SandboxLimits().total
     if refusal := budget.refusal():
         _log.warning("tool 'python' is not possible here: %s", refusal)
@@ -88,7 +89,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 
 def _limit_files(root: Path) -> Iterator[Path]:
-    """The files that can hold a limit. Some do not exist: a container does not see the cgroups above its own."""
+    """Yield the files that can hold a limit. Some do not exist: a container does not see the cgroups above its own."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
@@ -99,7 +100,7 @@ def _limit_files(root: Path) -> Iterator[Path]:
 
 def _upwards(mounted: Path, path: str, name: str) -> Iterator[Path]:
     below = PurePosixPath(path.lstrip("/"))
-    if ".." in below.parts:  # of a process outside of the cgroups that are mounted here
+    if ".." in below.parts:  # the process is outside of the cgroups that are mounted here
         below = PurePosixPath()
     for folder in (below, *below.parents):
         yield mounted / folder / name
@@ -111,6 +112,6 @@ def _limit(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    with suppress(OSError):  # not there, or hidden from the worker: then no limit is known
+    with suppress(OSError):  # missing, or hidden from the worker: then no limit is known
         return path.read_text(encoding="utf-8", errors="replace")
     return ""

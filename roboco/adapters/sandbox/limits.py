@@ -1,37 +1,37 @@
-"""What code in the sandbox may use up."""
+"""Limits of the resources that code in the sandbox may use."""
 
 from dataclasses import dataclass, replace
 
 KIB, MIB = 1024, 1024 * 1024
 PAGE = 64 * KIB
-"""The largest page of memory that a file system in memory gives out."""
+"""The largest page of memory that a file system in memory allocates."""
 FIRST_PROCESS = 16 * MIB
-"""Memory of the first process, which is ours. It is counted, since code can take it over."""
+"""Memory of the first process, which is part of Roboco. It is counted, since code can take it over."""
 FOLDERS = MIB
-"""Memory of the folders that the sandbox itself makes."""
+"""Memory of the folders that the sandbox itself creates."""
 
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """Sizes in bytes; each limit is for the whole run with all of its processes, unless it says otherwise."""
+    """Sizes are in bytes. Each limit is for the whole run with all of its processes, unless it says otherwise."""
 
     seconds: float = 20
     memory: int = 512 * MIB
-    """Also the most that one process can allocate: asking for more raises MemoryError, and ends nothing."""
+    """Also the maximum that one process can allocate: a larger request raises MemoryError and ends nothing."""
     processes: int = 32
-    """Threads count, too."""
+    """Threads are counted, too."""
     disk: int = 64 * MIB
-    """All that is written, also to /tmp and /dev/shm; it lies in memory, beside `memory`."""
+    """All written files, also in /tmp and /dev/shm. They lie in memory, beside `memory`."""
     file: int = 32 * MIB
-    """One file that is written."""
+    """The size of one written file."""
     files: int = 32
-    """Files that are kept."""
+    """The number of files that are kept."""
     entries: int = 4096
     """Files, folders and links of every kind that exist at one time."""
     output: int = 64 * KIB
-    """What is kept of the output: its beginning and its end."""
+    """The kept part of the output: its beginning and its end."""
     printed: int = 16 * MIB
-    """What is read of the output before the run is ended."""
+    """The output that is read before the run is ended."""
     code: int = MIB
     inputs: int = 256 * MIB
     """All input files together; they lie in memory, beside `disk`."""
@@ -39,12 +39,12 @@ class SandboxLimits:
 
     @property
     def fixed(self) -> int:
-        """Memory that a run needs beside `memory`, `disk` and `inputs`, in bytes."""
+        """Return the memory that a run needs beside `memory`, `disk` and `inputs`, in bytes."""
         return FIRST_PROCESS + FOLDERS + self.code + self.input_files * PAGE
 
     @property
     def total(self) -> int:
-        """The most memory that one run takes, files and inputs included, in bytes."""
+        """Return the maximum memory of one run, files and inputs included, in bytes."""
         return self.fixed + self.memory + self.disk + self.inputs
 
     def within(self, share: int) -> "SandboxLimits":

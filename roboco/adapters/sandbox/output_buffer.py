@@ -1,20 +1,20 @@
-"""The output of a run, of which the beginning and the end are kept."""
+"""The output of a run, with its middle left out if it is long."""
 
 import codecs
 
 
 class Output:
-    """At most `cap` bytes of what was fed, however much that was."""
+    """Keeps at most `cap` bytes of the output: its beginning and its end."""
 
     def __init__(self, cap: int) -> None:
         self._half = cap // 2
         self._head = bytearray()
         self._tail = bytearray()
         self.total = 0
-        """Bytes that were fed."""
+        """Number of bytes that were fed."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Append the next bytes."""
         self.total += len(data)
         room = self._half - len(self._head)
         self._head += data[:room]
@@ -22,7 +22,7 @@ class Output:
         del self._tail[: -self._half]
 
     def text(self) -> str:
-        """What is kept, with a line that says how much was left out in the middle."""
+        """Return the kept text, with a line that states how much was left out in the middle."""
         left_out = self.total - len(self._head) - len(self._tail)
         if not left_out:
             return (self._head + self._tail).decode(errors="replace")

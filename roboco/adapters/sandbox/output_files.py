@@ -1,4 +1,4 @@
-"""The files that the code left in its working folder. None of its processes is alive any more."""
+"""The files that the code left in its working folder, read after all of its processes have ended."""
 
 import os
 import stat
@@ -11,9 +11,9 @@ from roboco.adapters.sandbox.result import WrittenFile
 from roboco.domain.paths import artifact_name
 
 _TOLD = 20
-"""Files of which it is said one by one that they are not kept."""
+"""Maximum number of files that are listed one by one as not kept."""
 _SHOWN = 80
-"""Characters of a name that are shown."""
+"""Maximum number of characters of a name that are shown."""
 _BLOCK = 1 << 20
 _KINDS = {
     stat.S_IFDIR: "is a folder: write files directly into the working folder",
@@ -27,7 +27,7 @@ _KINDS = {
 
 @dataclass
 class Collected:
-    """`files` are kept; `skipped` says of each other one why it is not."""
+    """The kept files; and for each other file, a line in `skipped` with the reason, or a count."""
 
     limits: SandboxLimits
     files: list[WrittenFile] = field(default_factory=list)
@@ -36,15 +36,15 @@ class Collected:
     size: int = 0
 
     def lines(self) -> tuple[str, ...]:
-        """What was not kept, one line each."""
+        """Return the reasons why files are not kept, one line each."""
         return (*self.skipped, f"and {self.untold} more that are not kept") if self.untold else tuple(self.skipped)
 
     def take(self, folder: int, name: str, inputs: Mapping[str, int]) -> None:
-        """Keep the file, unless it is an input as it was, or say why not."""
+        """Keep the file, or record why not. An unchanged input is ignored."""
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         try:
             if stat.S_ISREG(status.st_mode):
-                os.chmod(name, 0o600, dir_fd=folder)  # no link, and nobody is left to make it one
+                os.chmod(name, 0o600, dir_fd=folder)  # it is no link, and no process is left that could replace it
                 if name in inputs and _same(folder, name, inputs[name]):
                     return
             why = self._obstacle(name, status)
@@ -78,7 +78,7 @@ class Collected:
 
 
 def collected(folder: int, inputs: Mapping[str, int], limits: SandboxLimits) -> Collected:
-    """The files in `folder` that are new, or not the same as the input of their name, in the order of their names."""
+    """Return the files in `folder` that are new or differ from the input of their name, in the order of their names."""
     found = Collected(limits)
     os.fchmod(folder, 0o700)
     for name in sorted(os.listdir(folder)):

@@ -1,4 +1,4 @@
-"""A sandbox that was started: its processes, and the descriptors through which it is watched."""
+"""A started sandbox: its processes, and the descriptors through which the worker supervises it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from roboco.adapters.sandbox.bubblewrap import NOBODY
 from roboco.errors import TransientError
 
 _DIES_WITHIN = 10
-"""Seconds after which processes that were killed must be gone, also on a machine under load."""
+"""Seconds after which killed processes must be gone, also on a machine under load."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Handles:
 
 @dataclass
 class Box:
-    """With `handles`, bubblewrap ends only when every process inside is gone.
+    """A started bubblewrap. Once `handles` is set, it ends only when every process inside is gone.
 
-    Descriptors: `output` never blocks its reader, `death` is readable when bubblewrap has ended.
+    Descriptors: `output` never blocks its reader; `death` becomes readable when bubblewrap has ended.
     """
 
     bwrap: subprocess.Popen[bytes]
@@ -42,7 +42,7 @@ class Box:
     handles: Handles | None = None
 
     def take(self) -> None:
-        """Take the handles that the first process sends, once the channel is readable: nothing if it died instead."""
+        """Receive the handles that the first process sends once the channel is readable. Do nothing if it has died."""
         try:
             _, descriptors, _, _ = socket.recv_fds(self.channel, 1, 2)
         except ConnectionError:
@@ -55,17 +55,18 @@ class Box:
             self.handles = Handles(descriptors[0], descriptors[1], first)
 
     def give(self, code: bytes) -> None:
-        """Send the code: now it runs, until it ends or our end of the channel is closed, as it is when we die."""
+        """Send the code. It runs until it ends or the worker's end of the channel closes, for example by its death."""
         with suppress(
             ConnectionError, TimeoutError
-        ):  # it died, and its output says why; or it hangs until its time is up
+        ):  # it died, and its output contains the cause; or it hangs until its time limit
             self.channel.sendall(struct.pack("=Q", len(code)) + code)
 
     def end(self) -> None:
-        """Kill every process in the sandbox and return when none is left; TransientError if they live on. Idempotent.
+        """Kill every process in the sandbox and return when none is left. Idempotent.
 
-        Without handles no code has started, and the first process ends when it finds the channel closed. Bubblewrap
-        itself is not killed at this stage: what it has started may wait for it for ever.
+        Raise TransientError if processes survive. Without handles, no code has started, and the first process ends when
+        it finds the channel closed. Bubblewrap itself is not killed at this stage: its children could wait for it for
+        ever.
         """
         if self.bwrap.poll() is None:
             if self.handles is None:
@@ -77,14 +78,16 @@ class Box:
             self.bwrap.wait(_DIES_WITHIN)
         except subprocess.TimeoutExpired as error:
             self.bwrap.kill()
-            raise TransientError(f"process {self.bwrap.pid} of a sandbox does not die") from error
+            raise TransientError(
+                f"process {self.bwrap.pid} of a sandbox did not end within {_DIES_WITHIN} s"
+            ) from error
 
 
 @contextmanager
 def started(arguments: Sequence[str], passed: Sequence[int], channel: socket.socket, info: int) -> Iterator[Box]:
-    """Start bubblewrap with the descriptors `passed`; `channel` is our end of one, `info` is where another one leads.
+    """Start bubblewrap with the descriptors `passed`; `channel` and `info` are the worker's ends of two of them.
 
-    When the block ends, no process is left. TransientError if it cannot be started.
+    When the block ends, no process is left. Raise TransientError if bubblewrap cannot be started.
     """
     with ExitStack() as held:
         output, write = os.pipe()
@@ -119,5 +122,5 @@ def _run(arguments: Sequence[str], output: int, passed: Sequence[int]) -> subpro
             extra_groups=None if dropped is None else [],
         )
     except OSError as error:
-        as_whom = "" if dropped is None else f" as user {dropped}, which a worker of root becomes for it"
+        as_whom = "" if dropped is None else f" as user {dropped}, to which a worker of root switches for it"
         raise TransientError(f"cannot start {arguments[0]!r}{as_whom}: {error}") from error

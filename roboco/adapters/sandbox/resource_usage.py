@@ -1,4 +1,4 @@
-"""What the processes in a sandbox use, seen from outside."""
+"""Resource usage of the processes in a sandbox, measured from outside."""
 
 import os
 from contextlib import suppress
@@ -10,11 +10,11 @@ from roboco.adapters.sandbox.result import Ended
 _FIRST = "1"
 _MEMORY = (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE")
 _SOCKET = 256 * 1024
-"""The most that waits unread in a socket, whose size the filter of system calls keeps at the kernel's default."""
+"""Maximum unread data in a socket: the system call filter keeps socket buffers at the kernel's default size."""
 
 
 def exceeded(handles: Handles, limits: SandboxLimits) -> Ended:
-    """The limit that the processes and files of the sandbox go beyond at this moment, "" for none."""
+    """Return the limit that the processes and files of the sandbox exceed now, or "" if none."""
     memory, tasks = _processes(handles.processes)
     if memory > limits.memory + FIRST_PROCESS:
         return "memory"
@@ -35,21 +35,21 @@ def _processes(folder: int) -> tuple[int, int]:
 
 
 def _status(folder: int, pid: str) -> dict[bytes, int]:
-    """The numbers in the status of a process, memory in KiB; none if it is gone."""
-    # its name, which the process chooses, stands there without line breaks
+    """Return the numbers in the status of a process, memory in KiB. Return an empty dict if it is gone."""
+    # the status contains the process name, which the process chooses, without line breaks
     lines = (line for line in _read(folder, f"{pid}/status").splitlines() if line.startswith((*_MEMORY, b"Threads")))
     fields = (line.split(b":", 1) for line in lines)
     return {field: int(value.split()[0]) for field, value in fields}
 
 
 def _sockets(folder: int) -> int:
-    """How many sockets there are in the sandbox's own network."""
+    """Return the number of sockets in the sandbox's own network."""
     first, _, _ = _read(folder, f"{_FIRST}/net/sockstat").partition(b"\n")
     return int(first.split()[-1]) if first else 0
 
 
 def _read(folder: int, path: str) -> bytes:
-    """What the kernel says there, nothing about a process that is gone."""
+    """Return the content of the kernel's file, or b"" if the process is gone."""
     with suppress(FileNotFoundError, ProcessLookupError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
         try:

@@ -1,16 +1,16 @@
-"""What came of a run in the sandbox."""
+"""The result of a run in the sandbox."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 Ended = Literal["", "time", "memory", "processes", "entries", "output", "cancelled"]
-"""Which limit ended a run, or that it was cancelled; "" for a run that ended by itself."""
+"""The limit that ended a run, or "cancelled"; "" if the run ended by itself."""
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file that the code wrote; `path` can be read by this process, while the run's block lasts."""
+    """A file that the code wrote; this process can read `path` while the run's block lasts."""
 
     name: str
     path: Path
@@ -19,10 +19,11 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Ran:
-    """`output` is what the code printed, errors included, in order, and says where it was cut.
+    """The result of a run.
 
+    `output` is the text that the code printed, errors included, in order, with a note where it was truncated.
     `exit_code` is None for a run that was ended, and 128 + the signal for code that a signal ended.
-    `skipped` says of each file that was written and is not kept why, one line each.
+    `skipped` has a line for each written file that is not kept, with the reason.
     """
 
     output: str

@@ -1,4 +1,4 @@
-"""The sandbox in which code runs that a model wrote."""
+"""The sandbox for code that a model wrote."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ from roboco.adapters.sandbox.supervisor import Attended
 from roboco.errors import TransientError, UsageError
 
 _TAKEN_WITHIN = 10
-"""Seconds after which code that was not taken is given up, also on a machine under load."""
+"""Seconds after which the worker gives up sending the code, also on a machine under load."""
 _PROBED = "print('sandbox ' + 'works')"
 _ALLOW = (
     "to allow it: install roboco[sandbox] or the system's bubblewrap (0.8 or newer), and Python below /usr; "
@@ -33,9 +33,9 @@ _ALLOW = (
 
 
 class Sandbox:
-    """Runs code where it reaches no network, no environment, no files but its own, and ends at its limits.
+    """Runs code without network, environment and foreign files, and ends it at its limits.
 
-    There is no way around it: where it cannot start, nothing runs. Safe to use from any thread.
+    There is no way around the sandbox: where it cannot start, nothing runs. Safe to use from any thread.
     """
 
     def __init__(
@@ -47,19 +47,21 @@ class Sandbox:
         self.limits = limits if budget.refusal() else limits.within(budget.share(limits.total))
 
     def refusal(self) -> str:
-        """Why the sandbox cannot start here and what an operator does about it; "" if it can.
+        """Return why the sandbox cannot start here, with the operator's remedy, or "" if it can.
 
-        Tried by a real run: once per process where it works, each time where it does not.
+        Determined by a real run: once per process if it works, at each call if it does not.
         """
         return self._budget.refusal() or _probe.refusal()
 
     @contextmanager
     def run(self, code: str, inputs: Mapping[str, Path], cancelled: Callable[[], bool]) -> Iterator[Ran]:
-        """Run the code over copies of the inputs, which stand in its working folder, until it or a limit ends it.
+        """Run the code over copies of the inputs in its working folder, until it or a limit ends it.
 
-        Its files can be read while the block lasts: they lie in memory, so that nothing is left however the block
-        or this process ends. `cancelled` is asked about every 50 ms, from this thread. UsageError if the sandbox
-        cannot start here, and for code or inputs beyond the limits; TransientError if it did not start this time.
+        Its files can be read while the block lasts. They lie in memory, so nothing is left however the block or this
+        process ends. `cancelled` is called about every 50 ms, in this thread.
+
+        Raise UsageError if the sandbox cannot start here, or if code or inputs exceed the limits. Raise TransientError
+        if the sandbox did not start this time.
         """
         refusal = self.refusal()
         if refusal:
@@ -69,21 +71,21 @@ class Sandbox:
 
 
 class _Probe:
-    """What works on this machine, found once per process."""
+    """The programs that work on this machine, determined once per process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._works: Programs | None = None
 
     def programs(self) -> Programs:
-        """The programs that work; UsageError if none do."""
+        """Return the programs that work. Raise UsageError if none do."""
         refusal = self.refusal()
         if self._works is None:
             raise UsageError(refusal)
         return self._works
 
     def refusal(self) -> str:
-        """Why none works, "" if some do."""
+        """Return why no programs work, or "" if some do."""
         if sys.platform != "linux":
             return f"the sandbox for code needs Linux, this is {sys.platform}: run the tools workers on Linux"
         try:
@@ -125,8 +127,8 @@ def _ran(
     inputs: Mapping[str, Path],
     cancelled: Callable[[], bool],
 ) -> Iterator[Ran]:
-    source = code.encode(errors="surrogatepass")  # half a character is a syntax error, said by Python
-    if b"\0" in source:  # some versions of Python run what stands before it
+    source = code.encode(errors="surrogatepass")  # Python reports half a character as a syntax error
+    if b"\0" in source:  # some versions of Python run the part before it
         raise UsageError(f"the code has a NUL character at position {code.index(chr(0))}: write it as an escape")
     if len(source) > limits.code:
         raise UsageError(f"the code has {len(source)} bytes, but at most {limits.code} are run: read data from a file")
@@ -161,9 +163,9 @@ def _pair(opened: ExitStack) -> tuple[socket.socket, socket.socket]:
 
 
 def _memory(opened: ExitStack) -> int:
-    """A descriptor to which bubblewrap can write also when this process is gone.
+    """Return a descriptor to which bubblewrap can write even when this process is gone.
 
-    A pipe would end it in the middle of the start, and what it has started would wait for it for ever.
+    A pipe would end bubblewrap in the middle of its start, and its child would wait for it for ever.
     """
     memory = os.memfd_create("info", os.MFD_CLOEXEC)
     opened.callback(os.close, memory)
@@ -171,7 +173,7 @@ def _memory(opened: ExitStack) -> int:
 
 
 def _filter(opened: ExitStack) -> int:
-    """A descriptor from which the filter of system calls is read."""
+    """Return a descriptor from which bubblewrap reads the system call filter."""
     read, write = os.pipe()
     opened.callback(os.close, read)
     with os.fdopen(write, "wb") as program:

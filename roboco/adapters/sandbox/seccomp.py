@@ -1,8 +1,8 @@
-"""The filter of system calls in the sandbox, as a program of the kernel's packet filter.
+"""The system call filter of the sandbox, as a program for the kernel's packet filter (BPF).
 
-Bubblewrap's namespaces contain what code sees. The filter closes what they leave open: memory that belongs to no
-process and lies in no file (memfd, System V and POSIX queues, socket buffers of a network of its own), and
-interfaces of the kernel with a history of holes.
+Bubblewrap's namespaces restrict the files, processes and networks that code can see. The filter closes the remaining
+gaps: memory that belongs to no process and no file (memfd, System V and POSIX queues, socket buffers of the sandbox's
+network), and interfaces of the kernel with a history of vulnerabilities.
 """
 
 import errno
@@ -15,9 +15,9 @@ from roboco.errors import UsageError
 
 _SO_SNDBUF = 7
 _CLONE_NEW = 0x7E02_0000
-"""Every flag of clone that makes a namespace."""
+"""Every flag of clone that creates a namespace."""
 _X32 = 0x4000_0000
-"""Numbers from here on are the second table of x86-64, with which a filter by number could be evaded."""
+"""Numbers from here on are the second table of x86-64, through which code could evade a filter by number."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32
@@ -69,7 +69,7 @@ _MACHINES = {
 
 
 def system_call_filter() -> bytes:
-    """The filter's program for this machine; UsageError if its system calls are not known here."""
+    """Return the filter's program for this machine. Raise UsageError if its system calls are not known here."""
     name = platform.machine()
     if name not in _MACHINES:
         known = ", ".join(_MACHINES)
@@ -89,7 +89,7 @@ def _program(machine: _Machine) -> list[bytes]:
     for number in machine.refused:
         program += _if(_EQUAL, number, _refused(errno.ENOSYS))
     program += _looked_into(machine.clone, _if(_ANY_BIT, _CLONE_NEW, _refused(errno.EPERM)))
-    # as if it were clamped: what a socket can hold is counted as its default, see usage.py
+    # Ignored as if clamped: `resource_usage` counts each socket with its default size.
     program += _looked_into(machine.setsockopt, _if(_EQUAL, _SO_SNDBUF, _refused(0)), _THIRD_ARGUMENT)
     program += _looked_into(machine.socket, _unless(_EQUAL, socket.AF_UNIX, _refused(errno.ENETUNREACH)))
     return [*program, _step(_RETURN, _ALLOW)]

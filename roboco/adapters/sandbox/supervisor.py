@@ -1,4 +1,4 @@
-"""The time in which the code runs: its output is read, its limits are kept."""
+"""Supervision of the running code: reads its output and enforces its limits."""
 
 import os
 import selectors
@@ -13,13 +13,13 @@ from roboco.adapters.sandbox.resource_usage import exceeded
 from roboco.adapters.sandbox.result import Ended
 
 _LOOK, _ASK = 0.02, 0.05
-"""Seconds between two looks at what is used, and between two questions whether the run was cancelled."""
+"""Seconds between two measurements of resource usage, and between two checks for a cancellation."""
 _READ = 65_536
 
 
 @dataclass
 class Attended:
-    """One run: `ended` says why it was ended, "" while it runs and when it ended by itself."""
+    """One run. `end_reason` is the limit that ended it; "" while it runs and if it ended by itself."""
 
     box: Box
     code: bytes
@@ -34,7 +34,7 @@ class Attended:
         self._ask_at = 0.0
 
     def to_the_end(self) -> None:
-        """Return when no process is left, because the code came to its end or to a limit, or the run was cancelled."""
+        """Return when no process is left, because the code ended, exceeded a limit, or was cancelled."""
         with selectors.DefaultSelector() as ready:
             ready.register(self.box.output, selectors.EVENT_READ, self._read)
             ready.register(self.box.channel, selectors.EVENT_READ, self._begin)
@@ -57,7 +57,7 @@ class Attended:
         return False
 
     def _read(self) -> bool:
-        """Read once; whether there may be more."""
+        """Read once. Return False at the end of the output."""
         try:
             data = os.read(self.box.output, _READ)
         except BlockingIOError:
@@ -66,7 +66,7 @@ class Attended:
         return bool(data)
 
     def _read_rest(self) -> None:
-        """What lay in the pipe at the end, where nobody writes any more."""
+        """Read the data that is left in the pipe when no process writes any more."""
         before = -1
         while before < self.output.total:
             before = self.output.total

@@ -1,8 +1,9 @@
-"""Words: what a text is found by, in English, German, Chinese, Japanese and Korean, and whatever else has letters.
+"""Analysis of texts into terms, for English, German, Chinese, Japanese and Korean, and any other language with letters.
 
-A word gives its stem: the English one, the German one, or both where the words around it do not tell the language.
-Scripts without spaces give pairs of neighbouring characters; the last character of a run stands alone too, so that
-`"世"*` finds any single one. Terms hold letters, digits and "_" only: no syntax of a query language can be in them.
+A word yields its stem: the English one, the German one, or both if the surrounding words do not show the language.
+Scripts without spaces yield pairs of neighbouring characters. The last character of a run is also a term by itself, so
+that `"世"*` finds every single character. Terms contain only letters, digits, "_" and characters of these scripts, and
+therefore no syntax of a query language.
 """
 
 import re
@@ -16,11 +17,11 @@ from operator import add
 import snowballstemmer  # type: ignore[import-untyped]
 
 LONGEST = 64
-"""Characters of a term; longer ones are cut."""
+"""Maximum number of characters of a term; longer ones are truncated."""
 _STEMMED = range(4, 41)
-"""How long a word must be to have a stem."""
+"""Lengths of words that have a stem."""
 _KEPT = 1 << 16
-"""How many words are remembered with what they give."""
+"""Maximum number of words whose terms are cached."""
 
 _CJK = (
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -40,11 +41,11 @@ _GERMAN = (
 )
 _IN_ENGLISH, _IN_GERMAN = frozenset(_ENGLISH.split()), frozenset(_GERMAN.split())
 _PROOF = 3
-"""How many different function words tell a language, and how many times those of the other one they must be."""
+"""Minimum number of different function words that identify a language, and their minimum ratio to the other one's."""
 
 
 class _Stemmers(threading.local):
-    """A stemmer works on one word at a time: each thread has its own."""
+    """The stemmers of a thread: a stemmer processes one word at a time."""
 
     def __init__(self) -> None:
         self.english = snowballstemmer.stemmer("english")
@@ -53,19 +54,19 @@ class _Stemmers(threading.local):
 
 _stemmers = _Stemmers()
 SPELLING = f"1 {type(_stemmers.german).__module__} {version('snowballstemmer')}"
-"""How texts are turned into terms, by PyStemmer where it is installed. An index of another spelling is useless."""
+"""Identifies the rules that turn texts into terms; PyStemmer changes it. An index of other rules is useless."""
 
 
 def spelled(text: str) -> str:
-    """The terms of the text in one line, as often as they occur."""
+    """Return the terms of the text in one line, as often as they occur."""
     found = _WORD.findall(unicodedata.normalize("NFC", text))
     return " ".join(map(_spelt[_language(found)].__getitem__, found))
 
 
 def words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Each word of the text: where it begins and ends, and its terms in one line.
+    """Yield the start, the end and the terms (in one line) of each word of the text.
 
-    Of unspaced scripts it is each pair of characters, with the terms of the pair and of the first of them.
+    In scripts without spaces, yield each pair of characters, with the terms of the pair and of its first character.
     """
     language = _language(_WORD.findall(text))
     for found in _WORD.finditer(text):
@@ -78,12 +79,12 @@ def words(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def unspaced(term: str) -> bool:
-    """Whether the term is of a script that has no spaces between words, or pairs are taken from."""
+    """Return True if the term is in a script without spaces between words, which is indexed in pairs of characters."""
     return _UNSPACED.match(term) is not None
 
 
 class _Spelt(dict[str, str]):
-    """The terms of words in a language, remembered: a look-up is all that most words of a long history cost."""
+    """A cache of the terms of words in a language: most words of a long history cost only a look-up."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -99,7 +100,7 @@ _spelt = {language: _Spelt(language) for language in ("", "english", "german")}
 
 
 def _spell(word: str, language: str) -> str:
-    """The terms of one word in a language ("" if it could be any), or of a run of characters of an unspaced script."""
+    """Return the terms of a word in a language ("" if unknown), or of characters of a script without spaces."""
     if word.isascii() and word.islower() and word.isalpha():
         return " ".join(dict.fromkeys(_stems(word, language)))
     plain = unicodedata.normalize("NFKC", word)
@@ -117,7 +118,7 @@ def _spell(word: str, language: str) -> str:
 
 
 def _stems(word: str, language: str) -> tuple[str, ...]:
-    """The word's stems, the English one first, without accents; the word itself if it is short or holds digits."""
+    """Return the word's stems, English first, without accents; or the word itself if it is short or has digits."""
     if len(word) not in _STEMMED or not word.isalpha():
         return (_bare(word),)
     if language == "german" or _UMLAUT.search(word):
@@ -138,7 +139,7 @@ def _in_german(word: str) -> str:
 
 
 def _language(found: list[str]) -> str:
-    """The language that the function words among these words tell; "" if they do not."""
+    """Return the language that the function words among these words identify, or "" if they identify none."""
     distinct = set(found)
     english, german = len(_IN_ENGLISH & distinct), len(_IN_GERMAN & distinct)
     if english >= _PROOF and english > _PROOF * german:

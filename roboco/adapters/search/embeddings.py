@@ -1,4 +1,4 @@
-"""EmbeddingRank: vectors from any server that speaks OpenAI's embeddings protocol."""
+"""EmbeddingRank: vectors from any server that implements OpenAI's embeddings protocol."""
 
 import os
 import threading
@@ -12,15 +12,15 @@ from roboco.adapters.search.vector import Vector, unit
 from roboco.errors import TransientError
 
 TIMEOUT = 5.0
-"""Seconds for all that one search asks of the endpoint."""
+"""Seconds for all requests of one search."""
 REST = 30.0
-"""Seconds for which an endpoint that failed is not asked again, so that not every search waits for it."""
+"""Seconds for which no request is sent to an endpoint that failed, so that not every search waits for it."""
 BATCH = 48
-"""Texts in one request."""
+"""Maximum number of texts in one request."""
 
 
 class EmbeddingRank:
-    """Asks the endpoint for vectors. The key stands in an environment variable and is never told."""
+    """Requests vectors from the endpoint. The key is read from an environment variable and never appears in errors."""
 
     def __init__(
         self,
@@ -41,11 +41,14 @@ class EmbeddingRank:
 
     @property
     def model(self) -> str:
-        """The model, and where it is asked."""
+        """Return the name of the model and its endpoint, which identify compatible vectors."""
         return f"{self._model} at {self._base_url or os.environ.get('OPENAI_BASE_URL') or 'the default endpoint'}"
 
     def vectors(self, texts: Sequence[str]) -> list[Vector]:
-        """A vector of each text, of length 1; TransientError if the endpoint fails or is slow, or failed just now."""
+        """Return a vector of length 1 for each text.
+
+        Raise TransientError if the endpoint fails, is slow, or failed less than `rest` seconds ago.
+        """
         if time.monotonic() < self._resting_until:
             raise TransientError(f"embeddings model {self._model!r} failed less than {self._rest:g} s ago")
         until = time.monotonic() + self._timeout
@@ -78,7 +81,7 @@ class EmbeddingRank:
             raise TransientError(f"embeddings model {self._model!r} sent no vector for each text") from error
 
     def _connected(self) -> OpenAI:
-        """A client of this process; a server of one's own may want no key."""
+        """Return this process's client. A self-hosted server may need no key."""
         key = os.environ.get(self._key_env, "")
         if not (key.isascii() and key.isprintable()):
             raise TransientError(f"the key in {self._key_env} holds characters that cannot be sent; set it anew")

@@ -1,4 +1,4 @@
-"""What a search is narrowed to, and what it finds."""
+"""Filters of a search, and its hits."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ Kind = Literal["text", "tool_call", "tool_result", "artifact", "error"]
 
 @dataclass(frozen=True)
 class Filters:
-    """Which passages count: of an agent, of a kind of part, at or after a time, before a time; None for any.
+    """Conditions on passages: agent, kind of part, at or after a time, before a time; None for any.
 
     A time without a zone is UTC.
     """
@@ -21,7 +21,7 @@ class Filters:
 
     @property
     def values(self) -> dict[str, str | float | None]:
-        """The filters by name, times in Unix seconds."""
+        """Return the filters by name, times in Unix seconds."""
         return {
             "agent": self.agent,
             "part": self.part,
@@ -32,9 +32,9 @@ class Filters:
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage that matches. `artifact` is the URI of the file that it stands in.
+    """A passage that matches. `artifact` is the URI of the file that contains it.
 
-    `offset` is where the snippet begins there, in characters, as `artifact_read` counts; None outside of texts.
+    `offset` is the start of the snippet in the file, in characters, as `artifact_read` counts; None outside of texts.
     """
 
     step_id: str
@@ -48,7 +48,7 @@ class Hit:
     offset: int | None = None
 
     def record(self) -> dict[str, Any]:
-        """The hit as a tool result; what does not apply is left out."""
+        """Return the hit as a tool result, without fields that do not apply."""
         found = {
             "step_id": self.step_id,
             "seq": self.seq,
@@ -65,7 +65,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Found:
-    """The hits, best first; `note` says what did not work as it should, "" if all did."""
+    """The hits, best first; `note` names a part of the search that failed, "" if none did."""
 
     hits: tuple[Hit, ...] = ()
     note: str = ""

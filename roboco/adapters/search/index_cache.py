@@ -1,7 +1,7 @@
-"""Shelf: the folder in which a worker keeps its index files, private and not larger than allowed.
+"""The private folder in which a worker caches its index files, with a limited size.
 
-A file is open in one process at a time, under a lock beside it; the number of locks is fixed, so that none has to be
-removed. Every file can be made again, so what is broken is removed.
+One process at a time has a file open, under a lock beside it. The number of locks is fixed, so no lock file has to be
+removed. Every file can be rebuilt, so a broken one is removed.
 """
 
 import fcntl
@@ -17,9 +17,9 @@ from roboco.adapters.search.sqlite_index import IndexFile
 from roboco.errors import TransientError, UsageError
 
 CAPACITY = 512 * 1024 * 1024
-"""Bytes of all files together."""
+"""Maximum number of bytes of all files together."""
 PATIENCE = 30.0
-"""Seconds to wait for a file that another process works on."""
+"""Seconds to wait for a file that another process uses."""
 _POLL = 0.005
 _SETTINGS = ("temp_store = MEMORY", "synchronous = NORMAL", "cache_size = -32000")
 _SUFFIX = ".index"
@@ -27,7 +27,7 @@ _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLI
 
 
 class Shelf:
-    """Index files by name. When they are too large together, those used longest ago are removed."""
+    """Index files by name. If they are too large together, the least recently used ones are removed."""
 
     def __init__(self, folder: Path, capacity: int = CAPACITY, patience: float = PATIENCE) -> None:
         self._folder = folder
@@ -36,7 +36,10 @@ class Shelf:
 
     @contextmanager
     def opened(self, *name: str) -> Iterator[IndexFile]:
-        """The file of this name, made if there is none, for us alone; sqlite3.DatabaseError if it is not whole."""
+        """Open the file of this name exclusively, and create it if necessary.
+
+        Raises sqlite3.DatabaseError if the file is broken, and TransientError if the file or the folder cannot be used.
+        """
         path = self._path(name)
         with self._locked(path):
             size = self._made(path)
@@ -47,19 +50,19 @@ class Shelf:
             self._put_back(path, size)
 
     def remove(self, *name: str) -> None:
-        """Remove the file of this name, if there is one."""
+        """Remove the file of this name if it exists."""
         path = self._path(name)
         with self._locked(path), self._errors():
             _remove(path)
 
     def _made(self, path: Path) -> int:
-        """Have the file there, for its owner alone: its size."""
+        """Create the file if necessary, readable only by its owner, and return its size."""
         with self._errors():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             return path.stat().st_size
 
     def _put_back(self, path: Path, size: int) -> None:
-        """Note that the file was used; if it has another size now, look whether all still have room."""
+        """Record the use of the file. If its size has changed, remove other files until all fit."""
         with self._errors():
             os.utime(path)
             if path.stat().st_size != size:
@@ -76,7 +79,7 @@ class Shelf:
         return self._folder / (hashlib.sha256("\n".join(name).encode()).hexdigest() + _SUFFIX)
 
     def _make_room(self, ours: Path) -> None:
-        """Remove files, those used longest ago first, until the rest is small enough; ours and those in use stay."""
+        """Remove the least recently used files until the rest is small enough, except `ours` and files in use."""
         files = []
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with suppress(FileNotFoundError):
@@ -106,7 +109,7 @@ class Shelf:
             while not _taken(lock):
                 if time.monotonic() > until:
                     raise TransientError(
-                        f"memory index {path} was in use for {self._patience:g} s by another process; try again later"
+                        f"memory index {path} was in use for {self._patience:g} s by another process; retry later"
                     )
                 time.sleep(_POLL)
             yield
@@ -123,13 +126,13 @@ class Shelf:
 
 
 def is_broken(error: sqlite3.Error) -> bool:
-    """Whether the error says that the file is not whole: it is to be removed."""
+    """Return True if the error means that the file is broken and must be removed."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _BROKEN
 
 
 def _remove(path: Path) -> None:
-    """Remove the file and only then its journal, which without its file is harmless; a file without its is not."""
+    """Remove the file, then its journal: a journal without its file is harmless, a file without its journal is not."""
     path.unlink(missing_ok=True)
     path.with_name(path.name + "-journal").unlink(missing_ok=True)
 

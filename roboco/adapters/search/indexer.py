@@ -1,4 +1,4 @@
-"""Intake: brings an index up to its task's history. A new step costs its own length."""
+"""Indexer: updates an index from its task's history. The cost of a new step grows only with its own length."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -10,13 +10,13 @@ from roboco.domain.history.step import TaskStep
 from roboco.ports import Histories
 
 ReadArtifact = Callable[[str, str, int], bytes | None]
-"""Of a task, an artifact's name: at most so many of its first bytes; None if there is no such artifact."""
+"""Takes a task id, an artifact's name and a number of bytes; returns the first bytes, or None without an artifact."""
 BATCH = 4000
-"""Passages that are stored at once. What is stored need not be made again if the process dies."""
+"""Passages per transaction. Passages that are stored survive the death of the process."""
 
 
 class Intake:
-    """Takes the steps of one task into its index."""
+    """Adds the steps of one task to its index."""
 
     def __init__(self, histories: Histories, read_artifact: ReadArtifact, task_id: str, file: IndexFile) -> None:
         self._histories = histories
@@ -27,7 +27,7 @@ class Intake:
         self._uris: set[str] = set()
 
     def update(self) -> None:
-        """Take in what the history has and the index has not."""
+        """Add all steps that the index lacks."""
         step: TaskStep | None = None
         for step in self._fresh():
             self._passages += passages(step, self._content)
@@ -42,7 +42,10 @@ class Intake:
         self._uris.clear()
 
     def _fresh(self) -> Iterator[TaskStep]:
-        """The steps that follow what the index has; all, and the index empty, if it is of another history."""
+        """Return the steps after the newest one in the index.
+
+        If the index belongs to another history, clear it and return all steps.
+        """
         reached = self._file.reached()
         if reached is None:
             return self._read(0)
@@ -61,7 +64,7 @@ class Intake:
         return self._histories.read(self._task_id, start)
 
     def _content(self, artifact: Artifact) -> str | None:
-        """What stands in the artifact, if it is a text that is there and was not taken in before."""
+        """Return the artifact's text, or None if it is no text, does not exist, or is in the index already."""
         if not is_text(artifact.mime_type) or artifact.uri in self._uris or self._file.holds(artifact.uri):
             return None
         self._uris.add(artifact.uri)

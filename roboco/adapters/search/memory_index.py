@@ -1,6 +1,6 @@
-"""MemoryIndex: searches all that was said and done in a task, through an index that a worker keeps for itself.
+"""MemoryIndex: searches all texts, calls, results and files of a task, through an index that the worker caches.
 
-The index is derived: where it is missing, broken or of another history it is made again from the workspace.
+The index is derived: if it is missing, broken or of another history, it is rebuilt from the workspace.
 """
 
 import sqlite3
@@ -22,18 +22,18 @@ from roboco.errors import TransientError
 from roboco.ports import Histories
 
 COMPOUND_WEIGHT = 0.3
-"""What a compound, or a member of one, counts beside the word itself."""
+"""The weight of a compound, or of a member of one, relative to the word itself."""
 RANKED, NEWEST = 60, 20
-"""How many passages are compared by meaning: the best by words, and the newest whatever their words."""
+"""Maximum number of passages that are compared by meaning: the best by words, and the newest regardless of words."""
 _OF_ONE = 3
-"""Hits in one artifact at most."""
+"""Maximum number of hits in one artifact."""
 _SPARE = 20
-"""How many passages are looked at for each hit: several may be of one step."""
+"""Passages that are fetched per hit: several may be of one step."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One search: the query as it came, and what it asks for."""
+    """One search: the original query and its parsed form."""
 
     task_id: str
     query: str
@@ -45,7 +45,7 @@ class _Wanted:
 class MemoryIndex:
     """Ranked search over histories and the text artifacts of their steps.
 
-    `workspace` tells apart workspaces that share the folder; `capacity` is how many bytes the folder may hold.
+    `workspace` distinguishes workspaces that share the folder; `capacity` is the maximum size of the folder in bytes.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class MemoryIndex:
         self._workspace = workspace
 
     def search(self, task_id: str, query: str, limit: int, filters: Filters | None = None) -> Found:
-        """The best hits: one of a step, or of a neighbourhood in an artifact; among equals the newest first.
+        """Return the best hits: one per step, or per neighbourhood in an artifact; the newest first among equals.
 
-        TransientError if the index cannot be used, even if it is made anew.
+        Raise TransientError if the index cannot be used, even after a rebuild.
         """
         wanted = _Wanted(task_id, query, asked(query), limit, filters or Filters())
         if not wanted.asked.terms or limit < 1:
@@ -98,9 +98,9 @@ class MemoryIndex:
         return Found(tuple(_hits(ranked, stored.__getitem__, words, wanted.limit)), note)
 
     def _likeness(self, rank: SemanticRank, wanted: _Wanted, texts: dict[int, str]) -> tuple[dict[int, float], str]:
-        """How alike the query and each text are; nothing, and why, if that cannot be had.
+        """Return the similarity of the query and each text by passage id, and ""; or nothing and the reason.
 
-        The index is not held while the endpoint is asked.
+        The index is not locked during the requests to the endpoint.
         """
         hashes = {one: hash_of(text) for one, text in texts.items()}
         with self._shelf.opened(self._workspace, wanted.task_id) as file:
@@ -119,7 +119,7 @@ class MemoryIndex:
 
 
 def _by_words(file: IndexFile, wanted: _Wanted) -> tuple[list[Place], set[str]]:
-    """The places that have words of the query, best first, and the words that count: compounds count less."""
+    """Return the passages with words of the query, best first, and the words that count: compounds count less."""
     query = wanted.asked
     related = [*file.compounds(query.members), *query.pieces]
     most = wanted.limit * _SPARE + RANKED
@@ -132,7 +132,7 @@ def _by_words(file: IndexFile, wanted: _Wanted) -> tuple[list[Place], set[str]]:
 
 
 def _hits(places: Sequence[Place], stored: Callable[[int], Stored], words: set[str], limit: int) -> Iterator[Hit]:
-    """The hits, as many as wanted: a step, or a stretch of an artifact, is there once."""
+    """Yield at most `limit` hits, without repeating a step or a section of an artifact."""
     given: dict[object, list[int]] = {}
     shown: set[tuple[int, str]] = set()
     for place in places:

@@ -1,4 +1,4 @@
-"""Passages: what a step says, in pieces that a search can find and show."""
+"""Passages: the content of a step in pieces that a search can find and show."""
 
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, Part, 
 from roboco.domain.history.step import TaskStep
 
 LENGTH = 2000
-"""Characters of a passage at most."""
+"""Maximum number of characters of a passage."""
 MAX_BYTES = 1024 * 1024
-"""Bytes of an artifact that are looked at."""
+"""Maximum number of bytes of an artifact that are indexed."""
 _BREAKS = ("\n\n", "\n", ". ", "。", " ")
 _TEXTUAL = frozenset(
     {"json", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "sql", "x-ndjson", "markdown", "x-sh"}
@@ -22,7 +22,7 @@ _TEXTUAL = frozenset(
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a step's part, or of an artifact: then `uri` names it, and `offset` says where, in characters."""
+    """A piece of a step's part, or of the artifact `uri` at `offset`, in characters."""
 
     step: TaskStep
     part: Kind
@@ -32,11 +32,11 @@ class Passage:
 
 
 Content = Callable[[Artifact], str | None]
-"""The text of an artifact; None if there is none, or it was asked for before."""
+"""Takes an artifact and returns its text, or None if it has none or was indexed before."""
 
 
 def passages(step: TaskStep, content: Content) -> Iterator[Passage]:
-    """All that the step says, and what stands in the texts that it refers to."""
+    """Yield the passages of the step's parts and of the text artifacts that it refers to."""
     for part in step.parts:
         if isinstance(part, ArtifactPart):
             yield from _of_artifact(step, part.artifact, content)
@@ -46,13 +46,13 @@ def passages(step: TaskStep, content: Content) -> Iterator[Passage]:
 
 
 def is_text(mime_type: str) -> bool:
-    """Whether files of the type are for reading."""
+    """Return True if files of the type are readable text."""
     kind, _, name = mime_type.partition(";")[0].strip().lower().partition("/")
     return kind == "text" or (kind == "application" and (name in _TEXTUAL or name.endswith(("+json", "+xml", "+yaml"))))
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:
-    """The text in pieces that end where a paragraph, line, sentence or word does, each with its place; no empty one."""
+    """Yield the text in nonempty pieces with their offsets, split at paragraphs, lines, sentences or words."""
     start = 0
     while start < len(text):
         end = _end(text, start)
@@ -73,7 +73,7 @@ def _end(text: str, start: int) -> int:
 
 
 def _of_artifact(step: TaskStep, artifact: Artifact, content: Content) -> Iterator[Passage]:
-    """Its name, and what stands in it."""
+    """Yield a passage with the artifact's name, and the passages of its text."""
     name = artifact.uri.rpartition("/")[2]
     yield Passage(step, "artifact", well_formed(f"{name} ({artifact.mime_type})")[:LENGTH], artifact.uri)
     for place, piece in pieces(content(artifact) or ""):
@@ -97,7 +97,7 @@ def _said(part: Part) -> str:
 
 
 def _plain(value: Any) -> str:
-    """JSON for readers: no quotes, no escapes."""
+    """Return a JSON value for readers, without quotes and escapes."""
     match value:
         case None:
             return ""

@@ -1,4 +1,4 @@
-"""Asked: what a query asks for. The query is untrusted: only terms of its words reach the index."""
+"""Analysis of a query. The query is untrusted: only terms of its words reach the index."""
 
 import re
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from roboco.adapters.search.analyzer import spelled, unspaced
 
 MOST = 64
-"""Terms of a query; later ones are left out."""
+"""Maximum number of terms of a query; later ones are left out."""
 COMPOUND = 10
-"""From how many letters on a word may be a compound."""
+"""Minimum number of letters of a word that may be a compound."""
 MEMBER = 4
-"""The fewest letters of a compound's members."""
+"""Minimum number of letters of a compound's members."""
 _LONG = re.compile(rf"\S{{{COMPOUND},}}")
 
 
@@ -23,12 +23,12 @@ class Asked:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The terms that compounds may be made of."""
+        """Return the terms that may be members of compounds."""
         return tuple(term for term in self.terms if len(term) >= MEMBER and may_be_compound(term, MEMBER))
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """What the compounds among the terms may begin and end with."""
+        """Return the possible first and last members of the compounds among the terms."""
         found: dict[str, None] = {}
         for term in self.terms:
             if may_be_compound(term):
@@ -38,7 +38,7 @@ class Asked:
 
 
 def asked(query: str) -> Asked:
-    """What the query asks for; nothing if it has no word."""
+    """Return the parsed query. It has no terms if the text has no word."""
     terms: dict[str, None] = {}
     for word in query.split():
         spoken = spelled(word).split()
@@ -48,15 +48,15 @@ def asked(query: str) -> Asked:
 
 
 def long_terms(line: str) -> list[str]:
-    """The terms of a line that are long enough for compounds."""
+    """Return the terms of a line that are long enough for compounds."""
     return _LONG.findall(line)
 
 
 def may_be_compound(term: str, least: int = COMPOUND) -> bool:
-    """Whether the term is one long word of letters."""
+    """Return True if the term is one long word of letters."""
     return len(term) >= least and term.isalpha() and not unspaced(term)
 
 
 def any_of(terms: Iterable[str]) -> str:
-    """The terms as a full-text expression: any of them, each quoted. A single character of a run begins a pair."""
+    """Return the full-text expression for any of the terms, each quoted. A single character matches pairs with it."""
     return " OR ".join(f'"{term}"*' if unspaced(term) and len(term) == 1 else f'"{term}"' for term in terms)

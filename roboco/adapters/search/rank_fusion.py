@@ -1,4 +1,4 @@
-"""Semantic ranking: what a passage means, beside the words that it has."""
+"""Fusion of two rankings: passages by words, and passages by meaning."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,22 +7,25 @@ from roboco.adapters.search.sqlite_index import Place
 from roboco.adapters.search.vector import Vector
 
 _SMOOTH = 60
-"""What reciprocal rank fusion adds to each rank, as its authors do: Cormack, Clarke, Buettcher, SIGIR 2009."""
+"""The constant that reciprocal rank fusion adds to each rank: Cormack, Clarke, Buettcher, SIGIR 2009."""
 
 
 class SemanticRank(Protocol):
-    """Turns texts into vectors that point the same way if the texts mean the same."""
+    """Turns texts into vectors that point in the same direction if the texts mean the same."""
 
     @property
     def model(self) -> str:
-        """What makes the vectors, where: vectors of different models cannot be compared."""
+        """Return the model and its endpoint: vectors of different models cannot be compared."""
 
     def vectors(self, texts: Sequence[str]) -> list[Vector]:
-        """A vector of each text, of length 1; TransientError if they cannot be had soon."""
+        """Return a vector of length 1 for each text. Raise TransientError if they are not available soon."""
 
 
 def fused(by_words: Sequence[Place], compared: Sequence[Place], likeness: Mapping[int, float]) -> list[Place]:
-    """All places, ranked by words and by likeness together; a place that is in one ranking only lacks a share."""
+    """Return all passages, ranked by words and by similarity together.
+
+    A passage that is in only one of the rankings gets no share from the other one.
+    """
     scores = {place.id: 1 / (_SMOOTH + rank) for rank, place in enumerate(by_words, 1)}
     alike = sorted(compared, key=lambda place: (-likeness[place.id], -place.seq, place.id))
     for rank, place in enumerate(alike, 1):

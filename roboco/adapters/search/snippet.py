@@ -1,16 +1,16 @@
-"""Snippets: the part of a text where most of what was asked for stands together."""
+"""Snippets: the section of a text with the most query terms close together."""
 
 from collections.abc import Collection
 
 from roboco.adapters.search.analyzer import words
 
 LENGTH = 240
-"""Characters of a snippet at most."""
+"""Maximum number of characters of a snippet."""
 _BEFORE = LENGTH // 4
 
 
 def snippet(text: str, terms: Collection[str]) -> tuple[int, str]:
-    """Where the snippet begins, and the snippet, cut at spaces where there are some."""
+    """Return the start of the snippet and the snippet, cut at spaces where possible."""
     start = max(0, _best(text, frozenset(terms)) - _BEFORE)
     if start and (space := text.find(" ", start, start + _BEFORE // 2)) >= 0:
         start = space + 1
@@ -22,7 +22,7 @@ def snippet(text: str, terms: Collection[str]) -> tuple[int, str]:
 
 
 def _best(text: str, terms: frozenset[str]) -> int:
-    """Where the stretch begins whose words match best: many different ones, and long ones, which are the rarer."""
+    """Return the start of the best matching section: the one with many different and long terms, which are rarer."""
     marks: list[tuple[int, int, frozenset[str]]] = []
     best, place = 0, 0
     first = 0

@@ -18,9 +18,9 @@ from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
 LAYOUT = f"1 {SPELLING}"
-"""What the file holds and how; a file of another layout is thrown away."""
+"""The version of the tables and of the analysis of texts. A file of another version is discarded."""
 _EXPANDED = 20
-"""How many compounds a query's word stands for at most."""
+"""Maximum number of compounds to which a query's word is expanded."""
 _TABLES = (
     "CREATE TABLE layout (name TEXT)",
     "CREATE TABLE reached (seq INTEGER, digest TEXT)",
@@ -55,7 +55,7 @@ _NEWEST = """SELECT id, seq, uri, offset, 0.0 FROM passages
 
 @dataclass(frozen=True)
 class Reached:
-    """The newest step that is in the index."""
+    """The newest step in the index."""
 
     seq: int
     digest: str
@@ -63,7 +63,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Place:
-    """A passage that matches: `id` is its number in the file, and grows with the history."""
+    """A passage that matches. `id` is its number in the file; ids grow with the history."""
 
     id: int
     seq: int
@@ -72,13 +72,13 @@ class Place:
     score: float
 
     def scored(self, score: float) -> "Place":
-        """The same place with another score."""
+        """Return this passage with another score."""
         return replace(self, score=score)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A passage as the file has it; `at` in Unix seconds."""
+    """A passage as the file stores it; `at` in Unix seconds."""
 
     id: int
     seq: int
@@ -92,7 +92,7 @@ class Stored:
 
 
 class IndexFile:
-    """One task's index. Whoever has it open has it alone; sqlite3.DatabaseError if the file is not whole."""
+    """One task's index, opened exclusively. Methods raise sqlite3.DatabaseError if the file is broken."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         need_fts5()
@@ -100,16 +100,16 @@ class IndexFile:
         self._set_up()
 
     def reached(self) -> Reached | None:
-        """How far the history is in the index; None if nothing is."""
+        """Return the newest step in the index, or None if the index is empty."""
         row = self._database.execute("SELECT seq, digest FROM reached").fetchone()
         return Reached(*row) if row else None
 
     def holds(self, uri: str) -> bool:
-        """Whether the artifact's text is in the index, or there was none."""
+        """Return True if the artifact was indexed, whether it has a text or not."""
         return self._database.execute("SELECT 1 FROM artifacts WHERE uri = ?", (uri,)).fetchone() is not None
 
     def add(self, passages: Sequence[Passage], uris: Collection[str], newest: TaskStep) -> None:
-        """Take over passages, all or none; the index then reaches to the step `newest`."""
+        """Add the passages in one transaction. The index then reaches to the step `newest`."""
         texts = [(spelled(passage.text), passage) for passage in passages]
         with self._writing() as database:
             (first,) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM passages").fetchone()
@@ -127,13 +127,13 @@ class IndexFile:
             database.execute("INSERT INTO reached VALUES (?, ?)", (newest.seq, newest.digest))
 
     def forget(self) -> None:
-        """Drop all that came of the history; vectors stay, they belong to texts."""
+        """Delete all that was derived from the history. Vectors remain, since they depend only on texts."""
         with self._writing() as database:
             for statement in _FORGET:
                 database.execute(statement)
 
     def places(self, terms: Iterable[str], filters: Filters, most: int) -> list[Place]:
-        """Where any of the terms stands, best first by BM25; among equals the newest first."""
+        """Return the passages with any of the terms, best first by BM25; the newest first among equals."""
         expression = any_of(terms)
         if not expression:
             return []
@@ -142,12 +142,12 @@ class IndexFile:
         return [Place(*row) for row in rows]
 
     def newest(self, filters: Filters, most: int) -> list[Place]:
-        """The newest passages, whatever they say, newest first."""
+        """Return the newest passages, newest first, regardless of their words."""
         rows = self._database.execute(_NEWEST, {"most": most, **filters.values})
         return [Place(*row) for row in rows]
 
     def compounds(self, members: Iterable[str]) -> list[str]:
-        """Long words of the history that begin or end with one of the members; the shortest ones."""
+        """Return the shortest long words of the history that begin or end with one of the members."""
         found: dict[str, None] = {}
         for member in members:
             rows = self._database.execute(
@@ -159,11 +159,11 @@ class IndexFile:
         return list(found)
 
     def stored(self, number: int) -> Stored:
-        """The passage with this number."""
+        """Return the passage with this number."""
         return Stored(*self._database.execute("SELECT * FROM passages WHERE id = ?", (number,)).fetchone())
 
     def vectors(self, model: str, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
-        """What is known of the vectors of texts, by the hash of the text."""
+        """Return the known vectors of texts, by the hash of the text."""
         found = {}
         for one in hashes:
             query = "SELECT vector FROM vectors WHERE model = ? AND hash = ?"
@@ -172,7 +172,7 @@ class IndexFile:
         return found
 
     def keep_vectors(self, model: str, vectors: Mapping[bytes, Vector]) -> None:
-        """Keep vectors of texts, by the hash of the text."""
+        """Store vectors of texts, by the hash of the text."""
         with self._writing() as database:
             rows = ((model, one, vector.tobytes()) for one, vector in vectors.items())
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
@@ -196,7 +196,7 @@ class IndexFile:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all or nothing."""
+        """Run the block in one transaction."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield self._database
@@ -209,7 +209,7 @@ class IndexFile:
 
 @lru_cache(maxsize=1)
 def need_fts5() -> None:
-    """UsageError if this Python's SQLite has no full-text index."""
+    """Raise UsageError if this Python's SQLite has no full-text index."""
     database = sqlite3.connect(":memory:")
     try:
         database.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")

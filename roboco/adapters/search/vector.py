@@ -12,7 +12,7 @@ Vector: TypeAlias = "array[float]"
 
 
 def unit(numbers: Iterable[float]) -> Vector:
-    """The vector, of length 1; ValueError if it has no direction."""
+    """Return the vector scaled to length 1. Raise ValueError if it has no direction."""
     vector = array("f", numbers)
     length = math.sqrt(sum(map(mul, vector, vector)))
     if not (math.isfinite(length) and length > 0):
@@ -21,10 +21,10 @@ def unit(numbers: Iterable[float]) -> Vector:
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """How alike two vectors of length 1 are, from -1 to 1."""
+    """Return the cosine similarity of two vectors of length 1, from -1 to 1."""
     return float(sum(map(mul, one, other)))
 
 
 def hash_of(text: str) -> bytes:
-    """What a text's vector is kept by."""
+    """Return the key under which a text's vector is stored."""
     return hashlib.sha256(text.encode()).digest()

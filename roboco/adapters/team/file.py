@@ -22,14 +22,14 @@ from roboco.errors import TeamError, UsageError
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST_CODE = 20_000
-"""How many words and signs of code the templates of a team may have together: about 0.2 s to parse."""
+"""Maximum number of words and signs of code in all templates of a team: about 0.2 s to parse."""
 MOST_NESTED = 5
-"""How deep teams may stand in teams."""
+"""Maximum depth of teams within teams."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def load_team(path: Path) -> Team:
-    """The team of a file, its prompt files read in; TeamError lists every mistake at once."""
+    """Return the team of a file, with its prompt files read in. Raise TeamError, which lists all mistakes."""
     if path.suffix not in SUFFIXES:
         raise UsageError(f"team file {str(path)!r}: the name must end in {', '.join(SUFFIXES)}")
     try:
@@ -40,7 +40,10 @@ def load_team(path: Path) -> Team:
 
 
 def team_from(data: Any, source: str = "team", folder: Path | None = None) -> Team:
-    """The team that data declares; prompt files are read below `folder`, or refused without one."""
+    """Return the team that the data declares. Prompt files are read below `folder`, or refused without one.
+
+    Raise TeamError, which lists all mistakes.
+    """
     if not isinstance(data, dict):
         raise TeamError(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
     found = _Found()
@@ -50,7 +53,7 @@ def team_from(data: Any, source: str = "team", folder: Path | None = None) -> Te
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a team is: the folder of its files, its path in the whole team, and how many levels of teams may follow."""
+    """The location of a team: the folder of its files, its path in the whole team, and the levels that may follow."""
 
     folder: Path | None
     path: str = ""
@@ -58,10 +61,10 @@ class _Place:
 
 
 class _Found:
-    """The mistakes in a team and the teams in it, and the templates in them, of which none is parsed at first.
+    """The mistakes in a team and in the teams within it, and their templates, which are not parsed yet.
 
-    Parsing takes time and memory for each character, so the length of each template and of all together is checked
-    before the first one is parsed.
+    Parsing takes time and memory for each character. Therefore the length of each template and of all together is
+    checked before the first one is parsed.
     """
 
     def __init__(self) -> None:
@@ -70,7 +73,7 @@ class _Found:
         self._characters = 0
 
     def prompt(self, at: str, prompt: str) -> str:
-        """Return the prompt, or the stand-in for one that is too long, alone or with those before it."""
+        """Return the prompt, or a placeholder if it is too long, alone or together with the previous ones."""
         if len(prompt) > MAX_PROMPT:
             self.mistakes.append(f"{at}: has {len(prompt)} characters, at most {MAX_PROMPT} are possible")
             return _NO_PROMPT
@@ -88,7 +91,7 @@ class _Found:
             self._templates.append((at, template))
 
     def mistakes_in_templates(self) -> Iterator[str]:
-        """Parse the templates until their code is too much, and yield what is wrong with them."""
+        """Parse the templates until their code exceeds the maximum, and yield their mistakes."""
         left = MOST_CODE
         for at, template in self._templates:
             left -= code_size(template)
@@ -100,13 +103,13 @@ class _Found:
 
 
 _LONGEST_SHOWN = 80
-"""Characters of the name of a team in a path: mistakes repeat it."""
+"""Maximum number of characters of a team's name in a path: mistakes repeat it."""
 _NO_PROMPT = "(none)"
-"""Stands in for a prompt that is a mistake already, so that no second mistake is found in it."""
+"""Replaces a prompt with a mistake, so that no second mistake is found in it."""
 
 
 def _whole(data: dict[str, Any], place: _Place, found: _Found) -> dict[str, Any]:
-    """The team's data with the prompts and teams of other files in it."""
+    """Return the team's data, with the prompts and teams of other files inserted."""
     whole = data | {"agents": _with_prompts(data["agents"], place, found)} if "agents" in data else data
     teams = data.get("teams")
     if not isinstance(teams, dict):
@@ -120,7 +123,9 @@ def _whole(data: dict[str, Any], place: _Place, found: _Found) -> dict[str, Any]
             found.mistakes.append(f"{path}: {team!r} cannot be read: {_reason(error)}")
             continue
         if place.deep == 0:
-            found.mistakes.append(f"{path}: teams stand in teams more than {MOST_NESTED} deep; does one name itself?")
+            found.mistakes.append(
+                f"{path}: teams are nested more than {MOST_NESTED} levels deep; does one contain itself?"
+            )
             continue
         there = _Place(beside, f"{path}.", place.deep - 1)
         read[name] = _whole(inner, there, found) if isinstance(inner, dict) else inner
@@ -134,7 +139,10 @@ def _read_team(named: str, folder: Path | None) -> tuple[Any, Path]:
 
 
 def named_team(folder: Path | None, name: str) -> Team:
-    """The team of this name in the folder of teams: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml."""
+    """Return the team of this name in the folder of teams: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml.
+
+    Raise UsageError if there is no folder or no such team.
+    """
     if folder is None:
         raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
     found = teams_in(folder)
@@ -144,7 +152,7 @@ def named_team(folder: Path | None, name: str) -> Team:
 
 
 def teams_in(folder: Path) -> dict[str, Path]:
-    """The team files of a folder of teams, by the names that they are submitted by."""
+    """Return the team files of a folder of teams, by the names under which they are submitted."""
     files = [path for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES]
     nested = [path for suffix in SUFFIXES for path in sorted(folder.glob(f"*/team{suffix}"))]
     by_name = {path.parent.name: path for path in nested} | {path.stem: path for path in files}
@@ -201,12 +209,12 @@ _OF_KUBERNETES = re.compile(r"\.\.(data|\d{4}_[0-9_.]+)")
 
 
 def _is_hidden(part: str) -> bool:
-    """Return True if the name begins with a dot, unless Kubernetes names a folder behind a ConfigMap so."""
+    """Return True if the name begins with a dot, except for the folders that Kubernetes creates behind a ConfigMap."""
     return part.startswith(".") and _OF_KUBERNETES.fullmatch(part) is None
 
 
 def _small_text(handle: int) -> str:
-    """The text of a file; ValueError if it is too long, before it is read."""
+    """Return the text of a file. Raise ValueError if it is too long, before it is read."""
     with open(handle, "rb") as file:
         found = os.fstat(handle)
         if found.st_size > MAX_PROMPT:
@@ -219,7 +227,7 @@ def _small_text(handle: int) -> str:
 
 @dataclass(frozen=True)
 class _Beside:
-    """A file beside or below a team file: as it is named, and where it is after all links."""
+    """A file beside or below a team file: the path as it is named, and its location after all links are resolved."""
 
     path: Path
     folder: Path
@@ -227,7 +235,7 @@ class _Beside:
 
 
 def _beside(named: Any, folder: Path | None) -> _Beside:
-    """The place of a file beside or below the team file; ValueError if it is elsewhere."""
+    """Return the location of a file beside or below the team file. Raise ValueError if it is elsewhere."""
     if folder is None:
         raise ValueError("a team that is not in a file has its prompts and teams in itself")
     if not isinstance(named, str) or Path(named).is_absolute() or ".." in Path(named).parts:
@@ -241,11 +249,11 @@ def _beside(named: Any, folder: Path | None) -> _Beside:
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without O_NONBLOCK the opening of a FIFO would wait for its writer."""
+"""Without O_NONBLOCK, opening a FIFO would wait for its writer."""
 
 
 def _opened(beside: _Beside) -> int:
-    """Open the regular file at the place that was checked. ValueError if a link has been put there since the check."""
+    """Open the regular file at the checked location. Raise ValueError if a link was put there since the check."""
     handle = os.open(beside.folder, _FOLDER)
     for index, part in enumerate(beside.parts):
         flags = _FILE if index == len(beside.parts) - 1 else _FOLDER

@@ -1,15 +1,15 @@
-"""YAML from outside: no tags that make objects, and no aliases that unfold to more than anybody wrote."""
+"""Parsing of untrusted YAML: no tags that create objects, and no aliases that expand to excessive data."""
 
 from typing import Any
 
 import yaml
 
 MOST_NODES = 100_000
-"""How many values a text may unfold to."""
+"""Maximum number of values to which a text may expand."""
 
 
 def read_yaml(text: str) -> Any:
-    """The data of the text; YAMLError if it is no YAML, or unfolds to too much."""
+    """Return the data of the text. Raise YAMLError if it is not YAML, or expands to too much."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -23,9 +23,9 @@ def read_yaml(text: str) -> Any:
 
 
 def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many nodes there are in it, each alias counted as what it stands for."""
+    """Return the number of nodes in the node; each alias counts as the node that it repeats."""
     if id(node) not in known:
-        known[id(node)] = MOST_NODES + 1  # of one that holds itself
+        known[id(node)] = MOST_NODES + 1  # the value for a node that contains itself
         items = () if isinstance(node, yaml.ScalarNode) else node.value
         inner = [one for item in items for one in (item if isinstance(item, tuple) else (item,))]
         known[id(node)] = 1 + sum(_unfolded(one, known) for one in inner)

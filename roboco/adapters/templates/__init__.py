@@ -1,1 +1,1 @@
-"""Prompts in a part of Jinja's language, with a budget of steps and size. Read `templates.py` first."""
+"""Prompts in a subset of Jinja's language, with a budget of steps and size. Read `templates.py` first."""

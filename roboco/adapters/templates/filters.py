@@ -1,4 +1,4 @@
-"""Filters of templates: Jinja's own by name and result, with a price that is paid before the work."""
+"""Filters of templates: Jinja's by name and result, with a cost that is charged before the work."""
 
 from collections.abc import Callable
 from typing import Any

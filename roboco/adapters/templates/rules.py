@@ -1,6 +1,6 @@
-"""Rules for templates: which constructs of Jinja they may use, and how large they may be.
+"""Rules for templates: the constructs of Jinja that they may use, and their maximum size.
 
-Jinja parses a template, and nothing of it is compiled or run: `template_run` walks the tree that these rules accepted.
+Jinja only parses a template; its code is neither compiled nor run. `renderer` walks the tree that these rules accepted.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,18 +14,17 @@ from roboco.adapters.templates.template_tests import TESTS
 from roboco.domain.team.team import MAX_PROMPT
 
 VARIABLES = ("task", "team", "agent", "context")
-"""What a template may name, beside its own variables and `loop`."""
+"""Variables of a template, beside its own ones and `loop`."""
 MOST_TOKENS = 4000
-"""How many words and signs of code a template may have."""
+"""Maximum number of words and signs of code in a template."""
 LONGEST_KEPT = 16 * 1024
-"""Characters of a template whose tree is kept: 64 such trees have 40 MB at most. A longer one is parsed in 60 ms."""
+"""Maximum length of a template whose tree is cached. 64 cached trees take at most 40 MB. A longer one takes 60 ms."""
 DEEPEST = 50
-"""How deep expressions, loops and conditions may be nested."""
+"""Maximum depth of nested expressions, loops and conditions."""
 METHODS = frozenset({"get", "items", "keys", "values"})
-"""The methods that a template may call, of objects alone."""
+"""The methods that a template may call, of objects only."""
 _TEST_AT = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
-"""Which argument of a filter names a test."""
-COMPARISONS = frozenset({"eq", "ne", "lt", "lteq", "gt", "gteq", "in", "notin"})
+"""The position of the argument that names a test, by filter."""
 _CALLS = "range(...), and get, items, keys and values of objects"
 _NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Name, nodes.Const),
@@ -37,11 +36,11 @@ _ALLOWED = (
     "{{ expressions }}, if, for and set; in expressions: names, constants, lists, comparisons, and, or, not, "
     "filters, tests, + - * / // % ~"
 )
-_environment = Environment(autoescape=False, optimized=False)  # noqa: S701 a prompt is no page
+_environment = Environment(autoescape=False, optimized=False)  # noqa: S701 a prompt is not HTML
 
 
 class RefusedTemplate(ValueError):
-    """A template that these rules do not accept; `mistakes` says why."""
+    """A template that these rules do not accept; `mistakes` contains the reasons."""
 
     def __init__(self, mistakes: tuple[str, ...]) -> None:
         super().__init__(mistakes)
@@ -54,12 +53,12 @@ def is_plain(template: str) -> bool:
 
 
 def plain_text(template: str) -> str:
-    """Return the text of a template without code, as Jinja gives it: one line end fewer, in one spelling."""
+    """Return the text of a template without code, as Jinja renders it: normalized line ends, without the last one."""
     return template.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
 def code_size(template: str) -> int:
-    """Return how many words and signs of code the template has, counted up to one more than the most."""
+    """Return the number of words and signs of code in the template, counted up to one more than the maximum."""
     if is_plain(template):
         return 0
     count = 0
@@ -69,12 +68,12 @@ def code_size(template: str) -> int:
             if count > MOST_TOKENS:
                 break
     except (TemplateError, RecursionError):
-        pass  # reading it says what is wrong
+        pass  # parsing it reports the mistake
     return count
 
 
 def parsed(template: str) -> nodes.Template:
-    """Return the tree of the template; raise RefusedTemplate if the rules do not accept it."""
+    """Return the tree of the template. Raise RefusedTemplate if the rules do not accept it."""
     if len(template) > MAX_PROMPT:  # before anything reads it
         raise RefusedTemplate((f"has {len(template)} characters, at most {MAX_PROMPT} are possible",))
     return _kept(template) if len(template) <= LONGEST_KEPT else _parsed(template)
@@ -122,7 +121,7 @@ def _mistakes(tree: nodes.Template) -> Iterator[str]:
 
 
 def _children(node: nodes.Node) -> Iterator[nodes.Node]:
-    """Yield the nodes in this one; the function that a call names is none of them, as it is no value."""
+    """Yield the child nodes, except the function that a call names: it is not a value."""
     children = node.iter_child_nodes()
     if isinstance(node, nodes.Call):
         called = node.node
@@ -132,7 +131,7 @@ def _children(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 def _wrong(node: nodes.Node) -> Iterator[str]:
-    """Yield what a node, without those in it, may not be."""
+    """Yield the mistakes of a node, without those of its child nodes."""
     if type(node) not in _NODES:
         yield f"{_called(node)} is not possible, only {_ALLOWED}"
     elif (rule := _RULES.get(type(node))) is not None:

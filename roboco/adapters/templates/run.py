@@ -1,4 +1,4 @@
-"""Runs templates: walks the tree of a template over JSON, paying for each node from an allowance."""
+"""Rendering: walks the tree of a template over JSON values, and charges each node to a budget."""
 
 import json
 import operator
@@ -24,14 +24,14 @@ from roboco.adapters.templates.values import (
 )
 
 MOST_RANGE = 1000
-"""How many numbers `range` gives at most."""
+"""Maximum number of numbers in a `range`."""
 _DEEPEST, _LONGEST_NAME = 5, 60
-"""Names that lead into the context, and characters of each, for which a message names the remedy."""
+"""Maximum number of names in a path of the context, and of characters of each, for which a message names the remedy."""
 Scope = ChainMap[str, Any]
 
 
 class Run:
-    """One rendering; `line` is the line of the template where it is."""
+    """One rendering; `line` is the current line of the template."""
 
     def __init__(self, allowance: Allowance) -> None:
         self.line = 1
@@ -40,7 +40,7 @@ class Run:
         self._length = 0
 
     def text(self, template: nodes.Template, variables: Mapping[str, Any]) -> str:
-        """Return the rendered template; raise TemplateFailure, or another error that Python's operators have."""
+        """Return the rendered template. Raise TemplateFailure, or an error of Python's operators."""
         self._block(template.body, ChainMap({}, dict(variables)))
         return "".join(self._pieces)
 
@@ -112,7 +112,7 @@ class Run:
         return bool(needed(self._value(node, scope)))
 
     def _value(self, node: nodes.Node, scope: Scope) -> Any:
-        """Return what an expression comes to, or Missing."""
+        """Return the value of an expression, or Missing."""
         self._allowance.step()
         evaluate = _EXPRESSIONS.get(type(node))
         if evaluate is None:
@@ -236,7 +236,7 @@ class Run:
 
 
 def _in_context(node: nodes.Node) -> list[str]:
-    """Return the names that lead from `context` to this value; none if it is not written so."""
+    """Return the names that lead from `context` to this value, or [] if it is not written as a path."""
     names: list[str] = []
     while isinstance(node, nodes.Getattr | nodes.Getitem):
         name = node.attr if isinstance(node, nodes.Getattr) else getattr(node.arg, "value", None)
@@ -248,7 +248,7 @@ def _in_context(node: nodes.Node) -> list[str]:
 
 
 def _within(path: list[str], variables: Mapping[str, Any]) -> Any:
-    """Return the object of the task's context in which the last name of the path is looked for."""
+    """Return the object of the task's context that should have the last name of the path, or Missing."""
     found = variables.get("context")
     for name in path[:-1]:
         found = found.get(name) if isinstance(found, dict) else None

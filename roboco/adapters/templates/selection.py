@@ -1,4 +1,4 @@
-"""Filters that choose or order the items of a list or object: Jinja's own by name and result, paid for at first."""
+"""Filters that select or sort the items of a list or object: Jinja's by name and result, charged in advance."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,17 +20,17 @@ Filter = Callable[..., Any]
 _MOST_ITEMS_SORTED = 5000
 _LONGEST_PATH = 1000
 _LONGEST_KEY = 1000
-"""How many characters of a text decide its order."""
+"""Number of characters of a text that determine its order."""
 
 
 def getter(path: Any) -> Callable[[Any], Any]:
-    """Return a function that returns what the dotted path leads to; the identity if there is no path."""
+    """Return a function that returns the value at the dotted path, or the item itself without a path."""
     found = _found_at(path)
     return lambda item: needed(found(item))
 
 
 def _found_at(path: Any) -> Callable[[Any], Any]:
-    """Return a function that returns what the dotted path leads to, or Missing."""
+    """Return a function that returns the value at the dotted path, or Missing."""
     if path is None:
         return lambda item: item
     names: list[Any] = [path] if isinstance(path, int) else _names(path)
@@ -50,7 +50,7 @@ def _names(path: Any) -> list[Any]:
 
 
 def _selection(wanted: bool, of_attribute: bool) -> Filter:
-    """Return the filter that keeps the items, or items with an attribute, which pass a test or are true."""
+    """Return the filter that keeps the items that pass a test, by their value or an attribute, or are true."""
 
     def apply(allowance: Allowance, value: Any, *args: Any) -> list[Any]:
         if of_attribute and not args:
@@ -108,7 +108,7 @@ def _in_order(items: list[Any], keys: list[Any], reverse: bool) -> list[Any]:
 
 
 def _keys(values: Iterator[Any], case_sensitive: bool, allowance: Allowance) -> list[Any]:
-    """Return what decides the order of the values: all texts, without regard to case or with it, or all numbers."""
+    """Return the sort keys of the values: all texts, case-sensitive or not, or all numbers."""
     keys = [_key(value, case_sensitive, allowance) for value in values]
     if len({isinstance(key, str) for key in keys}) > 1:
         raise TemplateFailure("texts and numbers are not sorted together")

@@ -1,4 +1,4 @@
-"""Tests and comparisons of templates: Jinja's own by name and result, paid from the allowance."""
+"""Tests and comparisons of templates: Jinja's by name and result, charged to the budget."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -27,15 +27,15 @@ _OF_VALUE: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "true": lambda value: value is True,
 }
-"""Tests of a value that is there, without an argument."""
+"""Tests of a defined value, without an argument."""
 TESTS = frozenset(
     {*_OF_VALUE, *_EQUAL, *_UNEQUAL, *_ORDERS, "in", "divisibleby", "defined", "undefined"} - {"lteq", "gteq"}
 )
-"""The tests by name; `lteq` and `gteq` name operators only."""
+"""The tests by name. `lteq` and `gteq` are only names of operators."""
 
 
 def holds(name: str, value: Any, args: Sequence[Any], allowance: Allowance) -> bool:
-    """Return True if the value passes the test; raise TemplateFailure if there is no such test of such a value."""
+    """Return True if the value passes the test. Raise TemplateFailure if the test does not exist or does not apply."""
     if name in ("defined", "undefined"):
         return isinstance(value, Missing) == (name == "undefined")
     if name in _OF_VALUE:
@@ -54,7 +54,7 @@ def holds(name: str, value: Any, args: Sequence[Any], allowance: Allowance) -> b
 
 
 def compared(how: str, left: Any, right: Any, allowance: Allowance) -> bool:
-    """Return what the comparison of two values comes to; only texts or only numbers have an order."""
+    """Return the result of the comparison. Only texts or only numbers have an order."""
     if how in _EQUAL or how in _UNEQUAL:
         return same(left, right, allowance) == (how in _EQUAL)
     if isinstance(left, str) and isinstance(right, str):
@@ -65,7 +65,7 @@ def compared(how: str, left: Any, right: Any, allowance: Allowance) -> bool:
 
 
 def contains(whole: Any, part: Any, allowance: Allowance) -> bool:
-    """Return True if the text, object or list holds the part."""
+    """Return True if the text, object or list contains the part."""
     match needed(whole), needed(part):
         case str(), str():
             allowance.text(len(whole) + len(part))
@@ -79,7 +79,7 @@ def contains(whole: Any, part: Any, allowance: Allowance) -> bool:
 
 
 def key_of(value: Any) -> Any:
-    """Return the value; raise TemplateFailure if it cannot be a name in an object."""
+    """Return the value. Raise TemplateFailure if it cannot be a name in an object."""
     if isinstance(needed(value), list | tuple | dict):
         raise TemplateFailure(f"{short(value)} names nothing in an object")
     return value

@@ -1,7 +1,7 @@
-"""Prompts: templates in a part of Jinja's language, rendered within an allowance of work and memory.
+"""Prompts: templates in a subset of Jinja's language, rendered within a budget of work and memory.
 
-A tree walker runs them, not Jinja's compiled code: no limit that is checked between lines of code can end a filter or
-a method of a text that works for days, or takes gigabytes.
+A tree walker runs them, not Jinja's compiled code. No limit that is checked between lines of code could end a single
+filter or text method that runs for days or allocates gigabytes.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from roboco.errors import UsageError
 __all__ = ["VARIABLES", "JinjaPrompts", "check_template", "code_size"]
 
 _SHARED = 4
-"""How many times the allowance of one template all templates of a team have together."""
+"""The budget that all templates of a team share, as a multiple of the budget of one template."""
 
 
 class JinjaPrompts:
-    """Renders prompts. A template that names what is not there is refused, never rendered as nothing."""
+    """Renders prompts. A template that uses an undefined name is refused, and never rendered with an empty value."""
 
     def __init__(self, shared: Allowance | None = None) -> None:
         self._shared = shared
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """Return the rendered prompt; UsageError if it fails, takes too much work or becomes too long."""
+        """Return the rendered prompt. Raise UsageError if it fails, takes too much work or becomes too long."""
         if is_plain(template):
             return plain_text(template)
         try:
@@ -41,12 +41,12 @@ class JinjaPrompts:
             raise UsageError(f"the template fails: line {run.line}: {type(error).__name__}: {error}") from error
 
     def sharing(self) -> "JinjaPrompts":
-        """Return prompts that share one allowance, so that a team of many agents renders in bounded time."""
+        """Return prompts that share one budget, so that a team of many agents renders in bounded time."""
         return JinjaPrompts(Allowance(times=_SHARED))
 
 
 def check_template(template: str) -> list[str]:
-    """Return what is wrong with the template as far as it can be seen without a task."""
+    """Return the mistakes of the template that can be found without a task."""
     if is_plain(template):
         return []
     try:

@@ -1,27 +1,27 @@
-"""Values of templates (JSON, and nothing else), and the allowance that everything a template does is paid from."""
+"""Values of templates (only JSON), and the budget to which all work of a template is charged."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 LONGEST = 1024 * 1024
-"""Characters of a rendered prompt, and of each text that a template makes on the way, at most."""
+"""Maximum number of characters of a rendered prompt, and of each intermediate text of a template."""
 LARGEST = 10**18
-"""The largest number that a template may calculate with."""
+"""The largest number with which a template may calculate."""
 MOST_STEPS = 50_000
-"""Steps of one rendering: each expression, item and kilobyte of text costs some. About 50 ms."""
+"""Maximum number of steps of one rendering. Each expression, item and kilobyte of text costs some. About 50 ms."""
 MOST_TEXT = 4 * LONGEST
-"""Characters that one rendering may make, intermediate texts included."""
+"""Maximum number of characters that one rendering may create, intermediate texts included."""
 _PER_STEP = 1000
 _MOST_BITS = 1000
 
 
 class TemplateFailure(ValueError):
-    """A template did what it may not, or what makes no sense; the message says why."""
+    """A template did something forbidden or undefined; the message contains the reason."""
 
 
 class Allowance:
-    """What a rendering may use before it is ended; `shared` is what it and others may use together."""
+    """The budget of a rendering. `shared` is a budget of several renderings, to which this one charges as well."""
 
     def __init__(self, shared: "Allowance | None" = None, times: int = 1) -> None:
         self._shared = shared
@@ -29,7 +29,7 @@ class Allowance:
         self._steps, self._text = self._most_steps, self._most_text
 
     def step(self, steps: int = 1) -> None:
-        """Pay for work; raise TemplateFailure if nothing is left."""
+        """Charge work. Raise TemplateFailure if the budget is used up."""
         self._steps -= steps
         if self._steps < 0:
             raise TemplateFailure(f"it takes more than {self._most_steps} steps; loop less")
@@ -37,7 +37,7 @@ class Allowance:
             self._shared.step(steps)
 
     def text(self, characters: int, factor: int = 1) -> None:
-        """Pay for a text before it is made; `factor` is how much more memory than its own making it needs."""
+        """Charge a text before it is created. `factor` is its memory use during creation relative to its size."""
         if characters > LONGEST:
             raise TemplateFailure(f"it makes a text longer than {LONGEST} characters")
         self._text -= characters * factor
@@ -47,7 +47,7 @@ class Allowance:
 
 
 class Missing:
-    """What a name leads to that is not there: any use of it but `default` and `is defined` is a failure."""
+    """The value of an undefined name. Every use of it fails, except `default` and `is defined`."""
 
     def __init__(self, reason: str, remedy: str = "; 'is defined' asks, and the filter 'default' replaces it") -> None:
         self.reason = reason
@@ -55,14 +55,14 @@ class Missing:
 
 
 def needed(value: Any) -> Any:
-    """Return the value; raise TemplateFailure if it is missing."""
+    """Return the value. Raise TemplateFailure if it is missing."""
     if isinstance(value, Missing):
         raise TemplateFailure(f"{value.reason}{value.remedy}")
     return value
 
 
 def attribute(value: Any, name: Any) -> Any:
-    """Return what the object or list has under the name or number, or Missing. Methods are out of reach."""
+    """Return the value under the name or number of the object or list, or Missing. Methods are not accessible."""
     match needed(value), needed(name):
         case dict() as pairs, str() | int() | float() | None:
             return (
@@ -84,7 +84,7 @@ def text_of(value: Any, allowance: Allowance) -> str:
 
 
 def _write(value: Any, pieces: list[str], allowance: Allowance) -> None:
-    """Append the pieces of the text; each is paid for before it is made."""
+    """Append the pieces of the text; each is charged before it is created."""
     allowance.step()
     match value:
         case str():
@@ -112,7 +112,7 @@ def _write(value: Any, pieces: list[str], allowance: Allowance) -> None:
 
 
 def _writable(value: Any) -> Any:
-    """Return the value, which is no text and holds none; raise TemplateFailure if it takes long to write."""
+    """Return the value, which is neither a text nor a container. Raise TemplateFailure if writing it takes long."""
     if isinstance(needed(value), int) and value.bit_length() > _MOST_BITS:
         raise TemplateFailure(f"a number of {value.bit_length()} bits is not written, at most {_MOST_BITS} are")
     return value
@@ -126,10 +126,12 @@ def json_of(value: Any, allowance: Allowance, indent: int | None) -> str:
 
 
 class _Json:
-    """JSON with sorted names and without signs of HTML; each piece is paid for, and ends it if it is too long.
+    """JSON with sorted names, and with HTML's special characters escaped. Each piece is charged, and the size is
+    limited.
 
     Python's own encoder has no limit. With an indent, an item in 700 lists becomes a line of up to 5600 spaces. Its
-    iterencode() could be stopped, but it is as slow as values are deep: 0.9 s for 40,000 items in 800 lists.
+    iterencode() could be stopped, but its time is proportional to the depth of the values: 0.9 s for 40,000 items in
+    800 lists.
     """
 
     def __init__(self, allowance: Allowance, indent: int | None) -> None:
@@ -139,7 +141,7 @@ class _Json:
         self._length = 0
 
     def add(self, value: Any, before: str = "", level: int = 0) -> None:
-        """Append a piece and then those of the value, which is in `level` others."""
+        """Append the text `before` and the pieces of the value, which is nested in `level` others."""
         self._allowance.step()
         if not isinstance(value, list | tuple | dict):
             self._piece(before + self._scalar(value))
@@ -156,7 +158,7 @@ class _Json:
         return "" if self._indent is None else "\n" + " " * (self._indent * level)
 
     def _named(self, value: Any) -> Iterator[tuple[str, Any]]:
-        """Yield each item with its name as it is written; with none in a list."""
+        """Yield each item with its name as it is written, or with "" in a list."""
         if not isinstance(value, dict):
             yield from (("", item) for item in value)
             return
@@ -202,7 +204,7 @@ def same(one: Any, other: Any, allowance: Allowance) -> bool:
 
 
 def number(value: Any) -> Any:
-    """Return the value; raise TemplateFailure if it is no number that a template may calculate with."""
+    """Return the value. Raise TemplateFailure if it is not a number with which a template may calculate."""
     if not isinstance(needed(value), int | float):
         raise TemplateFailure(f"{short(value)} is no number")
     if isinstance(value, int) and abs(value) > LARGEST:
@@ -211,14 +213,14 @@ def number(value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return the value; raise TemplateFailure if it is no text."""
+    """Return the value. Raise TemplateFailure if it is not a text."""
     if not isinstance(needed(value), str):
         raise TemplateFailure(f"{short(value)} is no text")
     return str(value)
 
 
 def items_of(value: Any, allowance: Allowance) -> list[Any]:
-    """Return what a loop over the value goes through: items, names or characters."""
+    """Return the items, names or characters over which a loop over the value iterates."""
     if not isinstance(needed(value), list | tuple | dict | str):
         raise TemplateFailure(f"{short(value)} is no list")
     allowance.step(len(value))
@@ -226,15 +228,15 @@ def items_of(value: Any, allowance: Allowance) -> list[Any]:
 
 
 def kind(value: Any) -> str:
-    """Return the kind of a value in one word."""
+    """Return the type of a value in a few words."""
     kinds = {dict: "an object", list: "a list", tuple: "a list", str: "a text", bool: "a boolean"}
     return kinds.get(type(value), "nothing" if value is None else "a number")
 
 
 def short(value: Any) -> str:
-    """Return a few characters that show the value."""
+    """Return a few characters that represent the value."""
     if isinstance(value, list | tuple | dict | Missing):
-        return kind(value) if not isinstance(value, Missing) else "what is missing"
+        return kind(value) if not isinstance(value, Missing) else "an undefined value"
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a large number"
     return repr(value[:60]) if isinstance(value, str) else repr(value)

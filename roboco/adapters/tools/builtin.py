@@ -1,4 +1,4 @@
-"""The tools that every team has without declaring them."""
+"""The built-in tools, which every team has without declaring them."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -20,11 +20,11 @@ from roboco.errors import UsageError
 from roboco.ports import CallContext, Files
 
 MAX_CONTENT = 1024 * 1024
-"""The largest text that `artifact_write` takes, in characters."""
+"""Maximum number of characters of a text that `artifact_write` accepts."""
 READ_LIMIT = 16_000
-"""How many characters `artifact_read` returns at most."""
+"""Maximum number of characters that `artifact_read` returns."""
 FARTHEST = 64 * 1024 * 1024
-"""Up to which character `artifact_read` goes: all before it has to be read, too."""
+"""The last character that `artifact_read` can return: it has to read all characters before it, too."""
 
 
 class BuiltinTools:
@@ -45,11 +45,11 @@ class BuiltinTools:
         self._tools = {name: describe_function(function) for name, function in named.items()}
 
     def schema(self, name: str) -> dict[str, Any]:
-        """The tool as the chat completions protocol has it."""
+        """Return the tool in the format of the chat completions protocol."""
         return self._tools[name].schema(name)
 
     def call(self, name: str, args: dict[str, Any], context: CallContext) -> tuple[Any, tuple[Artifact, ...]]:
-        """The tool's result, and the artifacts that it made."""
+        """Return the tool's result, and the artifacts that it created."""
         result = self._tools[name].call(args, context)
         return result, self._made.pop(context.call_id, ())
 
@@ -117,7 +117,7 @@ class BuiltinTools:
 
 
 def text_of(files: Files) -> Callable[[str, str, int], bytes | None]:
-    """Reads the beginning of text artifacts, for the index."""
+    """Return a function that reads the beginning of text artifacts, for the search index."""
 
     def read(task_id: str, name: str, most: int) -> bytes | None:
         try:
@@ -131,7 +131,7 @@ def text_of(files: Files) -> Callable[[str, str, int], bytes | None]:
 
 
 def _first(pieces: Any, most: int) -> list[bytes]:
-    """The pieces that hold the first so many bytes."""
+    """Return the pieces that contain the first `max_bytes` bytes."""
     taken: list[bytes] = []
     for piece in pieces:
         taken.append(piece)

@@ -1,4 +1,4 @@
-"""tool: Python functions as tools of agents."""
+"""The decorator `tool`, and Python functions as tools of agents."""
 
 import asyncio
 import inspect
@@ -16,7 +16,7 @@ from roboco.ports import CallContext
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Verify = Callable[[dict[str, Any], str], Any]
-"""Looks whether a call with these arguments and this idempotency key had its effect."""
+"""Finds out whether a call with these arguments and this idempotency key had its effect."""
 
 _MARK = "__roboco_tool__"
 _VERIFY = "__roboco_verify__"
@@ -31,16 +31,19 @@ def tool(*, verify: Verify | None = None) -> Callable[[Function], Function]: ...
 
 
 def tool(function: Function | None = None, *, verify: Verify | None = None) -> Any:
-    """Mark a function as one that teams may name; nothing else about it changes.
+    """Mark a function as a tool that teams may name. The function itself does not change.
 
-    It needs type hints and a docstring: both are what the model sees. A parameter annotated with
-    `CallContext` gets the call's context, and the model does not see it.
+    It needs type hints and a docstring: the model sees both. A parameter annotated with `ToolContext` gets the call's
+    context, and the model does not see it.
 
-    `verify(args, key)` is asked where an irreversible call was begun and its worker was lost: whether the call with
-    these arguments (an object of JSON) and this idempotency key had its effect. What it returns, in JSON, becomes the
-    call's result; True stands for a result that is not known. False says that the effect did not happen and will not:
-    the lost worker may be one that stood still and goes on, so void the key with whoever carries the effect out before
-    you say so. Where it returns None, or raises, the outcome stays unknown.
+    If an irreversible call was started and its worker crashed, Roboco calls `verify(args, key)` to find out whether the
+    call with these arguments (a JSON object) and this idempotency key had its effect. It may return:
+
+    * a JSON value: the call had its effect, and this is its result;
+    * True: the call had its effect, but the result is not known;
+    * False: the effect did not happen and will not happen. The worker may only have been suspended and may go on, so
+      invalidate the key at the service that performs the effect before you return False;
+    * None: the outcome stays unknown. It also does if `verify` raises.
     """
 
     def mark(marked: Function) -> Function:
@@ -53,13 +56,13 @@ def tool(function: Function | None = None, *, verify: Verify | None = None) -> A
 
 
 def is_tool(function: object) -> bool:
-    """Whether the function was marked with `tool`."""
+    """Return True if the function was marked with `tool`."""
     return callable(function) and getattr(function, _MARK, False) is True
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a tool's `verify` found out."""
+    """The finding of a tool's `verify`: whether the effect happened, and its result."""
 
     happened: bool
     result: Any = None
@@ -67,7 +70,7 @@ class Found:
 
 @dataclass(frozen=True)
 class FunctionTool:
-    """A function with what is needed to describe it to a model and to call it with a model's arguments."""
+    """A function, with the data to describe it to a model and to call it with a model's arguments."""
 
     function: Callable[..., Any]
     description: str
@@ -76,7 +79,7 @@ class FunctionTool:
     verify: Verify | None
 
     def schema(self, name: str, description: str | None = None) -> dict[str, Any]:
-        """The tool as the chat completions protocol has it."""
+        """Return the tool in the format of the chat completions protocol."""
         parameters = self.arguments.model_json_schema()
         parameters.pop("title", None)
         return {
@@ -85,7 +88,10 @@ class FunctionTool:
         }
 
     def call(self, args: Mapping[str, Any], context: CallContext) -> Any:
-        """What the function returns, as JSON; UsageError for arguments that do not fit, TypeError for other results."""
+        """Return the function's result as JSON.
+
+        Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
+        """
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
@@ -97,7 +103,7 @@ class FunctionTool:
         return self._awaited(self.function(**keywords))
 
     def find_out(self, args: dict[str, Any], context: CallContext) -> Found | None:
-        """What became of a call that was begun; None if the tool cannot tell."""
+        """Return the outcome of a call that was started, or None if the tool cannot determine it."""
         if self.verify is None:
             return None
         found = self._awaited(self.verify(args, context.idempotency_key))
@@ -108,13 +114,13 @@ class FunctionTool:
         return Found(happened=True, result="the call had its effect" if found is True else found)
 
     def _awaited(self, result: Any) -> Any:
-        """Return what the function has returned, which may be a coroutine, as JSON."""
+        """Return the function's result as JSON. If it is a coroutine, run it first."""
         name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
         return as_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
 
 
 def describe_function(function: Callable[..., Any]) -> FunctionTool:
-    """The function as a tool; UsageError if a parameter has no type hint or is not passed by name."""
+    """Return the function as a tool. Raise UsageError if a parameter has no type hint or cannot be passed by name."""
     hints = typing.get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     context = None

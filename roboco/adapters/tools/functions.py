@@ -1,4 +1,4 @@
-"""Functions: those of the modules that the operator allows, as tools and as routers of the user's own."""
+"""Functions of the modules that the operator allows, as tools and as the user's own routers."""
 
 import importlib
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from roboco.errors import NotRunnable, UsageError
 
 
 class Functions:
-    """Imports what teams name as "package.module:function", from the allowed modules alone."""
+    """Imports functions that teams name as "package.module:function", from the allowed modules only."""
 
     def __init__(self, modules: tuple[str, ...]) -> None:
         self._modules = modules
         self._tools: dict[str, FunctionTool] = {}
 
     def tool(self, name: str) -> FunctionTool:
-        """Return the function tool of this name. NotRunnable if this process does not have it."""
+        """Return the function tool of this name. Raise NotRunnable if this process does not have it."""
         if name not in self._tools:
             function = self._imported(name)
             if not is_tool(function):
@@ -26,15 +26,15 @@ class Functions:
         return self._tools[name]
 
     def router(self, name: str) -> Router:
-        """The router of this name; UsageError if it cannot be had here.
+        """Return the router of this name. Raise UsageError if it cannot be used.
 
-        It is no tool, which would run without its checks, and nothing that its module merely imports from elsewhere.
+        A tool is rejected, since it would run without its checks; so is a function that its module only imports.
         """
         router: Any = self._imported(name)
         made_in = str(getattr(router, "__module__", ""))
         if is_tool(router) or made_in.partition(".")[0] != name.partition(":")[0].partition(".")[0]:
             what = "is a tool" if is_tool(router) else f"is of module {made_in!r}"
-            raise UsageError(f"function {name!r} {what}, and so no router: name a function of your own")
+            raise UsageError(f"function {name!r} {what}, so it cannot be a router: name a function of your own package")
         found: Router = router
         return found
 

@@ -1,4 +1,4 @@
-"""CodeTool: runs code over files of a task in the sandbox, and keeps the files that it writes."""
+"""The tool `python`: runs code over files of a task in the sandbox, and stores the files that it writes."""
 
 import tempfile
 from pathlib import Path
@@ -13,21 +13,22 @@ from roboco.errors import UsageError
 from roboco.ports import CallContext, Files
 
 _WHY = {
-    "time": "it ran longer than it may",
-    "memory": "it used more memory than it may",
-    "processes": "it began more processes than it may",
-    "entries": "it made more files than it may",
-    "output": "it printed more than it may",
-    "cancelled": "nobody waits for its result any more",
+    "time": "it ran longer than its time limit",
+    "memory": "it used more memory than its limit",
+    "processes": "it started more processes than its limit",
+    "entries": "it created more files than its limit",
+    "output": "it printed more than its limit",
+    "cancelled": "the call was cancelled",
 }
 
 
 def run_code(
     files: Files, sandbox: Sandbox, code: str, context: CallContext
 ) -> tuple[dict[str, Any], tuple[Artifact, ...]]:
-    """What the code printed and how it ended, and the artifacts of the files that it wrote.
+    """Return the output and the end of the run as a tool result, and the artifacts of the files that it wrote.
 
-    The task's artifacts are copied for it, as many of them as the sandbox takes. UsageError if it cannot start here.
+    The task's artifacts are copied into the sandbox, as many as its limits permit. Raise UsageError if the sandbox
+    cannot start here.
     """
     if refusal := sandbox.refusal():
         raise UsageError(f"tool 'python' is not possible here: {refusal}")
@@ -40,7 +41,7 @@ def run_code(
 
 
 def _chosen(artifacts: list[Artifact], limits: SandboxLimits) -> tuple[list[Artifact], list[str]]:
-    """As many artifacts as the sandbox takes, the smallest first, and the names of the others."""
+    """Return the artifacts that fit into the sandbox, smallest first, and the names of the others."""
     given: list[Artifact] = []
     too_much: list[str] = []
     left = limits.inputs

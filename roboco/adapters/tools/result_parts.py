@@ -1,4 +1,4 @@
-"""result_parts: the values that pydantic writes with a value, found without writing them."""
+"""The values inside a value that pydantic serializes with it, found without serializing them."""
 
 import dataclasses
 from collections import deque
@@ -9,9 +9,9 @@ from pydantic import BaseModel, PlainSerializer, RootModel, WrapSerializer
 
 
 def parts_of(value: Any) -> Iterable[Any]:
-    """Return the values in a container, model or dataclass that pydantic writes as they are.
+    """Return the values in a container, model or dataclass that pydantic serializes unchanged.
 
-    Left out are excluded fields, and what a serializer of the model's author writes in another way.
+    Excluded fields, and values that a custom serializer of the model changes, are left out.
     """
     match value:
         case None | str() | int() | float():

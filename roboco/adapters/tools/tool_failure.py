@@ -1,4 +1,4 @@
-"""tool_failure: the exception of a tool as bounded, printable lines, without secrets."""
+"""A tool's exception as a limited number of printable lines, without secrets."""
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -12,29 +12,29 @@ Mask = Callable[[str], str]
 """Replaces secrets in a text."""
 
 LINE_MOST: Final = 300
-"""Characters of a line."""
+"""Maximum number of characters of a line."""
 QUOTED_MOST: Final = 2000
-"""Characters of an exception's kind and text, as many as the model gets."""
+"""Maximum number of characters of an exception's type and text; the model gets the same number."""
 CHAIN_MOST: Final = 3
-"""Exceptions of a chain that are shown: the one that was raised, and its causes."""
+"""Maximum number of exceptions of a chain that are shown: the one that was raised, and its causes."""
 MEMBERS_MOST: Final = 5
-"""Exceptions of a group that are shown."""
+"""Maximum number of exceptions of a group that are shown."""
 GROUPS_MOST: Final = 3
-"""Groups within each other whose exceptions are shown."""
+"""Maximum depth of nested groups whose exceptions are shown."""
 SHOWN_MOST: Final = 10
-"""Exceptions that are shown, those of groups and their causes included."""
+"""Maximum number of exceptions that are shown, those of groups and their causes included."""
 TEXT_MOST: Final = 1_000_000
-"""Characters of an exception's text that are read: secrets and arguments are looked for before it is cut."""
+"""Maximum length of an exception's text that is read: secrets and arguments are replaced before it is truncated."""
 WORDS_MOST: Final = 100
-"""Texts among the arguments of a call that are left out. If there are more, no text of an exception is logged."""
+"""Maximum number of texts among a call's arguments that are masked. With more, the log quotes no exception's text."""
 SHORTEST: Final = 4
-"""Characters of such a text at least."""
+"""Minimum number of characters of such a text."""
 _OWN: Final = "roboco."
 """The prefix of the modules whose frames are left out before the tool's own."""
 
 
 def error_text(error: BaseException) -> str:
-    """Return the kind and the text of the exception, also if reading its text raises any exception, as SystemExit."""
+    """Return the type and the text of the exception, even if reading its text raises an exception, as SystemExit."""
     try:
         text = str(error)
     except BaseException as broken:
@@ -45,13 +45,13 @@ def error_text(error: BaseException) -> str:
 
 
 def result_text(error: BaseException) -> str:
-    """Return the kind and the text of the exception; of a group, those of the exceptions in it, too."""
+    """Return the type and the text of the exception, and of the exceptions in it if it is a group."""
     shown = islice(_members(error, GROUPS_MOST), SHOWN_MOST)
     return "; ".join([error_text(error), *map(error_text, shown)])
 
 
 def without_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
-    """Return a mask that leaves out also the texts among the arguments of a call, which a model or a user has said.
+    """Return a mask that also replaces the texts among a call's arguments, which a model or a user wrote.
 
     Secrets are replaced first: an argument that is a part of a secret must not hide it.
     """
@@ -93,10 +93,10 @@ def _texts(value: object) -> Iterator[str]:
 def failure_lines(
     error: BaseException, frames: int, mask: Mask, args: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Return the last frames of each exception of the chain and its text; the exception that was raised is last.
+    """Return the last frames and the text of each exception of the chain; the exception that was raised is last.
 
-    The exceptions of a group are before the group. Texts among `args` are left out. If there are too many, the texts of
-    the exceptions are left out instead.
+    The exceptions of a group precede the group. Texts among `args` are masked. If there are too many, the texts of the
+    exceptions are left out instead.
     """
     masked = without_arguments(args, mask) if args else mask
     text_of = _kind_alone if any(islice(_long_texts(args), WORDS_MOST, None)) else error_text
@@ -122,7 +122,7 @@ def _frames(error: BaseException, frames: int) -> Iterator[str]:
 
 
 def _shown(error: BaseException, groups: int) -> Iterator[BaseException]:
-    """Yield each exception of the chain, and after a group what it holds, with the chains of that."""
+    """Yield each exception of the chain, and after a group its members, with their chains."""
     for one in _chain(error):
         yield one
         if groups and isinstance(one, BaseExceptionGroup):
@@ -149,7 +149,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _outside(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from its first frame outside of Roboco on, or whole if it has none."""
+    """Return the traceback from its first frame outside of Roboco, or the whole traceback if it has none."""
     whole = trace
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
         trace = trace.tb_next

@@ -1,8 +1,8 @@
-"""tool_output: the lines that a tool prints, in the worker's log with the task and the tool.
+"""The output of a tool in the worker's log, with the task and the tool.
 
-Celery logs what a process prints, but not for which work. During a call, sys.stdout and sys.stderr are streams that
-find the call by a context variable, so that calls in several threads are kept apart. A thread of the tool's own has
-another context: its lines are those of the call if no other call runs in this process.
+Celery logs the output of a process without its task. During a call, sys.stdout and sys.stderr are streams that find the
+call by a context variable, so that calls in several threads are separated. A thread that the tool starts has another
+context. Its lines are attributed to the call if no other call runs in this process.
 """
 
 import logging
@@ -18,13 +18,13 @@ from roboco.adapters.tools.tool_failure import Mask
 from roboco.domain.log_text import log_text
 
 LINES_MOST: Final = 200
-"""Lines of a call that are logged."""
+"""Maximum number of lines of a call that are logged."""
 CHARACTERS_MOST: Final = 16 * 1024
-"""Characters of a call that are logged."""
+"""Maximum number of characters of a call that are logged."""
 LINE_MOST: Final = 1000
-"""Characters of a line that are logged."""
+"""Maximum number of characters of a line that are logged."""
 HELD_MOST: Final = 2 * LINE_MOST
-"""Characters of a line that are read before it is cut, so that secrets at its end are known as such."""
+"""Maximum number of characters of a line that are read before it is truncated, so that a secret at its end is found."""
 NAMES: Final = ("stdout", "stderr")
 _BREAK: Final = re.compile(r"[\r\n]+")
 
@@ -37,7 +37,7 @@ _inside = threading.local()
 
 @contextmanager
 def log_output(tool: str, task_id: str, mask: Mask) -> Iterator[None]:
-    """Log what the block prints, as warnings, as Celery does. After the limits of a call nothing more is logged."""
+    """Log the output of the block as warnings, as Celery does. Beyond the limits of a call nothing more is logged."""
     output, before = _Output(f"tool {tool!r} of task {task_id}", mask), _CALL.get()
     try:
         _begin(output)
@@ -59,7 +59,7 @@ def _begin(output: "_Output") -> None:
 
 
 def _leave(output: "_Output", before: "_Output | None") -> None:
-    """End what `_begin` has begun, also if it was interrupted. Twice is once."""
+    """Undo `_begin`, also if it was interrupted. Idempotent."""
     _CALL.set(before)
     with _lock:
         if output in _calls:
@@ -69,7 +69,7 @@ def _leave(output: "_Output", before: "_Output | None") -> None:
 
 
 class _Output:
-    """What one call prints."""
+    """The output of one call."""
 
     def __init__(self, call: str, mask: Mask) -> None:
         self._call = call
@@ -80,7 +80,7 @@ class _Output:
         self._characters = CHARACTERS_MOST
 
     def write(self, name: str, text: str) -> None:
-        """Log the lines that the text completes. The end of a line that is too long is dropped."""
+        """Log the lines that the text completes. The rest of a line that is too long is dropped."""
         if self._characters <= 0:
             return
         *lines, rest = _BREAK.split(self._rest[name] + text[: self._characters])
@@ -106,14 +106,14 @@ class _Output:
             _put_down("%s, %s: %s", self._call, name, log_text(self._mask(line), LINE_MOST))
 
     def _stop(self) -> None:
-        """Log nothing more, not even of a line that has begun: a secret may be cut in it."""
+        """Log nothing more, not even the rest of a started line: a secret may be truncated in it."""
         self._lines = self._characters = 0
         self._rest = dict.fromkeys(NAMES, "")
         _put_down("%s: further output is not logged (%d lines, %d characters)", self._call, LINES_MOST, CHARACTERS_MOST)
 
 
 def _put_down(message: str, *facts: str | int) -> None:
-    """Log the line. A log handler that prints it must not have it logged again."""
+    """Log the line. If a log handler prints it, that output is not logged again."""
     _inside.log = True
     try:
         _log.warning(message, *facts)
@@ -122,14 +122,14 @@ def _put_down(message: str, *facts: str | int) -> None:
 
 
 class _Stream:
-    """Stands for sys.stdout or sys.stderr while calls run; all else is as the stream below has it."""
+    """Replaces sys.stdout or sys.stderr while calls run; other attributes are those of the stream below."""
 
     def __init__(self, name: str, below: Any) -> None:
         self._name = name
         self.below = below
 
     def write(self, text: str) -> int:
-        """Give the text to the call that prints it, or to the stream below."""
+        """Pass the text to the call that prints it, or to the stream below."""
         output = None if getattr(_inside, "log", False) else _current()
         if output is None:
             self.below.write(text)
@@ -170,7 +170,7 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    """Put the streams back, unless the tool has put others in their place."""
+    """Restore the streams, unless the tool has replaced them."""
     for name in NAMES:
         stream = getattr(sys, name)
         if isinstance(stream, _Stream):

@@ -1,4 +1,4 @@
-"""Results of Python functions as JSON: what a tool may take as an argument it may also return."""
+"""Results of Python functions as JSON. Every type that a tool may take as an argument may also be returned."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from roboco.adapters.tools.result_parts import parts_of
 from roboco.domain.canonical_json import MAX_DEPTH, canonical, checked_json
 
 MOST_VALUES = 1_000_000
-"""Values in one result, those in lists and objects counted, too."""
+"""Maximum number of values in one result, including those in lists and objects."""
 POSSIBLE = (
     "texts, numbers, lists, sets, objects, dates, times, Decimal, UUID, Path, Enum, UTF-8 bytes, dataclasses and "
     "pydantic models"
@@ -22,22 +22,22 @@ POSSIBLE = (
 
 
 def as_json(result: Any, tool: str) -> Any:
-    """Return the result as JSON; TypeError names the tool, the type that has no JSON, and the remedy."""
+    """Return the result as JSON. Raise TypeError, which names the tool, the type without JSON, and the remedy."""
     try:
         return checked_json(_Conversion(MOST_VALUES).plain(result))
     except RecursionError:
         problem = "it is nested too deep"
     except (ValueError, TypeError) as error:
         problem = str(error)
-    raise TypeError(
-        f"tool {tool!r} returned a value of type {type(result).__name__} that is not JSON: {problem}; return {POSSIBLE}"
-    )
+    kind = type(result).__name__
+    message = f"tool {tool!r} returned a value of type {kind} that is not JSON: {problem}; return {POSSIBLE}"
+    raise TypeError(message)
 
 
 class _Conversion:
-    """One conversion. It ends with a ValueError after MOST_VALUES values, and below MAX_DEPTH levels.
+    """One conversion. It raises ValueError after MAX_VALUES values, and below MAX_DEPTH levels.
 
-    Pydantic writes a value as often as others hold it, so a model is weighed before pydantic writes it.
+    Pydantic serializes a value once per reference to it, so a model is counted before pydantic serializes it.
     """
 
     def __init__(self, left: int) -> None:
@@ -64,7 +64,7 @@ class _Conversion:
                 return self._other(value, depth)
 
     def weigh(self, value: Any, depth: int) -> None:
-        """Raise ValueError if pydantic would write too many values, or too deep."""
+        """Raise ValueError if pydantic would serialize too many values, or too deep."""
         self._count(depth)
         for part in parts_of(value):
             self.weigh(part, depth - 1)
@@ -99,7 +99,7 @@ class _Conversion:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass; ValueError names a field without a value."""
+    """Return the fields of a dataclass. Raise ValueError if a field has no value."""
     names = [field.name for field in dataclasses.fields(value)]
     for name in names:
         if not hasattr(value, name):
@@ -108,7 +108,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _leaf(value: Any) -> Any:
-    """Return the value as pydantic writes it; ValueError if it has no JSON."""
+    """Return the value as pydantic serializes it. Raise ValueError if it has no JSON."""
     kind = type(value).__name__
     if isinstance(value, Iterator):  # may have no end
         raise ValueError(f"it holds a value of type {kind}, make a list of it")

@@ -1,4 +1,4 @@
-"""Toolbox: the tools that this process can describe and run, and routers of the user's own."""
+"""Toolbox: the tools that this process can describe and run, and the user's own routers."""
 
 import logging
 import time
@@ -35,14 +35,14 @@ from roboco.ports import CallContext, Files, Listings
 _log = logging.getLogger(__name__)
 
 LOGGED_FRAMES = 20
-"""Frames of an exception of a tool in the log."""
+"""Maximum number of frames of a tool's exception in the log."""
 KEPT_FRAMES = 5
-"""Frames of an exception of a tool in the workspace."""
+"""Maximum number of frames of a tool's exception in the workspace."""
 
 
 @dataclass(frozen=True)
 class _Ran:
-    """What a call has returned, the artifacts that it made, and files of the result that are to be stored."""
+    """A call's result, the artifacts that it created, and the media of the result, which are not stored yet."""
 
     result: Any
     artifacts: tuple[Artifact, ...] = ()
@@ -52,8 +52,8 @@ class _Ran:
 class FunctionToolbox:
     """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
-    `time_up` is the exception by which the pool tells a tool that its time is up. `mask` takes secrets out of a tool's
-    exceptions, and of its output in the log.
+    `time_limit_error` is the exception with which the pool ends a tool at its time limit. `mask` removes secrets from a
+    tool's exceptions, and from its output in the log.
     """
 
     def __init__(
@@ -73,15 +73,18 @@ class FunctionToolbox:
         self._mask = mask
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
-        """The agent's own tools as the chat completions protocol has them; UsageError if one cannot be had.
+        """Return the agent's tools in the format of the chat completions protocol. Raise UsageError if one is unknown.
 
-        Those of MCP servers as the listings say; no server is started or asked.
+        Tools of MCP servers are described by the listings; no server is started or contacted.
         """
         schemas = (self._schema(team, name, listings) for name in known_tools(team, agent, listings))
         return tuple(schema for schema in schemas if schema is not None)
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """The tools that this server of the team lists now, or the error; UsageError if it is not allowed here."""
+        """Return the tools that this server of the team lists now, or the error.
+
+        Raise UsageError if the server is not allowed on this worker.
+        """
         declared = team.mcp_servers[server]
         self._servers.check(declared)
         try:
@@ -97,17 +100,17 @@ class FunctionToolbox:
             self._functions.tool(spec.function)
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
-        """What is wrong with the JSON Schema of an object; "" if nothing is."""
+        """Return why the JSON Schema of an object is refused, or "" if it is accepted."""
         return schema_mistake(schema)
 
     def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
-        """What the JSON Schema finds wrong with the arguments; "" if nothing."""
+        """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
         return mistake(schema, args)
 
     def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
-        """Run the call; whatever goes wrong is in the outcome.
+        """Run the call and return its outcome, which contains any failure of the tool.
 
-        TransientError only where the workspace fails, so that the call is tried again.
+        Raise TransientError only if the workspace fails, so that the call is retried.
         """
         began = time.monotonic()
         try:
@@ -118,7 +121,7 @@ class FunctionToolbox:
             return _timed_out(call, spec, _elapsed_ms(began))
         except TransientError:
             raise
-        except Exception as error:  # a tool may raise anything, and the agent is told what
+        except Exception as error:  # a tool may raise anything; the agent gets the error as the result
             runtime_ms = _elapsed_ms(began)
             self._note_failure(call, context, error)
             return failure(call.id, self._mask(result_text(error))[:2000], runtime_ms)
@@ -126,16 +129,16 @@ class FunctionToolbox:
         return success(call, ran.result, _elapsed_ms(began)).model_copy(update=made)
 
     def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
-        """The outcome, with its media, and a result that is too large for the history, in files of the task."""
+        """Return the outcome after storing its media, and a result too large for the history, as files of the task."""
         stored = keep_media(self._files, context.task_id, context.step_id, outcome)
         return keep_large(self._files, context.task_id, context.step_id, stored)
 
     def cut(self, outcome: Outcome) -> Outcome:
-        """The outcome without media, with a result that is too large for the history cut to its beginning."""
+        """Return the outcome without media, with a result that is too large for the history truncated."""
         return cut_large(drop_media(outcome))
 
     def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
-        """What a lost call came to, as the tool's own `verify` finds out; None if it has none, or it fails."""
+        """Return the outcome of a lost call as the tool's own `verify` finds it, or None if it has none or it fails."""
         if not isinstance(spec, ToolSpec):
             return None
         began = time.monotonic()
@@ -144,8 +147,8 @@ class FunctionToolbox:
                 found = self._functions.tool(spec.function).find_out(call.args, context)
         except TransientError:
             raise
-        except Exception as error:  # whoever looks may fail in any way, and then nobody knows
-            self._log_failure("what came of the call could not be found out", call, context, error)
+        except Exception as error:  # `verify` may raise anything; then the outcome stays unknown
+            self._log_failure("`verify` could not determine the outcome of the call", call, context, error)
             return None
         if found is None:
             return None
@@ -154,7 +157,7 @@ class FunctionToolbox:
         return success(call, found.result, _elapsed_ms(began))
 
     def router(self, name: str) -> Router:
-        """The router of the user's own with this name, "package.module:function"; UsageError if there is none."""
+        """Return the user's router "package.module:function". Raise UsageError if there is none."""
         return self._functions.router(name)
 
     def _ran(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> _Ran:
@@ -173,7 +176,7 @@ class FunctionToolbox:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
     def _note_failure(self, call: ToolCall, context: CallContext, error: Exception) -> None:
-        """Log where the tool raised, and keep it for `roboco show`. The result of the call does not depend on it."""
+        """Log where the tool raised, and store it for `roboco show`. The result of the call does not depend on this."""
         try:
             self._log_failure("the tool raised", call, context, error)
             noted = CallFailure(
@@ -184,17 +187,17 @@ class FunctionToolbox:
                 lines=failure_lines(error, KEPT_FRAMES, self._mask),
             )
             self._files.put(failure_path(context.task_id, call.id), noted.model_dump_json().encode())
-        except Exception as other:  # the store does not answer, or the pool says that the time is up
+        except Exception as other:  # the store does not respond, or the pool signals the time limit
             _log.warning("the frames of call %s of task %s are not kept: %r", call.id, context.task_id, other)
 
     def _log_failure(self, what: str, call: ToolCall, context: CallContext, error: Exception) -> None:
-        """Log where the tool raised; the log quotes none of the arguments, which a model or a user has said."""
+        """Log where the tool raised. The log quotes no arguments, which a model or a user wrote."""
         lines = "\n  ".join(failure_lines(error, LOGGED_FRAMES, self._mask, call.args))
         named = f"tool {call.tool_name!r} of task {context.task_id}, call {call.id}, attempt {context.attempt}"
         _log.warning("%s: %s\n  %s", named, what, lines)
 
     def _schema(self, team: Team, name: str, listings: Listings) -> dict[str, Any] | None:
-        """The tool as the protocol has it; None if its server does not have it."""
+        """Return the tool in the format of the protocol, or None if its server does not have it."""
         spec = team.tool(name)
         if isinstance(spec, ServerTool):
             found = listed_tool(team.mcp_servers[spec.server], spec.remote, listings.get(spec.server))
@@ -213,7 +216,7 @@ class FunctionToolbox:
 
 
 def _timed_out(call: ToolCall, spec: AnyTool | None, runtime_ms: int) -> Outcome:
-    """What is known of a call that was told to end: of an irreversible one, nothing."""
+    """Return the outcome of a call that exceeded its time limit: unknown if it is irreversible, else a failure."""
     limit = 0.0 if spec is None else spec.timeout
     message = f"tool {call.tool_name!r} did not end within its {limit:g} s"
     if spec is None or spec.effect != "irreversible":

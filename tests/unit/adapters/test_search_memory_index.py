@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.search import indexer as intake
+from roboco.adapters.search import indexer
 from roboco.adapters.search.hit import Filters, Hit
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.search.passage import LENGTH, MAX_BYTES, is_text
@@ -239,7 +239,7 @@ def test_a_new_step_costs_its_own_length(tmp_path: Path) -> None:
 
 
 def test_a_history_of_more_than_one_batch_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "BATCH", 5)
+    monkeypatch.setattr(indexer, "BATCH", 5)
     find = searching(tmp_path, steps_of(*(("one", f"word{number}") for number in range(12))))
     assert [seqs(find(f"word{number}")) for number in range(12)] == [[number] for number in range(12)]
 

@@ -26,13 +26,13 @@ SEARCHING = """
 import os, signal, sqlite3, sys
 from functools import partial
 from pathlib import Path
-from roboco.adapters.search import indexer as intake
+from roboco.adapters.search import indexer
 from roboco.adapters.search import index_cache as shelf
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 
 workspace, folder, query, batch, commits, early = sys.argv[1:]
-intake.BATCH = int(batch)
+indexer.BATCH = int(batch)
 
 class Dying(sqlite3.Connection):
     left = int(commits)

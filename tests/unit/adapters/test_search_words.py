@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from roboco.adapters.search.analyzer import spelled, words
+from roboco.adapters.search.analyzer import _CJK, spelled, words
 from roboco.adapters.search.query import any_of, asked
 from roboco.adapters.search.snippet import LENGTH, snippet
 
@@ -93,10 +93,13 @@ def test_a_word_of_a_long_line_of_characters_is_cut() -> None:
     assert max(map(len, spelled("x" * 5000).split())) <= 64
 
 
+@example("\U0003134b")  # a letter that is younger than the Unicode database of some Pythons
+@example("\u30fb")  # punctuation between katakana
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_terms_hold_nothing_but_letters_digits_and_underscores(text: str) -> None:
     expression = any_of(asked(text).terms)
-    assert re.fullmatch(r'("[\w]+"\*?( OR "[\w]+"\*?)*)?', expression), expression
+    term = rf'"[\w{_CJK}]+"\*?'
+    assert re.fullmatch(f"({term}( OR {term})*)?", expression), expression
     assert " ".join(spelled(text).split()) == spelled(text).strip()
 
 

@@ -309,7 +309,7 @@ def test_every_mistake_in_a_team_of_a_team_is_told(tmp_path: Path) -> None:
 
 def test_a_team_that_names_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lead.yaml").write_text(LEAD.replace("sub/helpers.yaml", "lead.yaml"))
-    with pytest.raises(TeamError, match="does one name itself"):
+    with pytest.raises(TeamError, match="does one contain itself"):
         load_team(tmp_path / "lead.yaml")
 
 

@@ -319,9 +319,9 @@ def test_a_router_of_the_users_own() -> None:
     assert toolbox().router(f"{HERE}:my_router") is my_router
     with pytest.raises(UsageError, match="not in ROBOCO_TOOLS"):
         toolbox().router("os:system")
-    with pytest.raises(UsageError, match="is a tool, and so no router"):
+    with pytest.raises(UsageError, match="is a tool, so it cannot be a router"):
         toolbox().router(f"{HERE}:add")
-    with pytest.raises(UsageError, match="is of module 'pathlib', and so no router"):
+    with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be a router"):
         toolbox().router(f"{HERE}:Path")
     with pytest.raises(UsageError, match="is not a function"):
         toolbox().router(f"{HERE}:NO_FUNCTION")

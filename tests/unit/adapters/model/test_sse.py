@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.model.events import EventData
+from roboco.adapters.model.sse import EventParser
 
 TOLD = (
     b"data: a\n\ndata:b\ndata:  c\r\n\r\n: a comment\n\nevent: x\nid: 7\ndata: d\r\rdata: \xc3\xa4\n\ndata: not ended\n"
@@ -14,7 +14,7 @@ DATA = [b"a", b"b\n c", b"d", b"\xc3\xa4"]
 
 def read(*pieces: bytes) -> list[bytes]:
     """The data that the pieces hold."""
-    events = EventData()
+    events = EventParser()
     return [data for piece in pieces for data in events.feed(piece)]
 
 
@@ -25,7 +25,7 @@ def test_where_the_bytes_are_cut_changes_nothing(cuts: list[int]) -> None:
 
 
 def test_an_event_is_told_with_the_byte_that_ends_it() -> None:
-    events = EventData()
+    events = EventParser()
     assert list(events.feed(b"data: a\n")) == []
     assert list(events.feed(b"\n")) == [b"a"]
     assert list(events.feed(b"data: b\r\n\r")) == []
