@@ -18,18 +18,20 @@ ALONE, LONGEST_ALONE = 5.0, 15.0
 """The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
 
 
-def wait_for_rate(making: Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
-    """Defer the turn until the provider allows it. No thread waits: the sweeper announces the turn again then.
+def wait_for_rate(making: Making, profile: ModelProfile, seconds: float) -> TurnEnd:
+    """Defer the turn until the rate limits that Roboco keeps allow its request. No thread waits meanwhile."""
+    return defer(making, seconds, _rate_reason(making, profile, seconds), TurnEnd.RATE_LIMITED)
 
-    With `error`, the server has refused the request, and all requests to it are held back. A turn that is requested to
-    end is not deferred.
-    """
-    engine, claim = making.engine, making.claim
-    if error is not None:
-        seconds = outage.delay(error, claim.task.refusals)
-        engine.rates.pause(profile, seconds)
-    reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
-    return defer(making, seconds, reason, TurnEnd.RATE_LIMITED, error is not None)
+
+def wait_for_server_rate(making: Making, profile: ModelProfile, error: ModelError) -> TurnEnd:
+    """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
+    seconds = outage.delay(error, making.claim.task.refusals)
+    making.engine.rates.pause(profile, seconds)
+    return defer(making, seconds, _rate_reason(making, profile, seconds), TurnEnd.RATE_LIMITED, refused=True)
+
+
+def _rate_reason(making: Making, profile: ModelProfile, seconds: float) -> str:
+    return f"{making.claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
 
 
 def ask_again(making: Making, error: ModelError) -> TurnEnd:

@@ -16,7 +16,7 @@ from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATE
 from roboco.engine.engine import Engine
-from roboco.engine.execution.summarize import Minutes
+from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
 from roboco.engine.usage import spent_on
 from roboco.ports import Listings, Request, TurnClaim
@@ -27,13 +27,17 @@ USUAL_REPLY = 500
 
 @dataclass(frozen=True)
 class Composed:
-    """A request, and the memory that it sends. `refused` says which limit forbids it, `minutes` holds the summary."""
+    """The request of a turn, with all that its step records of it."""
 
     memory: WorkingMemory
+    """The messages of the request, and the receipt of how they were chosen."""
     request: Request
     refused: str = ""
-    minutes: Minutes = field(default_factory=Minutes)
+    """The limit that forbids the request, or ""."""
+    summary: Ready = field(default_factory=Ready)
+    """The summary that the request contains."""
     listings: Listings = field(default_factory=dict)
+    """The tools that MCP servers listed for the request."""
 
     @property
     def tokens(self) -> int:
@@ -41,9 +45,13 @@ class Composed:
         return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
 
 
-def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, listings: Listings) -> Composed:
-    """The request of the turn; UsageError if the team asks for what cannot be had."""
-    task = claim.task
+def compose(engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings) -> Composed:
+    """Return the request of the turn with the summary that is ready.
+
+    UsageError if the team names a tool or template variable that does not exist; NotRunnable if this worker lacks the
+    function of a tool.
+    """
+    summary, task = ready_of(result), claim.task
     agent, state = team.agent(task.agent), task.state
     last_turn = task.routing.get("rule") == WRAPS_UP
     begins = _begins(claim)
@@ -54,8 +62,8 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, list
         first=task.first,
         tail=task.tail,
         tools=tools,
-        summary=minutes.summary,
-        no_summary=minutes.why_not,
+        summary=summary.summary,
+        no_summary=result.reason if isinstance(result, Failed) else "",
         limit=state.limit if last_turn else None,
         images=profile.images,
         tokens=engine.tokenizers.of(profile.model) if isinstance(agent.context, BudgetContext) else ESTIMATE,
@@ -63,9 +71,11 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, list
     prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
     memory = compile_memory(agent, prompt, seen)
     limits = team.limits.raised(state.raised)
-    so_far = state.having_spent(agent.name, minutes.spent.plus(spent_on(team, task)))
+    so_far = state.having_spent(agent.name, summary.usage.plus(spent_on(team, task)))
     reserved = reserve(limits, so_far, agent.name, profile, memory.tokens)
-    refused = reserved.refused or _too_late(engine, claim, limits) or ""
+    refused = "" if last_turn else reserved.refused or _too_late(engine, claim, limits) or ""
+    if isinstance(result, Refused):
+        refused = result.limit
     required = agent.tool_choice != "auto" and bool(tools) and begins
     request = Request(
         profile,
@@ -74,7 +84,7 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, list
         tool_choice="required" if required else "auto",
         max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
     )
-    return Composed(memory, request, "" if last_turn else refused, minutes, listings)
+    return Composed(memory, request, refused, summary, listings)
 
 
 def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
