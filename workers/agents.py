@@ -3,11 +3,10 @@
 import roboco.adapters.model.openai_model  # noqa: F401  # now, so that no turn waits for it
 from roboco.adapters.celery.names import AGENTS_QUEUE
 from roboco.settings import read_settings
-from roboco.workers.compose_app import compose
-from roboco.workers.pulse import run_pulse
+from roboco.workers.compose_app import compose, install_health_check
 
 PREFETCH = 4
 """Turns that a process takes from the broker before it can begin them."""
 
 app, engine = compose([AGENTS_QUEUE], "threads", read_settings().agents_concurrency, roboco_prefetch=PREFETCH)
-run_pulse(app, engine.settings, "agents")
+install_health_check(app, engine.settings, "agents")

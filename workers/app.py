@@ -4,10 +4,9 @@ Prefork, because a tool's time limit must really end it; so each child makes one
 """
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.workers.compose_app import compose
-from roboco.workers.pulse import run_pulse
+from roboco.workers.compose_app import compose, install_health_check
 from roboco.workers.sweeper import run_sweeper
 
 app, engine = compose(QUEUES, "prefork", 8)
 run_sweeper(app, engine)
-run_pulse(app, engine.settings, "app")
+install_health_check(app, engine.settings, "app")

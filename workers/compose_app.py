@@ -14,6 +14,7 @@ from celery.signals import celeryd_after_setup, celeryd_init
 
 from roboco.adapters.celery.app import DeadLetterSink, application, configuration
 from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.celery.health.bootstep import keep_pulse
 from roboco.adapters.celery.log_redaction import quote_nobody
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
@@ -60,6 +61,12 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     gc.collect()
     gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
     return app, engine
+
+
+def install_health_check(app: Celery, settings: Settings, pool: str) -> None:
+    """Have the workers of this application note their liveness as `POOL.json`, if ROBOCO_HEALTH names a folder."""
+    if settings.health is not None:
+        keep_pulse(app, pool, settings.health, settings.health_limit)
 
 
 def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from roboco.adapters.celery.names import CREATING
 from roboco.domain.ids import check_task_id
 from roboco.errors import UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
@@ -51,3 +52,14 @@ def task_of(args: tuple[Any, ...], named: dict[str, Any]) -> str:
             return check_task_id(task_id)
         case _:
             raise UsageError(f"expected a 'task_id' (found {list(args)!r:.80}, {list(named)!r:.200})")
+
+
+def command_arguments(name: str, message_id: str, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a message from outside; UsageError if some are not named.
+
+    A message that creates a task without naming it creates one that is named after the message, so that a repetition of
+    the message creates no second task.
+    """
+    if args:
+        raise UsageError(f"expected arguments by name (found {list(args)!r:.80})")
+    return {"task_id": f"task_{message_id}"} | named if name in CREATING else named

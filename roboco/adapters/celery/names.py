@@ -62,6 +62,8 @@ OUTSIDE: Final = (
     FORK,
     RAISE_LIMITS,
 )
+CREATING: Final = (SUBMIT, FORK)
+"""The Celery tasks that create a task. Without a `task_id`, the id of the message names it."""
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"
