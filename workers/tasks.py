@@ -30,7 +30,7 @@ from roboco.engine.execution.tool_call import overdue
 from roboco.engine.execution.tool_call import tool as engine_tool
 from roboco.engine.execution.turn import turn as engine_turn
 from roboco.engine.intake import guard
-from roboco.engine.notifications import deliver
+from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
 from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder

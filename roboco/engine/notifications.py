@@ -12,10 +12,8 @@ Each receiver gets its notices in the order of the fence. A wait that ends befor
 """
 
 import logging
-from collections.abc import Iterator
-from itertools import groupby
 
-from roboco.domain.dead_letter import letter_id_of, lost_work
+from roboco.domain.dead_letter import letter_id_of
 from roboco.domain.history.step import last_said
 from roboco.domain.notification import (
     MAX_TEXT,
@@ -37,25 +35,15 @@ from roboco.domain.paths import (
     told_path,
 )
 from roboco.engine.engine import Engine
-from roboco.errors import Later, TransientError, UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.ports import Snapshot
 
 _log = logging.getLogger(__name__)
 
 NOTIFIES = "notify"
 """The key in the metadata of a task's first step with the number of its receivers."""
-UNCONFIRMED = 60.0
-"""The fewest seconds after which an unconfirmed notice is sent again: its message may wait in a queue."""
 RING = 30.0
 """Seconds after which the sweeper announces undelivered notices again."""
-PATIENCE = 86_400.0
-"""Seconds for which delivery of a notice is attempted."""
-_UNCONFIRMED = (
-    "it was sent, and is not confirmed yet: check that the application's workers run, and that "
-    "ROBOCO_CALLBACK_BROKER_URL of the coordinators names their broker"
-)
-LAST = 60.0
-"""If its receiver asks for a later attempt than that, a last one is made so many seconds before PATIENCE is over."""
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
@@ -143,101 +131,25 @@ def _names(engine: Engine, folder: str) -> set[str]:
     return names.difference(strays)
 
 
-def deliver(engine: Engine, task_id: str) -> None:
-    """Deliver the task's notices that are due.
-
-    If another worker does so and notices are left, the sweeper announces them again when that worker's lease is over.
-    """
-    key = entry(task_id)
-    lost = engine.attempts.begin(key)
-    if lost is None:
-        if _pending(engine, task_id):
-            engine.schedule.schedule_no_later_than(key, engine.policy.lease)
-        return
-    exhausted = f"{lost} workers were lost while they delivered it" if lost >= engine.policy.attempts else ""
-    try:
-        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
-            _deliver_due(engine, task_id, exhausted)
-            _rest(engine, task_id)
-    except Exception:
-        engine.attempts.end(key)
-        raise
-    engine.attempts.end(key)
-
-
-def _deliver_due(engine: Engine, task_id: str, exhausted: str) -> None:
-    names = _pending(engine, task_id)
-    if not names:
-        return
-    targets = read_targets(engine.files.get(notify_path(task_id)) or b"[]")
-    for target, own in groupby(names, _target_of):
-        for name in own:
-            if not _deliver_one(engine, task_id, name, targets[target], exhausted):
-                break  # the later ones wait for it
-
-
-def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str) -> bool:
-    """Attempt the delivery if the notice is due. Return True if it is delivered or no longer attempted."""
-    notice, now = _read(engine, notice_path(task_id, name)), engine.schedule.time()
-    told = _read(engine, _told(task_id, name))
-    if notice is None or (told is not None and told.round == notice.round):
-        engine.files.delete(notice_path(task_id, name))
-        return True
-    if notice.next_at > now:
-        return False
-    error, possible, later = (exhausted, False, 0.0) if exhausted else _try(engine, target, notice)
-    if not error:
-        _settle(engine, name, notice, "delivered")
-        return True
-    later = min(later, notice.first_at + PATIENCE - LAST - now)
-    tried = notice.after_try(now, error, max(later, UNCONFIRMED if target.confirmed else 0.0))
-    if possible and tried.next_at - tried.first_at < PATIENCE:
-        engine.files.put(notice_path(task_id, name), tried.model_dump_json().encode())
-        return False
-    _give_up(engine, name, tried, target)
-    return True
-
-
-def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, float]:
-    """Return why the notice is not delivered ("" if it is), whether a retry is useful, and its earliest delay."""
-    try:
-        engine.deliverer.deliver(target, notice)
-    except UsageError as error:
-        return str(error), False, 0.0
-    except TransientError as error:
-        return str(error), True, error.seconds if isinstance(error, Later) else 0.0
-    except Exception as error:
-        _log.exception("a notice of task %s could not be delivered", notice.task_id)
-        return f"{type(error).__name__}: {error}", True, 0.0
-    return _UNCONFIRMED if target.confirmed else "", True, 0.0
-
-
-def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
-    reason = f"the notice to {target.named} that the task is {notice.status} was not delivered: {notice.error}"
-    _log.error("task %s: %s", notice.task_id, reason)
-    engine.dead.add(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
-    _settle(engine, name, notice, "given_up")
-
-
-def _settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
+def settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
     told = notice.model_copy(update={"outcome": outcome, "tries": notice.tries + (outcome == "delivered")})
-    engine.files.put(_told(notice.task_id, name), told.model_dump_json().encode())
+    engine.files.put(result_path(notice.task_id, name), told.model_dump_json().encode())
     engine.files.delete(notice_path(notice.task_id, name))
 
 
 def confirm(engine: Engine, task_id: str, name: str) -> None:
     """Record that the receiver has confirmed the notice, which is not sent again. UsageError if there is none."""
-    notice = _read(engine, notice_path(task_id, name))
+    notice = read_notice(engine, notice_path(task_id, name))
     if notice is not None:
-        _settle(engine, name, notice, "delivered")
+        settle(engine, name, notice, "delivered")
         engine.dead.remove(letter_id_of("notify", task_id, name))
-    elif engine.files.get(_told(task_id, name)) is None:
+    elif engine.files.get(result_path(task_id, name)) is None:
         raise UsageError(f"task {task_id!r} has no notice {name!r}")
 
 
 def again(engine: Engine, task_id: str, name: str) -> None:
     """Deliver an abandoned notice again, with its attempts reset; UsageError if it is not abandoned."""
-    notice = _read(engine, _told(task_id, name))
+    notice = read_notice(engine, result_path(task_id, name))
     if notice is None or notice.outcome != "given_up":
         raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
     now = engine.schedule.time()
@@ -254,47 +166,22 @@ def again(engine: Engine, task_id: str, name: str) -> None:
     engine.schedule.put(entry(task_id))
 
 
-def _rest(engine: Engine, task_id: str) -> None:
-    """Schedule the next delivery for when a notice is due. If none is left, remove the task's entry and marker."""
-    due = min(_due_times(engine, task_id), default=None)
-    if due is None:
-        engine.files.delete(to_tell_path(task_id))
-        engine.schedule.drop(entry(task_id))
-        if not _pending(engine, task_id):
-            return
-        engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
-        due = engine.schedule.time()
-    engine.schedule.put(entry(task_id), due - engine.schedule.time())
-
-
-def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
-    """Yield the due time of the first notice of each receiver."""
-    for _, own in groupby(_pending(engine, task_id), _target_of):
-        notice = _read(engine, notice_path(task_id, next(own)))
-        if notice is not None:
-            yield notice.next_at
-
-
-def _read(engine: Engine, path: str) -> Notice | None:
+def read_notice(engine: Engine, path: str) -> Notice | None:
     data = engine.files.get(path)
     return None if data is None else Notice.model_validate_json(data)
 
 
-def _told(task_id: str, name: str) -> str:
+def result_path(task_id: str, name: str) -> str:
     return told_path(task_id, NoticeName.parse(name).seq, name)
 
 
-def _target_of(name: str) -> int:
-    return int(name.partition("-")[0])
-
-
-def _pending(engine: Engine, task_id: str) -> list[str]:
+def pending_names(engine: Engine, task_id: str) -> list[str]:
     return sorted(_names(engine, notices_path(task_id)), key=NoticeName.parse)
 
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:
     """Return the receiver and the notice of this name; UsageError if there is none."""
-    notice = _read(engine, notice_path(task_id, name)) or _read(engine, _told(task_id, name))
+    notice = read_notice(engine, notice_path(task_id, name)) or read_notice(engine, result_path(task_id, name))
     if notice is None:
         raise UsageError(f"task {task_id!r} has no notice {name!r}")
     return read_targets(engine.files.get(notify_path(task_id)) or b"[]")[notice.target], notice
