@@ -9,7 +9,7 @@ from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.adapters.celery import letters
+from roboco.adapters.celery.dead_letter import letter_of
 from roboco.adapters.celery.display import of_error, of_outside
 from roboco.adapters.celery.names import CREATING, OUTSIDE, QUEUE_OF
 from roboco.domain.dead_letter import DeadLetter
@@ -42,7 +42,7 @@ class CeleryMessage:
     def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
         """Return the message as a dead letter."""
         queue = QUEUE_OF[self.request.task]
-        return letters.letter_of(self.request, queue, reason, attempts, self.engine.now())
+        return letter_of(self.request, queue, reason, attempts, self.engine.now())
 
     def refuse(self, error: UsageError, reason: str | None) -> None:
         """Store the dead letter for this reason, if there is one; then log and count the refusal.

@@ -12,9 +12,9 @@ from celery.worker.control import Panel
 from kombu.message import Message
 
 from roboco.adapters.celery.app import DeadLetterSink
+from roboco.adapters.celery.dead_letter import record_of, record_of_raw
 from roboco.adapters.celery.message_signing import MessageKeys, as_bytes
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.refused import record_of, record_of_raw
 from roboco.adapters.celery.transport import ScriptsMissing
 from roboco.adapters.celery.validation_error import flaw
 

@@ -26,8 +26,8 @@ from kombu.utils.encoding import bytes_to_str
 from redis import exceptions as redis_exceptions
 from redis.exceptions import RedisError
 
+from roboco.adapters.celery.dead_letter import record_of_raw
 from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held, written
-from roboco.adapters.celery.refused import record_of_raw
 from roboco.adapters.celery.validation_error import content_flaw
 from roboco.domain.dead_letter import letter_id_of
 

@@ -70,20 +70,20 @@ def _delay(declined: Declined) -> float:
     return min(LONGEST_DELAY, 2.0 ** min(10, declined.count - 1))
 
 
-def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> str:
-    """Return why no other worker of the pool can run it, with a remedy, or "" if one may.
+def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> str | None:
+    """Return why no other worker of the pool can run it, with a remedy, or None if one may.
 
     One may that has the module and has not declined. The first announcements are for workers that start again.
     """
     if declined.count < TRIES:
-        return ""
+        return None
     try:
         live = engine.workers.modules(pool)
     except TransientError as error:
         found = f"; which other {pool} workers have the module is not known: {error}"
     else:
         if any(module in has and name not in declined.workers for name, has in live.items()):
-            return ""
+            return None
         found = f"; no other {pool} worker has the module"
     others = ", ".join(sorted(set(declined.workers) - {_own(engine)}))
     cannot = f"; nor can {others}" if others else ""
