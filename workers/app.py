@@ -1,6 +1,6 @@
 """One process for everything, for a laptop: `celery -A roboco.workers.app worker`.
 
-Prefork, because a tool's time limit must really end it; so each child makes one turn at a time.
+Prefork, because only a killed process ends a tool at its time limit; so each child runs one turn at a time.
 """
 
 from roboco.adapters.celery.names import QUEUES

@@ -1,4 +1,4 @@
-"""The arguments of Roboco's own Celery tasks, checked: any producer may have written them."""
+"""orders: the validated arguments of Roboco's own Celery tasks. Any producer may have written them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -15,9 +15,9 @@ from roboco.ports import CallOrder, ListOrder, TurnOrder
 Order = TypeVar("Order", TurnOrder, CallOrder, ListOrder)
 
 NUMBER_MOST: Final = 2**53
-"""The largest number that Redis' scripts can tell from the next one."""
+"""The largest number that Redis' scripts, which use floating point, distinguish from its neighbours."""
 TEXT_MOST: Final = 512
-"""The longest text, in characters."""
+"""Characters of a text at most."""
 
 _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
     {kind: TypeAdapter(kind) for kind in (TurnOrder, CallOrder, ListOrder)}
@@ -25,7 +25,7 @@ _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
 
 
 def order_of(kind: type[Order], args: tuple[Any, ...], named: dict[str, Any]) -> Order:
-    """The order that the arguments make; UsageError says why they make none."""
+    """Return the order with these arguments; UsageError if they are not the arguments of one."""
     known = [field.name for field in fields(kind)]
     if args or not named.keys() <= set(known):
         raise UsageError(f"expected the arguments {known}, by name (found {list(args)!r:.80}, {list(named)!r:.200})")
@@ -46,7 +46,7 @@ def order_of(kind: type[Order], args: tuple[Any, ...], named: dict[str, Any]) ->
 
 
 def task_of(args: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """The task id that is the only argument; UsageError if it is not."""
+    """Return the task id, which is the only argument; UsageError if it is not."""
     match args, named:
         case ((task_id,), {**others}) | ((), {"task_id": task_id, **others}) if not others:
             return check_task_id(task_id)

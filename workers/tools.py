@@ -1,4 +1,7 @@
-"""The tools pool: `celery -A roboco.workers.tools worker`. Prefork: isolation, and time limits that end a call."""
+"""The tools pool: `celery -A roboco.workers.tools worker`.
+
+Prefork: processes isolate calls, and can be killed at their time limit.
+"""
 
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.workers.compose_app import compose, install_health_check

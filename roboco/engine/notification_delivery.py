@@ -144,7 +144,7 @@ def _after_attempt(notice: Notice, target: Notify, now: float, reason: str, min_
 
 def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
     """Store a dead letter for the notification, and its result."""
-    reason = f"the notice to {target.named} that the task is {notice.status} was not delivered: {notice.error}"
+    reason = f"the notification of {target.named} that the task is {notice.status} was not delivered: {notice.error}"
     _log.error("task %s: %s", notice.task_id, reason)
     engine.dead.add(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
     settle(engine, name, notice, "given_up")

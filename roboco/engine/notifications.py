@@ -1,14 +1,14 @@
-"""notify: deliver notices when a task has ended, or waits.
+"""notifications: receivers are notified when a task has ended or waits.
 
-    status ─► notice ─► marker ─► schedule ─► doorbell ─► delivery ─► told ─► no marker
-              (create)  (put)                           (outside)   (put)
+    status ─► notification ─► marker ─► schedule ─► wake-up message ─► delivery ─► result ─► no marker
+              (create)        (put)                                    (outside)   (put)
 
-Each pass of the coordinator over a waiting or ended task stores its notices if they are missing. If the worker dies
-after the status has changed, the sweeper repeats the pass, and a task is closed only after its notices are stored.
-From then on the marker makes the sweeper announce the delivery until nothing is left. If the answer to a delivery is
-lost, or the worker dies before it has recorded the delivery, the notice is sent again with the same id.
+Each pass of the coordinator over a waiting or ended task stores its notifications if they are missing. If the worker
+dies after the status has changed, the sweeper repeats the pass, and a task is closed only after its notifications are
+stored. From then on the marker makes the sweeper dispatch the delivery (notification_delivery.py) until none is left.
 
-Each receiver gets its notices in the order of the fence. A wait that ends before a pass has stored its notice has none.
+Each receiver gets its notifications in the order of generation and epoch, which fence the decisions about the task. If
+a wait ends before a pass has stored its notification, there is none.
 """
 
 import logging
@@ -43,11 +43,11 @@ _log = logging.getLogger(__name__)
 NOTIFIES = "notify"
 """The key in the metadata of a task's first step with the number of its receivers."""
 RING = 30.0
-"""Seconds after which the sweeper announces undelivered notices again."""
+"""Seconds after which the sweeper dispatches undelivered notifications again."""
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
-    """Store the receivers of the task's notices; UsageError if others were stored before."""
+    """Store the receivers of the task's notifications; UsageError if others were stored before."""
     if not targets:
         return
     if not engine.files.create(notify_path(task_id), as_stored(targets)):
@@ -55,12 +55,12 @@ def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
 
 
 def entry(task_id: str) -> str:
-    """The schedule's entry for the task's notices."""
+    """Return the schedule's entry for the task's notifications."""
     return f"{TELLING}{task_id}"
 
 
 def ring(engine: Engine, name: str) -> bool:
-    """Announce the delivery if this entry of the schedule is for notices. Return True if it is."""
+    """Dispatch the delivery if this entry of the schedule is for notifications. Return True if it is."""
     if not name.startswith(TELLING):
         return False
     engine.schedule.put(name, RING)
@@ -69,7 +69,7 @@ def ring(engine: Engine, name: str) -> bool:
 
 
 def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Store the notices of a waiting or ended task, and announce their delivery. A repetition changes nothing."""
+    """Store the notifications of a waiting or ended task, and dispatch their delivery. A repetition changes nothing."""
     if NOTIFIES not in task.first.metadata:
         return
     data = engine.files.get(notify_path(task_id))
@@ -85,14 +85,14 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
         try:
             engine.dispatcher.notify(task_id)
         except TransientError as error:
-            _log.warning("the notices of task %s are delivered later: %s", task_id, error)
+            _log.warning("the notifications of task %s are delivered later: %s", task_id, error)
 
 
 def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tuple[set[str], set[str]]) -> bool:
-    """Store the notice. Return True if it is not delivered yet. `known` are the pending and the settled notices.
+    """Store the notification. Return True if it is not delivered yet. `known` are the pending and the settled names.
 
-    Nothing is stored if the newest notice about this position reports this decision or a later one, or the same one in
-    an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
+    Nothing is stored if the newest notification about this position reports this decision or a later one, or the same
+    one in an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
     """
     pending, settled = known
     name = NoticeName.of(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
@@ -124,10 +124,10 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
 
 
 def _names(engine: Engine, folder: str) -> set[str]:
-    """Return the notices of the folder. Names that are no notices are skipped, so that they do not block the task."""
+    """Return the notifications in the folder. Other names are skipped, so that they do not block the task."""
     names = {name.removesuffix(".json") for name in engine.files.names(folder)}
     if strays := sorted(name for name in names if not NoticeName.is_one(name)):
-        _log.warning("skipped %d names below %s that are not notices: %r", len(strays), folder, strays[:5])
+        _log.warning("skipped %d names below %s that are not notifications: %r", len(strays), folder, strays[:5])
     return names.difference(strays)
 
 
@@ -138,20 +138,20 @@ def settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
 
 
 def confirm(engine: Engine, task_id: str, name: str) -> None:
-    """Record that the receiver has confirmed the notice, which is not sent again. UsageError if there is none."""
+    """Record that the receiver has confirmed the notification. UsageError if there is none of this name."""
     notice = read_notice(engine, notice_path(task_id, name))
     if notice is not None:
         settle(engine, name, notice, "delivered")
         engine.dead.remove(letter_id_of("notify", task_id, name))
     elif engine.files.get(result_path(task_id, name)) is None:
-        raise UsageError(f"task {task_id!r} has no notice {name!r}")
+        raise UsageError(f"task {task_id!r} has no notification {name!r}")
 
 
 def again(engine: Engine, task_id: str, name: str) -> None:
-    """Deliver an abandoned notice again, with its attempts reset; UsageError if it is not abandoned."""
+    """Deliver an abandoned notification again, with its attempts reset; UsageError if it is not abandoned."""
     notice = read_notice(engine, result_path(task_id, name))
     if notice is None or notice.outcome != "given_up":
-        raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
+        raise UsageError(f"task {task_id!r} has no notification {name!r} that was given up")
     now = engine.schedule.time()
     fresh = {
         "outcome": "pending",
@@ -180,8 +180,8 @@ def pending_names(engine: Engine, task_id: str) -> list[str]:
 
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:
-    """Return the receiver and the notice of this name; UsageError if there is none."""
+    """Return the receiver and the notification of this name; UsageError if there is none."""
     notice = read_notice(engine, notice_path(task_id, name)) or read_notice(engine, result_path(task_id, name))
     if notice is None:
-        raise UsageError(f"task {task_id!r} has no notice {name!r}")
+        raise UsageError(f"task {task_id!r} has no notification {name!r}")
     return read_targets(engine.files.get(notify_path(task_id)) or b"[]")[notice.target], notice

@@ -1,4 +1,4 @@
-"""compose: what a turn sends to its model, within what the limits leave it."""
+"""request: the request of a turn to its model server, within the limits of the task."""
 
 import base64
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from roboco.engine.usage import spent_on
 from roboco.ports import Listings, Request, TurnClaim
 
 USUAL_REPLY = 500
-"""Tokens that a reply is expected to have where nothing bounds it, as rates of providers are kept."""
+"""Tokens that rate limits reserve for a reply whose length nothing bounds."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Composed:
 
     @property
     def tokens(self) -> int:
-        """How many tokens the turn is expected to use, in and out."""
+        """The tokens that the turn is expected to use, in and out."""
         return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
 
 
@@ -88,7 +88,7 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult,
 
 
 def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
-    """Which limit was reached while the turn waited, if one was: of the time, as nothing else has changed."""
+    """Return the time limit if it was reached while the turn waited, else None. No other limit can have changed."""
     if limits.max_seconds is None:
         return None
     task_id, task = claim.order.task_id, claim.task
@@ -98,12 +98,12 @@ def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
 
 
 def _begins(claim: TurnClaim) -> bool:
-    """Whether the agent has not called a tool yet since somebody else spoke."""
+    """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
     return claim.task.routing.get("rule") != RESULTS_ARE_IN
 
 
 def with_images(engine: Engine, task_id: str, request: Request) -> Request:
-    """The request with the images themselves in the place of the artifacts that it names: the newest ones."""
+    """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
     left = MAX_IMAGES
     messages: list[Message] = []
     for message in reversed(request.messages):
@@ -134,5 +134,9 @@ def _why_not(left: int, size: int | None) -> str:
     if not left:
         return "it is older than the newest images"
     if size is None:
-        return "it is not there"
-    return f"it has {size} bytes" if size > MAX_IMAGE else "it is no image that models take"
+        return "the artifact does not exist"
+    return (
+        f"it has {size} bytes, at most {MAX_IMAGE} are possible"
+        if size > MAX_IMAGE
+        else "it is no image of a known format"
+    )

@@ -61,7 +61,7 @@ class Deferred:
 
 @dataclass(frozen=True)
 class Throttled:
-    """The next summary waits: the model server refused its request because of its own rate limit."""
+    """The next summary waits: the model server refused its request because of the provider's rate limit."""
 
     ready: Ready
     profile: ModelProfile

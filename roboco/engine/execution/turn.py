@@ -1,13 +1,17 @@
 """turn: one model call by one agent, which becomes one step.
 
-    claim ─► summary ─► compile ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
-    (once    (older     (pure,       │               (fenced; renews     (one       (fenced)
-    per attempt) steps)  limits)     ▼                the lease)          wins)
-                              deferred until its    ▲
-                              time comes            └── an interruption closes it; the text until then is the step
+    claim ─► summary ─► prompt ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► wake-up message
+    (once    (older     (pure,      │               (fenced; renews     (one       (fenced)
+    per attempt) steps)  limits)    ▼                the lease)          wins)
+                               deferred             ▲
+                                                    └── a cancellation closes it; the text until then is the step
 
-A refused claim or emit ends it: another worker has the turn. If the worker dies, its lease expires. Then another
-attempt begins or, if the step was stored, the coordinator applies it.
+Leases and fencing: the worker that claims a turn has a lease on it, which emits and a heartbeat renew. If the worker
+dies, the lease expires, and the sweeper dispatches another attempt or, if the step was stored, the coordinator applies
+it. An expired lease does not stop a worker that was only suspended. So each claim has a new token, and Redis refuses
+every emit and commit of an older one. The task's epoch fences the rest: each decision increases it, and an order with
+an older epoch is refused. The append to the history is conditional as well: of two steps with one number, the first
+wins.
 """
 
 import logging
@@ -62,11 +66,11 @@ from roboco.ports import (
 
 _log = logging.getLogger(__name__)
 MOST_TOLD = 2000
-"""Characters of an exception in the history."""
+"""Characters that the history keeps of an exception."""
 
 
 def turn(engine: Engine, order: TurnOrder) -> TurnResult:
-    """Make the turn, unless it is done, taken, or no longer wanted."""
+    """Run the turn, unless it is done, claimed by another worker, or cancelled."""
     work = Work("turn", order.task_id, order.seq, order.attempt)
     with engine.telemetry.work(work) as doing:
         return _claim_and_make(engine, order, doing)
@@ -99,7 +103,7 @@ def _place(order: TurnOrder) -> tuple[int, int, int]:
 
 
 def _make_or_explain(making: Making) -> TurnResult:
-    """Make the turn. Report a failure that is not the model's as what it is; repeat only what may succeed."""
+    """Run the turn. Commit a permanent failure, with its cause, as the step. Repeat only what may succeed later."""
     claim = making.claim
     try:
         return _make(making)
@@ -125,7 +129,7 @@ def _told(text: str) -> str:
 def _put_off(making: Making, error: TransientError) -> TurnResult:
     """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
 
-    If Redis does not answer either, this raises TransientError, and the turn is tried again after its lease.
+    Raise TransientError if Redis does not answer either. Then the turn is tried again after its lease.
     """
     engine, claim = making.engine, making.claim
     now = engine.board.load(claim.order.task_id, 1)
@@ -155,7 +159,7 @@ def _make(making: Making) -> TurnResult:
 
 
 def _make_with(making: Making, listings: Listings) -> TurnResult:
-    """Make the turn with the tools of these listings."""
+    """Run the turn with the tools of these listings."""
     engine, claim = making.engine, making.claim
     result = summary_for(engine, making.team, claim, making.ending)
     if not making.ending.asked and (deferred := _wait_for_summary(making, result)) is not None:
@@ -167,7 +171,7 @@ def _make_with(making: Making, listings: Listings) -> TurnResult:
     except UsageError as error:
         return _commit(making, failed(claim, "team", str(error)), usage_of(ready_of(result)))
     if composed.refused:
-        step = at_limit(composed.refused, claim.task.agent)  # what follows is for `decide` to say
+        step = at_limit(composed.refused, claim.task.agent)  # `decide` chooses what follows
         return _commit(making, Said(step.parts), step.metadata | usage_of(composed.summary), step.agent_name)
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
     if wait > 0:
@@ -195,7 +199,7 @@ def _wait_for_summary(making: Making, result: SummaryResult) -> TurnEnd | None:
 
 
 def _speak(making: Making, composed: Composed, speech: TokenStream, stream: ModelStream, awaited: bool) -> TurnResult:
-    """Publish and store the answer. If it is `awaited`, paused tasks continue after it."""
+    """Publish the reply and commit it as a step. If the reply is `awaited`, resume paused tasks after it."""
     engine, claim, ending = making.engine, making.claim, making.ending
     reply: Reply | None = None
     failed_with: ModelError | None = None
@@ -224,9 +228,9 @@ def _speak(making: Making, composed: Composed, speech: TokenStream, stream: Mode
 
 
 def _answered(making: Making, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
-    """Record the tokens of the answer, and that the model has answered. The step is committed: no failure changes that.
+    """Record the tokens of the reply, and that the model has answered. A failure is logged: the step is committed.
 
-    If the tokens are not recorded, the estimate counts. Tasks that await the model continue after its next answer.
+    If the tokens are not recorded, the estimate counts. Tasks that await the model are resumed after its next reply.
     """
     engine = making.engine
     try:
@@ -236,14 +240,14 @@ def _answered(making: Making, profile: ModelProfile, reply: Reply, awaited: bool
         if awaited:
             outage.answered(engine, profile)
     except TransientError as error:
-        _log.warning("an answer of model %s is not recorded for its rate limit: %s", profile.model, error)
+        _log.warning("a reply of model %s is not recorded for its rate limit: %s", profile.model, error)
 
 
 def _break_off(making: Making, composed: Composed, texts: list[str], error: ModelError) -> TurnResult:
-    """Start another attempt after a model call that broke off. If it cannot succeed, commit the error as the step.
+    """Start another attempt after a model call that failed. If none can succeed, commit the error as the step.
 
-    A call that failed before the model said anything may succeed later: the turn is deferred. If the provider's rate
-    limit has refused it, the requests of all workers are held back.
+    If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
+    limit, the requests of all workers to that server are held back.
     """
     engine, claim = making.engine, making.claim
     if error.code == "rate_limit" and not texts:
