@@ -132,7 +132,7 @@ def test_pool_that_takes_nothing(stack: Stack, tools: Path) -> None:
     stopped = children(stack.workers["tools"].pid)
     for child in stopped:
         os.kill(child, signal.SIGSTOP)
-    until_it_says("tools", tools, 1, "its pool has free places, but has not answered")
+    until_it_says("tools", tools, 1, "its pool has free slots, but has not answered")
     for child in stopped:
         os.kill(child, signal.SIGCONT)
     until_it_says("tools", tools, 0, "is healthy")

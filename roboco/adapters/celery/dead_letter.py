@@ -25,13 +25,13 @@ BODY_LIMIT: Final = 1024 * 1024
 HEADER_LIMIT: Final = 256
 """Characters of JSON that are kept of a header."""
 HEADERS_LIMIT: Final = 40
-"""Headers that are kept: Celery itself sends about 20."""
+"""Headers that are kept at most: Celery sends about 20."""
 REASON_LIMIT: Final = 512
 """Characters that are kept of the reason of a refused message."""
 TASK_REASON_LIMIT: Final = 2000
 """Characters that are kept of the reason for which a Celery task failed."""
 SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})
-"""Headers that nothing but a display needs."""
+"""Headers that only displays need."""
 
 
 def record_of(message: Message, reason: str) -> dict[str, Any]:

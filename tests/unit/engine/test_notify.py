@@ -326,7 +326,7 @@ def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
     notify.confirm(world.engine, TASK, notice.name)
     delivered(world)
     assert len(world.deliverer.told) == 3
-    with pytest.raises(UsageError, match="no notice"):
+    with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
 
 
