@@ -39,8 +39,8 @@ def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) 
     other = workers.register(worker.pools, worker.modules, worker.workspace, foreign)
     if other is not None:
         raise UsageError(
-            f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others is gone for "
-            f"good, delete the key {workers.record!r} in Redis"
+            f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others "
+            f"is gone for good, delete the key {workers.record!r} in Redis"
         )
 
 

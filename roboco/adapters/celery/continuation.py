@@ -36,8 +36,8 @@ def kept(request: Any, ignore_result: bool) -> str:
         raise UsageError(f"the part of the canvas after the team's task is no JSON: {error}") from error
     if len(text) > MOST:
         raise UsageError(
-            f"the part of the canvas after the team's task has {len(text)} characters of JSON, at most {MOST} are "
-            "possible; pass large values by name"
+            f"the part of the canvas after the team's task has {len(text)} characters of JSON, at most "
+            f"{MOST} are possible; pass large values by name"
         )
     return text
 

@@ -62,7 +62,8 @@ class MessageKeys:
             return "signed with no key of ROBOCO_MESSAGE_KEYS, or changed since"
         age = time.time() - int(sent)
         if not -AHEAD <= age <= LONGEST:
-            return f"signed {age:.0f} s ago: a signature is valid for {LONGEST} s, and a clock may be {AHEAD} s fast"
+            valid = f"a signature is valid for {LONGEST} s, and a clock may be {AHEAD} s fast"
+            return f"signed {age:.0f} s ago: {valid}"
         return None
 
 

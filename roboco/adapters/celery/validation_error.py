@@ -223,7 +223,8 @@ def _task_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | No
         case {"task": str(), "id": str(ident)} if ident and len(ident) <= ID_LIMIT and ident.isprintable():
             return None
         case {"task": str()}:
-            return f"header 'id' is {headers.get('id')!r:.80}, expected a text of up to {ID_LIMIT} printable characters"
+            expected = f"a text of up to {ID_LIMIT} printable characters"
+            return f"header 'id' is {headers.get('id')!r:.80}, expected {expected}"
         case _:
             return f"header 'task' is {headers.get('task')!r:.80}, expected the name of a Celery task"
 

@@ -53,13 +53,12 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
     for index, requested in enumerate(reply.calls):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
         parsed = parse_arguments(requested, reply.finish_reason == "length")
+        invalid_args = isinstance(parsed, InvalidArguments)
+        args = {} if isinstance(parsed, InvalidArguments) else parsed
+        call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if invalid_args else args)
         if isinstance(parsed, InvalidArguments):
-            args, problem = dict[str, object](), parsed.reason
-            call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw)
-        else:
-            args, problem = parsed, _unfit(engine, claim.task.state, requested.name, parsed, until)
-            call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, parsed)
-        if problem is not None:
+            invalid[call_id] = parsed.reason
+        elif problem := _unfit(engine, claim.task.state, requested.name, parsed, until):
             invalid[call_id] = problem
         if why := unlisted(team, team.agent(claim.task.agent), name, listings):
             lacking[call_id] = why
