@@ -112,6 +112,7 @@ def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object],
     """
     schema = schema_of(state, name)
     if schema is not None and time.thread_time() > until:
-        return f"not checked: the arguments of this answer's calls take more than {MOST_CHECKING:g} s; make fewer calls"
+        limit = f"{MOST_CHECKING:g} s"
+        return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"
     found = engine.toolbox.mistake(schema, args) if schema is not None else ""
     return f"wrong arguments: {found}" if found else None
