@@ -27,7 +27,6 @@ IMPORTED = (
     "celery.concurrency.thread",
     "roboco.adapters.celery.consumer",
     "roboco.adapters.model.openai_model",
-    "roboco.workers.pulse",
     "roboco.workers.compose_app",
 )
 """What the process that forks imports: nothing that looks at the environment, which each worker has of its own."""

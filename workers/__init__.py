@@ -1,4 +1,4 @@
-"""The workers: the Celery applications of each pool, and what their processes do beside Celery tasks.
+"""The workers: the Celery applications of each pool, and the checks and threads of their processes.
 
 Installed as `roboco.workers`. Imports every other package. Read `agents.py`, then `compose_app.py` and `tasks.py`.
 """

@@ -1,13 +1,12 @@
 """One process for everything, for a laptop: `celery -A roboco.workers.app worker`.
 
-Prefork, because a tool's time limit must really end it; so each child makes one turn at a time.
+Prefork, because only a killed process ends a tool at its time limit; so each child runs one turn at a time.
 """
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.workers.compose_app import compose
-from roboco.workers.pulse import run_pulse
+from roboco.workers.compose_app import compose, install_health_check
 from roboco.workers.sweeper import run_sweeper
 
 app, engine = compose(QUEUES, "prefork", 8)
 run_sweeper(app, engine)
-run_pulse(app, engine.settings, "app")
+install_health_check(app, engine.settings, "app")

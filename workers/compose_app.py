@@ -1,4 +1,4 @@
-"""What the composition roots share: an application with Roboco's settings, Celery tasks and dead letters."""
+"""compose_app: the Celery application that each pool's composition root starts with, and its engine."""
 
 import gc
 import importlib
@@ -14,6 +14,7 @@ from celery.signals import celeryd_after_setup, celeryd_init
 
 from roboco.adapters.celery.app import DeadLetterSink, application, configuration
 from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.celery.health.bootstep import keep_pulse
 from roboco.adapters.celery.log_redaction import quote_nobody
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
-    """An application that consumes these queues, and the engine of its processes."""
+    """Return an application that consumes these queues, and the engine of its processes."""
     guard_process()
     guard_transports()
     settings = read_settings()
@@ -58,8 +59,14 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
     keep_registered(app, settings, queues)
     gc.collect()
-    gc.freeze()  # what was imported stays: a full collection of it stops all streams of a process for 80 to 180 ms
+    gc.freeze()  # a full collection of all imported objects would stop all streams of a process for 80 to 180 ms
     return app, engine
+
+
+def install_health_check(app: Celery, settings: Settings, pool: str) -> None:
+    """Have the workers of this application note their liveness as `POOL.json`, if ROBOCO_HEALTH names a folder."""
+    if settings.health is not None:
+        keep_pulse(app, pool, settings.health, settings.health_limit)
 
 
 def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
@@ -79,12 +86,12 @@ def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
 
 
 def _import_tools(modules: Sequence[str], **_: Any) -> None:
-    """Import the modules of ROBOCO_TOOLS before the worker takes work, from its folder too; end it if one cannot be."""
+    """Import the modules of ROBOCO_TOOLS before the worker takes work, also from its folder; exit if that fails."""
     sys.path.append(os.getcwd())
     for module in modules:
         try:
             importlib.import_module(module)
-        except Exception as error:  # a module of the user's may fail in any way
+        except Exception as error:  # a user's module may raise anything
             _log.exception("module %r of ROBOCO_TOOLS cannot be imported", module)
             raise SystemExit(
                 f"this worker ends: module {module!r} of ROBOCO_TOOLS cannot be imported: {type(error).__name__}: "
@@ -97,7 +104,7 @@ def _note_node(app: Celery, sender: str, **_: Any) -> None:
 
 
 def _note_concurrency(engine: ProcessEngine, runs_tools: bool, instance: Any, **_: Any) -> None:
-    """Keep how much the worker does at once, options of its command line included, before its pool forks."""
+    """Note the concurrency of the worker, with the options of its command line, before its pool forks."""
     engine.concurrency = max(instance.concurrency, getattr(instance, "max_concurrency", None) or 0)  # --autoscale
     if runs_tools:
         log_sandbox_share(read_budget(engine.settings.sandbox_memory, engine.concurrency))

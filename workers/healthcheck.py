@@ -1,7 +1,8 @@
-"""Whether the worker of this machine or container works: `python -m roboco.workers.healthcheck POOL`.
+"""The health check of the worker of this machine or container: `python -m roboco.workers.healthcheck POOL`.
 
-Only the standard library, because health checks run it every few seconds: 50 ms, where `roboco health`, which runs
-this, takes two seconds. The exit code is 0 for yes, 1 for no, and 2 where it cannot be known.
+It imports the standard library only, because health checks run it every few seconds: it takes 50 ms, and `roboco
+health`, which runs it, two seconds. The exit code is 0 if the worker is healthy, 1 if it is not, and 2 if that cannot
+be known.
 """
 
 import json
@@ -18,7 +19,7 @@ UNSET = (
 
 
 def main() -> int:
-    """Say on one line how the worker of the pool is."""
+    """Print the health of the pool's worker on one line. Return the exit code."""
     folder = os.environ.get("ROBOCO_HEALTH")
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m roboco.workers.healthcheck POOL\n")
@@ -33,16 +34,16 @@ def main() -> int:
 
 
 def problem(note: Path, now: float) -> str | None:
-    """What is wrong with the worker that keeps this note, or None; one that was told to end is right to do so."""
+    """Return the problem of the worker that writes this file, or None. A worker that shuts down has none."""
     try:
         record = json.loads(note.read_text())
     except FileNotFoundError:
-        return f"it has not begun to consume, is another pool, or has another ROBOCO_HEALTH: there is no {note}"
+        return f"it does not consume yet, is of another pool, or has another ROBOCO_HEALTH: {note} does not exist"
     if record["ending"]:
         return None
     age = now - record["time"]
     if not 0 <= age <= record["limit"]:
-        return f"its main loop was last seen {age:.0f} s ago: it stands still, or its broker is away"
+        return f"its main loop last ran {age:.0f} s ago: it is blocked, or its broker does not answer"
     told: str | None = record["problem"]
     return told
 

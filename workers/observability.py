@@ -1,4 +1,4 @@
-"""What the operators of a worker are told: metrics, logs as JSON, traces. Nothing that is not asked for."""
+"""observability: the metrics, JSON logs and traces of a worker, each only if a setting enables it."""
 
 import os
 import time
@@ -30,7 +30,7 @@ from roboco.settings import Settings
 
 
 class Observing:
-    """Begins with the worker: an application that merely sends, or shows, tells nobody anything."""
+    """Starts with the worker. Producer and Flower applications export nothing."""
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self._app = app
@@ -46,7 +46,7 @@ class Observing:
         worker_process_shutdown.connect(self._close, weak=False)
 
     def telemetry(self) -> Telemetry | None:
-        """What the engine of this process tells; None if nobody is told anything."""
+        """Return the telemetry of this process's engine, or None if no setting enables any."""
         wanted = traces_wanted(self._settings.traces, os.environ)
         if self._metrics is None and not self._in_logs and not wanted:
             return None
@@ -54,20 +54,20 @@ class Observing:
         return self._open
 
     def refused(self, record: Mapping[str, Any]) -> None:
-        """Count a message that the consumer of this worker has refused, by this record of it."""
+        """Count a message that the consumer of this worker has refused, of which this is the dead letter's record."""
         if self._metrics is not None:
             name = record.get("headers", {}).get("task")
             self._metrics.note(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER)
 
     def tell_levels(self) -> None:
-        """Tell what waits, too: in the workers that sweep."""
+        """Export the backlog as well. Workers that sweep call this."""
         if self._metrics is not None:
             client, keys = connect_briefly(self._settings.redis_url), Keys(self._settings.prefix)
             schedule, dead = RedisSchedule(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
             self._metrics.watch(Levels(schedule.count, dead.count, lambda: queue_lengths(self._app)))
 
     def _serve(self, **_: Any) -> None:
-        """Begin in the worker's first process, before its pool; a worker whose port is taken does not start."""
+        """Serve the metrics from the worker's main process, before its pool starts; exit if the port is in use."""
         self._metrics = Metrics()
         try:
             serve_metrics(self._metrics.registry, self._settings.metrics_address, self._settings.metrics_port)

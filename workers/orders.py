@@ -1,4 +1,4 @@
-"""The arguments of Roboco's own Celery tasks, checked: any producer may have written them."""
+"""orders: the validated arguments of Roboco's own Celery tasks. Any producer may have written them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from roboco.adapters.celery.names import CREATING
 from roboco.domain.ids import check_task_id
 from roboco.errors import UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
@@ -14,9 +15,9 @@ from roboco.ports import CallOrder, ListOrder, TurnOrder
 Order = TypeVar("Order", TurnOrder, CallOrder, ListOrder)
 
 NUMBER_MOST: Final = 2**53
-"""The largest number that Redis' scripts can tell from the next one."""
+"""The largest number that Redis' scripts, which use floating point, distinguish from its neighbours."""
 TEXT_MOST: Final = 512
-"""The longest text, in characters."""
+"""Characters of a text at most."""
 
 _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
     {kind: TypeAdapter(kind) for kind in (TurnOrder, CallOrder, ListOrder)}
@@ -24,7 +25,7 @@ _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
 
 
 def order_of(kind: type[Order], args: tuple[Any, ...], named: dict[str, Any]) -> Order:
-    """The order that the arguments make; UsageError says why they make none."""
+    """Return the order with these arguments; UsageError if they are not the arguments of one."""
     known = [field.name for field in fields(kind)]
     if args or not named.keys() <= set(known):
         raise UsageError(f"expected the arguments {known}, by name (found {list(args)!r:.80}, {list(named)!r:.200})")
@@ -45,9 +46,20 @@ def order_of(kind: type[Order], args: tuple[Any, ...], named: dict[str, Any]) ->
 
 
 def task_of(args: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """The task id that is the only argument; UsageError if it is not."""
+    """Return the task id, which is the only argument; UsageError if it is not."""
     match args, named:
         case ((task_id,), {**others}) | ((), {"task_id": task_id, **others}) if not others:
             return check_task_id(task_id)
         case _:
             raise UsageError(f"expected a 'task_id' (found {list(args)!r:.80}, {list(named)!r:.200})")
+
+
+def command_arguments(name: str, message_id: str, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a message from outside; UsageError if some are not named.
+
+    A message that creates a task without naming it creates one that is named after the message, so that a repetition of
+    the message creates no second task.
+    """
+    if args:
+        raise UsageError(f"expected arguments by name (found {list(args)!r:.80})")
+    return {"task_id": f"task_{message_id}"} | named if name in CREATING else named

@@ -15,11 +15,14 @@ RABBIT_REFUSES = (
     "RabbitMQ refuses the user or password in ROBOCO_BROKER_URL: correct it, and write "
     "amqp://USER:PASSWORD@HOST:PORT/VHOST, with each '/', '#', '?', ':', '@' and '%' of the password as %XX"
 )
-"""The mistake that a RabbitMQ finds in the address of the broker, and its remedy."""
+"""The error if RabbitMQ refuses the credentials of the broker's URL, and its remedy."""
 
 
 def check_passwords(app: Celery, settings: Settings, **_: Any) -> None:
-    """End the worker, before it takes work, if a server refuses it. If a server is away, the worker waits later."""
+    """Exit before the worker takes work if a server refuses its password.
+
+    If a server does not answer, the worker starts and waits for it.
+    """
     try:
         with connect_briefly(settings.redis_url) as client:
             client.ping()

@@ -1,4 +1,4 @@
-"""The engine of a worker process: made at its first use, and made anew in every child."""
+"""process_engine: the engine of a worker process, created at its first use in every child process."""
 
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
@@ -13,12 +13,12 @@ from roboco.workers.observability import Observing
 
 
 class ProcessEngine:
-    """Gives the engine of the process that asks: connections are not shared across a fork."""
+    """Returns the engine of the calling process: connections must not be shared across a fork."""
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self.settings = settings
         self.concurrency = 1
-        """Tasks that the worker runs at once; set before its pool forks."""
+        """Celery tasks that the worker runs in parallel; set before its pool forks."""
         self.observing = Observing(app, settings)
 
         def build() -> Engine:
@@ -30,5 +30,5 @@ class ProcessEngine:
         self._engine = PerProcess(build)
 
     def __call__(self) -> Engine:
-        """The engine of this process."""
+        """Return the engine of this process."""
         return self._engine()

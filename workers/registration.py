@@ -1,7 +1,7 @@
-"""The registration of a worker: at its start and every few seconds, in a thread of its main process.
+"""registration: a worker registers at its start and every few seconds, in a thread of its main process.
 
-It has connections and limits of its own. The engine of the main process is made later, when the concurrency of the
-worker and its metrics are known.
+The thread does not use the engine, but its own connections and limits: the engine of the main process is created later,
+when the concurrency of the worker and its metrics are known.
 """
 
 import logging
@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 EVERY = 3.0
 """Seconds between two registrations of a worker."""
 _WAIT = 5.0
-"""Seconds for which an answer of the store is awaited at most."""
+"""The most seconds for which the thread waits for an answer of the store."""
 
 
 def keep_registered(app: Celery, settings: Settings, queues: Sequence[str]) -> None:
     """Register the workers of this application in the pools of these queues.
 
-    A worker whose workspace is not the coordinators' ends at its start. If Redis or the store does not answer then, the
-    worker starts. A difference that shows later is logged, since it may be Redis that has lost something.
+    A worker whose workspace is not the coordinators' exits at its start. If Redis or the store does not answer then,
+    the worker starts. A difference found later is logged only, because Redis may have lost the registration.
     """
     pools = tuple(queue.rpartition(".")[2] for queue in queues)
 
@@ -58,7 +58,7 @@ def _again(register_now: Callable[[], None]) -> None:
         register_now()
     except TransientError as error:
         _log.info("this worker is not registered now: %s", error)
-    except Exception as error:  # the thread has to live
+    except Exception as error:  # the thread must survive
         _log.error("this worker is not registered: %s", error)
 
 

@@ -1,7 +1,8 @@
-"""store: a worker does not run on an S3 store that lets one writer replace what another one has stored.
+"""store: a worker does not run on an S3 store that ignores conditional writes.
 
-Each worker checks it at its start, in its main process. A folder needs no check: the system keeps its conditions.
-A client needs none: without a worker no step is made, and none starts on such a store.
+On such a store one writer could replace an object that another one has created. Each worker checks its store at its
+start, in its main process. A folder needs no check: the operating system honours conditions. A client needs none:
+without a worker no step is made, and no worker starts on such a store.
 """
 
 import logging
@@ -18,7 +19,7 @@ from roboco.errors import RobocoError
 from roboco.settings import Settings
 
 _WAIT: Final = 5.0
-"""Seconds at most for one answer: a worker starts although its store is down."""
+"""The most seconds for one answer: a worker starts although its store does not answer."""
 _AGAIN: Final = 2.0
 """Seconds until a store that did not answer is checked again."""
 _FAILED: Final = 1
@@ -27,9 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 def check_store(app: Celery, settings: Settings, **_: Any) -> None:
-    """End the worker, before it takes work, if its store does not honour conditional writes.
+    """Exit before the worker takes work if its store ignores conditional writes.
 
-    If the store does not answer, the worker starts: as all of its work, the check waits for the store.
+    If the store does not answer, the worker starts, and the check is repeated until the store answers.
     """
     wait = min(_WAIT, settings.s3_timeout)
     objects = open_objects(settings.workspace, settings.s3_endpoint_url, wait, attempts=1)

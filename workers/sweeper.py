@@ -1,7 +1,7 @@
-"""The sweeper of a coordinator worker: a thread of its main process, from ready to shutdown.
+"""sweeper: a thread of the main process of a coordinator worker, from ready to shutdown.
 
-Before each sweep it loads the Lua scripts that Redis and the broker do not hold, also if another worker sweeps: no
-other pool may load any, and a Redis that was restarted a moment ago holds none.
+Before each sweep it loads the Lua scripts that Redis and the broker do not hold, even if another worker sweeps: the
+other pools have no permission to load scripts, and a restarted Redis holds none.
 """
 
 import logging

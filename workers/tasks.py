@@ -1,8 +1,12 @@
-"""The Celery tasks: each body is a call into the engine.
+"""The Celery tasks: each body parses its arguments, calls the engine and translates its result.
 
-`turn` and `tool` acknowledge early: leases guard them, and a long Celery task must not exceed the broker's visibility
-timeout. Messages from outside acknowledge late, since nothing else records them yet. If a server does not answer, they
-return to their queue. An `advance` may get lost: the sweeper repeats it.
+Early acknowledgement: `turn` and `tool` are acknowledged before they run. Leases guard them: if a worker dies, a lease
+expires, and the sweeper dispatches another attempt. If they were acknowledged late, the broker would deliver a turn or
+call that runs longer than its visibility timeout to a second worker.
+
+Late acknowledgement: messages from outside are acknowledged after they were accepted, because until then only the
+broker records them. If a server does not answer, they return to their queue (see `engine/intake/guard.py`). `advance`
+and `notify` are acknowledged late too, but one may get lost: the sweeper repeats it.
 
 The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_LIMIT) a message from outside
 returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an attempt, and
@@ -10,58 +14,42 @@ after ROBOCO_ATTEMPTS attempts the message becomes a dead letter. `advance` and 
 sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model profile limits it.
 """
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
-from celery.exceptions import Reject, SoftTimeLimitExceeded
+from celery.exceptions import SoftTimeLimitExceeded
 
 from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import (
-    ADVANCE,
-    FORK,
-    LIST_TOOLS,
-    NOTIFY,
-    OUTSIDE,
-    SUBMIT,
-    TOOL,
-    TURN,
-)
+from roboco.adapters.celery.names import ADVANCE, LIST_TOOLS, NOTIFY, OUTSIDE, TOOL, TURN
 from roboco.client.commands import take
 from roboco.engine.coordinator.advance import advance as engine_advance
-from roboco.engine.engine import Engine
 from roboco.engine.execution.tool_call import overdue
 from roboco.engine.execution.tool_call import tool as engine_tool
 from roboco.engine.execution.turn import turn as engine_turn
-from roboco.engine.notifications import deliver
+from roboco.engine.intake import guard
+from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
-from roboco.errors import Conflict, Overloaded, TeamFailed, TransientError, UsageError
+from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
-from roboco.workers.ended import call_ended, ended
-from roboco.workers.orders import order_of, task_of
+from roboco.workers.celery_result import call_result, message_result, turn_result
+from roboco.workers.incoming_message import CeleryMessage
+from roboco.workers.orders import command_arguments, order_of, task_of
 from roboco.workers.process_engine import ProcessEngine
-from roboco.workers.refusal import letter_of, refuse
 
-PAUSE = 1.0
-"""Seconds before a message from outside returns to its queue because a server does not answer."""
-GRACE = 30.0
+HARD_LIMIT_GRACE = 30.0
 """Seconds that a coordinator's Celery task has to end after its soft time limit."""
-LONGEST_CALL = 86_400.0
-"""Seconds of a tool call whose message names no limit: the longest that a team can give one."""
-LONGEST_LISTING = 900.0
-"""Seconds of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
-SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:ShownRequest"}
-SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
-
-
-GIVEN_UP = "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_LIMIT) while they processed it"
-"""The reason of the dead letter of a message from outside for which no attempt has finished."""
-Read = TypeVar("Read")
-
-CREATING = (SUBMIT, FORK)
-"""The Celery tasks that create a task. Without a `task_id` the id of the message names it."""
+MAX_CALL_SECONDS = 86_400.0
+"""Time limit of a tool call whose message names none: the longest that a team can set."""
+MAX_LISTING_SECONDS = 900.0
+"""Time limit of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
+REDACTED: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:ShownRequest"}
+"""Options of a Celery task whose arguments and errors Celery's events show without content of users."""
+DURABLE: dict[str, Any] = {**REDACTED, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+"""Options of a Celery task whose message only the broker records: it is redelivered if its worker dies."""
+Parsed = TypeVar("Parsed")
 
 
 class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task generic, celery does not
@@ -77,38 +65,38 @@ class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task gene
 
 
 def register(app: Celery, engine: ProcessEngine) -> None:
-    """Give the application Roboco's Celery tasks."""
+    """Register Roboco's Celery tasks with the application."""
     limit = engine.settings.coordinator_limit
     for name in OUTSIDE:
-        _add(app, name, _taking(engine, name), **SAFE, **_limits(limit))
-    look = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
+        _add(app, name, _handler(engine, name), **DURABLE, **_limits(limit))
+    check = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
 
-    def advance(self: Any, *given: Any, **named: Any) -> None:
-        task_id = _read(engine(), self.request, lambda: task_of(given, named))
+    def advance(self: Any, *args: Any, **kwargs: Any) -> None:
+        task_id = _parse(engine, self.request, lambda: task_of(args, kwargs))
         _within(limit, f"roboco.advance of task {task_id!r}", lambda: engine_advance(engine(), task_id))
 
-    def notify(self: Any, *given: Any, **named: Any) -> None:
-        task_id = _read(engine(), self.request, lambda: task_of(given, named))
+    def notify(self: Any, *args: Any, **kwargs: Any) -> None:
+        task_id = _parse(engine, self.request, lambda: task_of(args, kwargs))
         _within(limit, f"roboco.notify of task {task_id!r}", lambda: deliver(engine(), task_id))
 
-    def turn(self: Any, *given: Any, **named: Any) -> str:
-        order = _read(engine(), self.request, lambda: order_of(TurnOrder, given, named))
-        return ended(order.task_id, engine_turn(engine(), order))
+    def turn(self: Any, *args: Any, **kwargs: Any) -> str:
+        order = _parse(engine, self.request, lambda: order_of(TurnOrder, args, kwargs))
+        return turn_result(order.task_id, engine_turn(engine(), order))
 
-    def tool(self: Any, *given: Any, **named: Any) -> None:
-        order = _read(engine(), self.request, lambda: order_of(CallOrder, given, named))
-        call_ended(engine_tool(engine(), order))
+    def tool(self: Any, *args: Any, **kwargs: Any) -> None:
+        order = _parse(engine, self.request, lambda: order_of(CallOrder, args, kwargs))
+        call_result(engine_tool(engine(), order))
 
-    def list_tools(self: Any, *given: Any, **named: Any) -> None:
-        order = _read(engine(), self.request, lambda: order_of(ListOrder, given, named))
+    def list_tools(self: Any, *args: Any, **kwargs: Any) -> None:
+        order = _parse(engine, self.request, lambda: order_of(ListOrder, args, kwargs))
         engine_list_tools(engine(), order)
 
-    _add(app, ADVANCE, advance, **SHOWN, **look)
-    _add(app, NOTIFY, notify, **SHOWN, **look)
-    _add(app, TURN, turn, **SHOWN, throws=(TransientError, TeamFailed, Conflict, UsageError))
-    _add(app, LIST_TOOLS, list_tools, **SHOWN, throws=(TransientError, UsageError), **_limits(LONGEST_LISTING))
-    of_tool = type("BoundToolTask", (ToolTask,), {"engine": engine})
-    _add(app, TOOL, tool, **SHOWN, throws=(TransientError, UsageError), base=of_tool, **_limits(LONGEST_CALL))
+    _add(app, ADVANCE, advance, **REDACTED, **check)
+    _add(app, NOTIFY, notify, **REDACTED, **check)
+    _add(app, TURN, turn, **REDACTED, throws=(TransientError, TeamFailed, Conflict, UsageError))
+    _add(app, LIST_TOOLS, list_tools, **REDACTED, throws=(TransientError, UsageError), **_limits(MAX_LISTING_SECONDS))
+    base = type("BoundToolTask", (ToolTask,), {"engine": engine})
+    _add(app, TOOL, tool, **REDACTED, throws=(TransientError, UsageError), base=base, **_limits(MAX_CALL_SECONDS))
 
 
 def _add(app: Celery, name: str, run: Callable[..., object], **options: Any) -> None:
@@ -117,78 +105,34 @@ def _add(app: Celery, name: str, run: Callable[..., object], **options: Any) -> 
 
 
 def _limits(seconds: float) -> dict[str, float]:
-    return {"soft_time_limit": seconds, "time_limit": seconds + GRACE}
+    return {"soft_time_limit": seconds, "time_limit": seconds + HARD_LIMIT_GRACE}
 
 
-def _within(limit: float, work: str, do: Callable[[], None]) -> None:
-    """Do the work; raise TransientError if it exceeds the time limit."""
+def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
+    """Return the body of the Celery task `name`, which accepts a message from outside."""
+
+    def handle(self: Any, *args: Any, **kwargs: Any) -> None:
+        arguments = _parse(engine, self.request, lambda: command_arguments(name, self.request.id, args, kwargs))
+        accept = partial(take, engine(), engine.settings, name, arguments, self.request.id)
+        message_result(guard.process(engine(), CeleryMessage(engine(), self.request), accept))
+
+    return handle
+
+
+def _parse(engine: ProcessEngine, request: Any, parse: Callable[[], Parsed]) -> Parsed:
+    """Return the parsed arguments. If they are invalid, store the message as a dead letter and raise UsageError."""
     try:
-        do()
+        return parse()
+    except UsageError as error:
+        CeleryMessage(engine(), request).refuse(error, f"invalid arguments: {error}")
+        raise
+
+
+def _within(limit: float, operation: str, run: Callable[[], None]) -> None:
+    """Run the operation; TransientError if it exceeds the time limit."""
+    try:
+        run()
     except SoftTimeLimitExceeded as error:
         raise TransientError(
-            f"{work} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper repeats it"
+            f"{operation} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper repeats it"
         ) from error
-
-
-def _read(engine: Engine, request: Any, read: Callable[[], Read]) -> Read:
-    """Return the arguments as `read` does. If it refuses them, store the message as a dead letter and raise."""
-    try:
-        return read()
-    except UsageError as error:
-        refuse(engine, request, error, f"invalid arguments: {error}")
-        raise
-
-
-def _taking(engine: ProcessEngine, name: str) -> Callable[..., None]:
-    def take_in(self: Any, *given: Any, **arguments: Any) -> None:
-        if given:
-            _read(engine(), self.request, lambda: _refuse(given))
-        named = {"task_id": f"task_{self.request.id}"} | arguments if name in CREATING else arguments
-        _or_again(engine(), self.request, lambda: take(engine(), engine.settings, name, named, self.request.id))
-
-    return take_in
-
-
-def _refuse(given: tuple[Any, ...]) -> None:
-    raise UsageError(f"expected arguments by name (found {list(given)!r:.80})")
-
-
-def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> None:
-    """Accept a message from outside. Return it to its queue if a server does not answer or the time limit is exceeded.
-
-    If every attempt loses its worker or exceeds the limit, or if the message fails by an unexpected error, it is stored
-    as a dead letter. So is a refused message that was to create a task, unless too much waits already (Overloaded).
-    """
-    key = f"message:{request.id}"
-    try:
-        lost = engine.attempts.begin(key)
-        if lost is None:
-            raise TransientError("another worker is processing this message, or was lost less than one lease ago")
-        if lost >= engine.policy.attempts:
-            engine.dead.add(letter_of(engine, request, GIVEN_UP.format(lost), lost))
-        else:
-            with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
-                _take_in(engine, request, key, accept)
-        engine.attempts.end(key)
-    except (TransientError, SoftTimeLimitExceeded) as error:
-        time.sleep(PAUSE)
-        raise Reject(error, requeue=True) from error
-
-
-def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object]) -> None:
-    try:
-        accept()
-    except SoftTimeLimitExceeded:
-        raise  # it counts as an attempt, like the loss of a worker
-    except TransientError:
-        engine.attempts.end(key)
-        raise
-    except UsageError as error:
-        engine.attempts.end(key)
-        kept = request.task in CREATING and not isinstance(error, Overloaded)  # many of these push real losses out
-        refuse(engine, request, error, f"refused: {error}" if kept else None)
-        raise
-    except Exception as error:
-        engine.dead.add(letter_of(engine, request, f"{type(error).__name__}: {error}", 1))
-        engine.attempts.end(key)
-        raise

@@ -1,8 +1,10 @@
-"""The tools pool: `celery -A roboco.workers.tools worker`. Prefork: isolation, and time limits that end a call."""
+"""The tools pool: `celery -A roboco.workers.tools worker`.
+
+Prefork: processes isolate calls, and can be killed at their time limit.
+"""
 
 from roboco.adapters.celery.names import TOOLS_QUEUE
-from roboco.workers.compose_app import compose
-from roboco.workers.pulse import run_pulse
+from roboco.workers.compose_app import compose, install_health_check
 
 app, engine = compose([TOOLS_QUEUE], "prefork", None, worker_max_tasks_per_child=200)
-run_pulse(app, engine.settings, "tools")
+install_health_check(app, engine.settings, "tools")

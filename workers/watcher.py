@@ -1,7 +1,7 @@
 """The application of Flower: `celery -A roboco.workers.watcher flower`. It has no workspace, no keys and no tools.
 
-It consumes the replies of workers alone. Kombu looks for messages of lost consumers wherever something is consumed.
-Other names keep Flower from the messages that workers hold, so that its Redis user needs no right to read them.
+It consumes only the replies of workers. Every consumer of kombu restores messages of lost consumers. With other key
+names Flower does not read the messages that workers hold, so that its Redis user needs no permission for them.
 """
 
 from roboco.adapters.celery.app import application, configuration

@@ -1,4 +1,4 @@
-"""Engine: the ports and the policy that every operation of the engine works with."""
+"""Engine: the ports and the policy that every operation of the engine uses."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -37,31 +37,31 @@ from roboco.ports import (
 
 @dataclass(frozen=True)
 class Policy:
-    """The engine's numbers; times in seconds.
-
-    `lease`: how long a claim counts without a heartbeat. `ring_pause`: how long a choice that no worker took
-    waits before it is handed out again; the pause doubles each time, up to `longest_pause`. `attempts`: how
-    often a turn or tool call is tried before it counts as failed. `patience`: how long a worker keeps what it has
-    done while the workspace does not take it. `keep`: how long an ended task stays in Redis. `grace`: how long the
-    worker of a turn that was interrupted may take to store what was said, before the turn is given up. `max_queued`:
-    with how many waiting turns no new task is taken. `outage_limit`: for how long a turn is retried while its model's
-    server refuses it or cannot be reached, before the task is paused.
-    """
+    """The limits and times of the engine; times in seconds."""
 
     lease: float = 15.0
+    """How long a claim counts without a heartbeat."""
     ring_pause: float = 10.0
+    """How long dispatched work waits for a claim before it is dispatched again. The delay doubles each time."""
     longest_pause: float = 300.0
+    """The longest delay of a redelivery."""
     attempts: int = 5
+    """How often a turn, a tool call or a message is tried before it counts as failed."""
     patience: float = 600.0
+    """How long a worker retries to store finished work while the workspace does not answer."""
     keep: int = 86_400
+    """How long an ended task stays in Redis."""
     grace: float = 2.0
+    """How long the worker of a cancelled turn may take to store the text until then, before the turn is abandoned."""
     max_queued: int | None = None
+    """Queued messages with which no new task is accepted; None if there is no limit."""
     outage_limit: float = 900.0
+    """How long a turn is retried while its model's server refuses it or cannot be reached, before the task pauses."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Everything that an operation needs; made once per process by a composition root."""
+    """The ports and the policy of one process. A composition root creates it once."""
 
     board: Board
     turns: Turns
@@ -92,13 +92,13 @@ class Engine:
     status: WorkerStatus = field(default_factory=WorkerStatus)
 
     def now(self) -> datetime:
-        """The time, UTC."""
+        """Return the time of this machine's clock, UTC."""
         return self.at(self.clock.now())
 
     def at(self, seconds: float) -> datetime:
-        """The time of these Unix seconds, UTC."""
+        """Return the time of these Unix seconds, UTC."""
         return datetime.fromtimestamp(seconds, UTC)
 
     def token(self) -> str:
-        """A new owner's token."""
+        """Return a new fencing token: it identifies the owner of a lease."""
         return uuid.uuid4().hex

@@ -16,7 +16,7 @@ from roboco.ports import Files
 
 
 class FrozenTeams:
-    """The frozen teams; a team never changes once its task was accepted."""
+    """The frozen teams. The team of a task never changes after the task was accepted."""
 
     def __init__(self, files: Files, size: int = 1000) -> None:
         self._files = files
@@ -33,25 +33,25 @@ class FrozenTeams:
         return Team.model_validate_json(data)
 
     def began(self, task_id: str, state: TaskState) -> datetime | None:
-        """When the task was submitted, or forked: a fork's first steps are older than itself."""
+        """Return when the task was submitted or forked: the first steps of a fork are older than the fork."""
         fork = self.fork(task_id)
         return state.started_at if fork is None else fork.created_at
 
     def _read_fork(self, task_id: str) -> Fork | None:
-        """Where the task was forked from; None if it was not."""
+        """Return where the task was forked from, or None if it was not forked."""
         data = self._files.get(lineage_path(task_id))
         return None if data is None else Fork.model_validate_json(data)
 
 
 def frozen(team: Team) -> bytes:
-    """The team as it stands in `team.json`; the same team always has the same bytes."""
+    """Return the content of `team.json`. Equal teams have equal bytes."""
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
 def store_team(files: Files, task_id: str, team: Team) -> bool:
     """Freeze the team of a task. Return False, and change nothing, if the task has another team.
 
-    The teams are compared, not their bytes: a file of another release may lack fields, which have their defaults then.
+    The teams are compared, not their bytes: a file of another release may lack fields, which then have their defaults.
     """
     data = frozen(team)
     if files.create(team_path(task_id), data):
@@ -71,6 +71,6 @@ def _read_team(task_id: str, data: bytes) -> Team:
 
 
 def team_as_data(team: Team) -> dict[str, Any]:
-    """The team as the object of a team file."""
+    """Return the team as the object of a team file."""
     data: dict[str, Any] = json.loads(frozen(team))
     return data

@@ -1,4 +1,11 @@
-"""LeaseHeartbeat: the heartbeat that renews the leases of this process while their work is silent."""
+"""LeaseHeartbeat: renews the leases of this process while their work does not write to Redis itself.
+
+A lease is a claim with an expiry time. While a worker renews it, no other worker may claim the work; if the worker
+dies, the lease expires. The heartbeat's interval is a fraction of the lease time, so that a lease survives a few
+renewals that fail. If Redis refuses a renewal, the lease has expired, and another attempt may have the work: the
+heartbeat reports the loss, so that the work ends early. Correctness does not depend on that, because the writes of the
+work carry its fencing token.
+"""
 
 import contextvars
 import logging
@@ -16,13 +23,14 @@ _log = logging.getLogger(__name__)
 class _Held:
     renew: Callable[[], bool]
     lost: Callable[[], None]
-    context: contextvars.Context  # of the work, which log lines name
+    context: contextvars.Context
+    """The context of the work, which log records name."""
 
 
 class LeaseHeartbeat:
-    """Renews what is held every `interval` seconds, in one thread that ends when nothing is held.
+    """Renews all leases every `interval` seconds, in one thread that ends when no lease is left.
 
-    The work never waits for it, and nothing is renewed after the work has ended.
+    The work never waits for a renewal, and no lease is renewed after its work has ended.
     """
 
     def __init__(self, interval: float) -> None:
@@ -33,7 +41,7 @@ class LeaseHeartbeat:
 
     @contextmanager
     def renewing(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
-        """Renew until the block ends; if a renewal is refused, call `lost` once, from the heartbeat's thread."""
+        """Renew a lease until the block ends. If a renewal is refused, call `lost` once, in the heartbeat's thread."""
         key = object()
         with self._changed:
             self._held[key] = _Held(renew, lost, contextvars.copy_context())
@@ -79,4 +87,4 @@ class LeaseHeartbeat:
         try:
             held.lost()
         except Exception:
-            _log.exception("the work of a lost lease could not be told so")
+            _log.exception("the loss of a lease could not be reported to its work")

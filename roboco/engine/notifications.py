@@ -1,21 +1,19 @@
-"""notify: deliver notices when a task has ended, or waits.
+"""notifications: receivers are notified when a task has ended or waits.
 
-    status ─► notice ─► marker ─► schedule ─► doorbell ─► delivery ─► told ─► no marker
-              (create)  (put)                           (outside)   (put)
+    status ─► notification ─► marker ─► schedule ─► wake-up message ─► delivery ─► result ─► no marker
+              (create)        (put)                                    (outside)   (put)
 
-Each pass of the coordinator over a waiting or ended task stores its notices if they are missing. If the worker dies
-after the status has changed, the sweeper repeats the pass, and a task is closed only after its notices are stored.
-From then on the marker makes the sweeper announce the delivery until nothing is left. If the answer to a delivery is
-lost, or the worker dies before it has recorded the delivery, the notice is sent again with the same id.
+Each pass of the coordinator over a waiting or ended task stores its notifications if they are missing. If the worker
+dies after the status has changed, the sweeper repeats the pass, and a task is closed only after its notifications are
+stored. From then on the marker makes the sweeper dispatch the delivery (notification_delivery.py) until none is left.
 
-Each receiver gets its notices in the order of the fence. A wait that ends before a pass has stored its notice has none.
+Each receiver gets its notifications in the order of generation and epoch, which fence the decisions about the task. If
+a wait ends before a pass has stored its notification, there is none.
 """
 
 import logging
-from collections.abc import Iterator
-from itertools import groupby
 
-from roboco.domain.dead_letter import letter_id_of, lost_work
+from roboco.domain.dead_letter import letter_id_of
 from roboco.domain.history.step import last_said
 from roboco.domain.notification import (
     MAX_TEXT,
@@ -37,29 +35,19 @@ from roboco.domain.paths import (
     told_path,
 )
 from roboco.engine.engine import Engine
-from roboco.errors import Later, TransientError, UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.ports import Snapshot
 
 _log = logging.getLogger(__name__)
 
 NOTIFIES = "notify"
 """The key in the metadata of a task's first step with the number of its receivers."""
-UNCONFIRMED = 60.0
-"""The fewest seconds after which an unconfirmed notice is sent again: its message may wait in a queue."""
 RING = 30.0
-"""Seconds after which the sweeper announces undelivered notices again."""
-PATIENCE = 86_400.0
-"""Seconds for which delivery of a notice is attempted."""
-_UNCONFIRMED = (
-    "it was sent, and is not confirmed yet: check that the application's workers run, and that "
-    "ROBOCO_CALLBACK_BROKER_URL of the coordinators names their broker"
-)
-LAST = 60.0
-"""If its receiver asks for a later attempt than that, a last one is made so many seconds before PATIENCE is over."""
+"""Seconds after which the sweeper dispatches undelivered notifications again."""
 
 
 def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
-    """Store the receivers of the task's notices; UsageError if others were stored before."""
+    """Store the receivers of the task's notifications; UsageError if others were stored before."""
     if not targets:
         return
     if not engine.files.create(notify_path(task_id), as_stored(targets)):
@@ -67,12 +55,12 @@ def keep(engine: Engine, task_id: str, targets: list[Notify]) -> None:
 
 
 def entry(task_id: str) -> str:
-    """The schedule's entry for the task's notices."""
+    """Return the schedule's entry for the task's notifications."""
     return f"{TELLING}{task_id}"
 
 
 def ring(engine: Engine, name: str) -> bool:
-    """Announce the delivery if this entry of the schedule is for notices. Return True if it is."""
+    """Dispatch the delivery if this entry of the schedule is for notifications. Return True if it is."""
     if not name.startswith(TELLING):
         return False
     engine.schedule.put(name, RING)
@@ -81,7 +69,7 @@ def ring(engine: Engine, name: str) -> bool:
 
 
 def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Store the notices of a waiting or ended task, and announce their delivery. A repetition changes nothing."""
+    """Store the notifications of a waiting or ended task, and dispatch their delivery. A repetition changes nothing."""
     if NOTIFIES not in task.first.metadata:
         return
     data = engine.files.get(notify_path(task_id))
@@ -97,14 +85,14 @@ def tell(engine: Engine, task_id: str, task: Snapshot) -> None:
         try:
             engine.dispatcher.notify(task_id)
         except TransientError as error:
-            _log.warning("the notices of task %s are delivered later: %s", task_id, error)
+            _log.warning("the notifications of task %s are delivered later: %s", task_id, error)
 
 
 def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tuple[set[str], set[str]]) -> bool:
-    """Store the notice. Return True if it is not delivered yet. `known` are the pending and the settled notices.
+    """Store the notification. Return True if it is not delivered yet. `known` are the pending and the settled names.
 
-    Nothing is stored if the newest notice about this position reports this decision or a later one, or the same one in
-    an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
+    Nothing is stored if the newest notification about this position reports this decision or a later one, or the same
+    one in an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
     """
     pending, settled = known
     name = NoticeName.of(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
@@ -136,110 +124,34 @@ def _write(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
 
 
 def _names(engine: Engine, folder: str) -> set[str]:
-    """Return the notices of the folder. Names that are no notices are skipped, so that they do not block the task."""
+    """Return the notifications in the folder. Other names are skipped, so that they do not block the task."""
     names = {name.removesuffix(".json") for name in engine.files.names(folder)}
     if strays := sorted(name for name in names if not NoticeName.is_one(name)):
-        _log.warning("skipped %d names below %s that are not notices: %r", len(strays), folder, strays[:5])
+        _log.warning("skipped %d names below %s that are not notifications: %r", len(strays), folder, strays[:5])
     return names.difference(strays)
 
 
-def deliver(engine: Engine, task_id: str) -> None:
-    """Deliver the task's notices that are due.
-
-    If another worker does so and notices are left, the sweeper announces them again when that worker's lease is over.
-    """
-    key = entry(task_id)
-    lost = engine.attempts.begin(key)
-    if lost is None:
-        if _pending(engine, task_id):
-            engine.schedule.schedule_no_later_than(key, engine.policy.lease)
-        return
-    exhausted = f"{lost} workers were lost while they delivered it" if lost >= engine.policy.attempts else ""
-    try:
-        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
-            _deliver_due(engine, task_id, exhausted)
-            _rest(engine, task_id)
-    except Exception:
-        engine.attempts.end(key)
-        raise
-    engine.attempts.end(key)
-
-
-def _deliver_due(engine: Engine, task_id: str, exhausted: str) -> None:
-    names = _pending(engine, task_id)
-    if not names:
-        return
-    targets = read_targets(engine.files.get(notify_path(task_id)) or b"[]")
-    for target, own in groupby(names, _target_of):
-        for name in own:
-            if not _deliver_one(engine, task_id, name, targets[target], exhausted):
-                break  # the later ones wait for it
-
-
-def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str) -> bool:
-    """Attempt the delivery if the notice is due. Return True if it is delivered or no longer attempted."""
-    notice, now = _read(engine, notice_path(task_id, name)), engine.schedule.time()
-    told = _read(engine, _told(task_id, name))
-    if notice is None or (told is not None and told.round == notice.round):
-        engine.files.delete(notice_path(task_id, name))
-        return True
-    if notice.next_at > now:
-        return False
-    error, possible, later = (exhausted, False, 0.0) if exhausted else _try(engine, target, notice)
-    if not error:
-        _settle(engine, name, notice, "delivered")
-        return True
-    later = min(later, notice.first_at + PATIENCE - LAST - now)
-    tried = notice.after_try(now, error, max(later, UNCONFIRMED if target.confirmed else 0.0))
-    if possible and tried.next_at - tried.first_at < PATIENCE:
-        engine.files.put(notice_path(task_id, name), tried.model_dump_json().encode())
-        return False
-    _give_up(engine, name, tried, target)
-    return True
-
-
-def _try(engine: Engine, target: Notify, notice: Notice) -> tuple[str, bool, float]:
-    """Return why the notice is not delivered ("" if it is), whether a retry is useful, and its earliest delay."""
-    try:
-        engine.deliverer.deliver(target, notice)
-    except UsageError as error:
-        return str(error), False, 0.0
-    except TransientError as error:
-        return str(error), True, error.seconds if isinstance(error, Later) else 0.0
-    except Exception as error:
-        _log.exception("a notice of task %s could not be delivered", notice.task_id)
-        return f"{type(error).__name__}: {error}", True, 0.0
-    return _UNCONFIRMED if target.confirmed else "", True, 0.0
-
-
-def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
-    reason = f"the notice to {target.named} that the task is {notice.status} was not delivered: {notice.error}"
-    _log.error("task %s: %s", notice.task_id, reason)
-    engine.dead.add(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
-    _settle(engine, name, notice, "given_up")
-
-
-def _settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
+def settle(engine: Engine, name: str, notice: Notice, outcome: Outcome) -> None:
     told = notice.model_copy(update={"outcome": outcome, "tries": notice.tries + (outcome == "delivered")})
-    engine.files.put(_told(notice.task_id, name), told.model_dump_json().encode())
+    engine.files.put(result_path(notice.task_id, name), told.model_dump_json().encode())
     engine.files.delete(notice_path(notice.task_id, name))
 
 
 def confirm(engine: Engine, task_id: str, name: str) -> None:
-    """Record that the receiver has confirmed the notice, which is not sent again. UsageError if there is none."""
-    notice = _read(engine, notice_path(task_id, name))
+    """Record that the receiver has confirmed the notification. UsageError if there is none of this name."""
+    notice = read_notice(engine, notice_path(task_id, name))
     if notice is not None:
-        _settle(engine, name, notice, "delivered")
+        settle(engine, name, notice, "delivered")
         engine.dead.remove(letter_id_of("notify", task_id, name))
-    elif engine.files.get(_told(task_id, name)) is None:
-        raise UsageError(f"task {task_id!r} has no notice {name!r}")
+    elif engine.files.get(result_path(task_id, name)) is None:
+        raise UsageError(f"task {task_id!r} has no notification {name!r}")
 
 
 def again(engine: Engine, task_id: str, name: str) -> None:
-    """Deliver an abandoned notice again, with its attempts reset; UsageError if it is not abandoned."""
-    notice = _read(engine, _told(task_id, name))
+    """Deliver an abandoned notification again, with its attempts reset; UsageError if it is not abandoned."""
+    notice = read_notice(engine, result_path(task_id, name))
     if notice is None or notice.outcome != "given_up":
-        raise UsageError(f"task {task_id!r} has no notice {name!r} that was given up")
+        raise UsageError(f"task {task_id!r} has no notification {name!r} that was given up")
     now = engine.schedule.time()
     fresh = {
         "outcome": "pending",
@@ -254,47 +166,22 @@ def again(engine: Engine, task_id: str, name: str) -> None:
     engine.schedule.put(entry(task_id))
 
 
-def _rest(engine: Engine, task_id: str) -> None:
-    """Schedule the next delivery for when a notice is due. If none is left, remove the task's entry and marker."""
-    due = min(_due_times(engine, task_id), default=None)
-    if due is None:
-        engine.files.delete(to_tell_path(task_id))
-        engine.schedule.drop(entry(task_id))
-        if not _pending(engine, task_id):
-            return
-        engine.files.put(to_tell_path(task_id), b"")  # another one has come meanwhile
-        due = engine.schedule.time()
-    engine.schedule.put(entry(task_id), due - engine.schedule.time())
-
-
-def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
-    """Yield the due time of the first notice of each receiver."""
-    for _, own in groupby(_pending(engine, task_id), _target_of):
-        notice = _read(engine, notice_path(task_id, next(own)))
-        if notice is not None:
-            yield notice.next_at
-
-
-def _read(engine: Engine, path: str) -> Notice | None:
+def read_notice(engine: Engine, path: str) -> Notice | None:
     data = engine.files.get(path)
     return None if data is None else Notice.model_validate_json(data)
 
 
-def _told(task_id: str, name: str) -> str:
+def result_path(task_id: str, name: str) -> str:
     return told_path(task_id, NoticeName.parse(name).seq, name)
 
 
-def _target_of(name: str) -> int:
-    return int(name.partition("-")[0])
-
-
-def _pending(engine: Engine, task_id: str) -> list[str]:
+def pending_names(engine: Engine, task_id: str) -> list[str]:
     return sorted(_names(engine, notices_path(task_id)), key=NoticeName.parse)
 
 
 def find(engine: Engine, task_id: str, name: str) -> tuple[Notify, Notice]:
-    """Return the receiver and the notice of this name; UsageError if there is none."""
-    notice = _read(engine, notice_path(task_id, name)) or _read(engine, _told(task_id, name))
+    """Return the receiver and the notification of this name; UsageError if there is none."""
+    notice = read_notice(engine, notice_path(task_id, name)) or read_notice(engine, result_path(task_id, name))
     if notice is None:
-        raise UsageError(f"task {task_id!r} has no notice {name!r}")
+        raise UsageError(f"task {task_id!r} has no notification {name!r}")
     return read_targets(engine.files.get(notify_path(task_id)) or b"[]")[notice.target], notice

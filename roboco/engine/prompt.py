@@ -1,4 +1,4 @@
-"""The variables of prompts: what a template may name."""
+"""prompt: the variables that the template of an agent's prompt may use."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from roboco.ports import Prompts
 
 
 def render_prompt(prompts: Prompts, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
-    """The agent's prompt for this task; UsageError if its template names what is not there."""
+    """Return the agent's prompt for this task; UsageError if its template uses an undefined variable."""
     return prompts.render(agent.prompt, _variables(team, agent, task_id, first))
 
 

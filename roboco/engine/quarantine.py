@@ -1,8 +1,8 @@
-"""Quarantine: of the turns whose workers were lost again and again, a process makes one at a time.
+"""Quarantine: of the turns that have repeatedly lost their workers, a process runs one at a time.
 
-A turn that ends its process takes the other turns of that process along, and each of them has used an attempt. If all
-were tried again side by side, one poisonous turn would use up the attempts of a hundred healthy ones. So the last two
-attempts are made alone: a healthy turn succeeds there, whatever it was beside before.
+A turn that crashes its process ends the other turns of that process too, and each of them has used an attempt. If all
+ran again side by side, one poison turn would use up the attempts of a hundred healthy ones. So the last two attempts
+run alone: a healthy turn succeeds there.
 """
 
 import threading
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 
 
 class Quarantine:
-    """One place in this process for turns that may have ended their workers."""
+    """A lock of this process for turns that may have crashed their workers."""
 
     def __init__(self) -> None:
         self._place = threading.Lock()
 
     @contextmanager
     def entered(self, attempt: int, attempts: int) -> Iterator[bool]:
-        """Hold the place until the block ends, if this attempt needs it. Yield False if another turn has it."""
+        """Hold the lock until the block ends, if this attempt needs it. Yield False if another turn holds it."""
         if attempt < max(2, attempts - 1):
             yield True
             return

@@ -1,7 +1,7 @@
 """registration: workers register themselves, and clients and workers compare their workspaces.
 
 A worker or client with another workspace than the coordinators would wait for ever, or find tasks without a history.
-The id of a workspace is stored in it, so that two folders, buckets or prefixes differ, and two names of one do not.
+A workspace stores its own id, so that two folders, buckets or prefixes differ, and two addresses of one do not.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from roboco.ports import Files, Schedule, WorkerRegistry, WorkspaceName
 from roboco.ports.registry import COORDINATOR, LIVE
 
 SAMPLE = 20
-"""Open tasks that a coordinator looks for in its workspace if others have recorded another one."""
+"""Open tasks that a coordinator searches in its workspace if others have registered another one."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """A worker as it registers: its pools, the modules of tools that it has, and its workspace with its files."""
+    """The facts that a worker registers: pools, imported tool modules, and workspace with its files."""
 
     pools: tuple[str, ...]
     modules: tuple[str, ...]
@@ -30,8 +30,8 @@ class Registration:
 def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) -> None:
     """Register the worker of this process. UsageError if its workspace is not the coordinators'.
 
-    A coordinator is also refused if others have recorded another workspace and it does not have their open tasks: it
-    was started in a wrong folder. If it has them, the others were.
+    A coordinator is refused if others have registered another workspace and its own does not have their open tasks: it
+    was started in a wrong folder. If its workspace has them, the others were.
     """
     known = workers.workspace()
     differs = known is not None and known.id != worker.workspace.id
@@ -39,8 +39,8 @@ def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) 
     other = workers.register(worker.pools, worker.modules, worker.workspace, foreign)
     if other is not None:
         raise UsageError(
-            f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others is gone for "
-            f"good, delete the key {workers.record!r} in Redis"
+            f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others "
+            f"is gone for good, delete the key {workers.record!r} in Redis"
         )
 
 
@@ -50,9 +50,9 @@ def _are_foreign(schedule: Schedule, files: Files) -> bool:
 
 
 def check_workspace(engine: Engine, address: str) -> None:
-    """UsageError if this client's workspace is not the one of the coordinators that live.
+    """Raise UsageError if this client's workspace is not the one of the live coordinators.
 
-    What it reads is kept for CACHED seconds, and the id of this client's workspace for ever.
+    The registry is cached for CACHED seconds, and the id of this client's workspace for ever.
     """
     seen = engine.status.seen(engine)
     if seen.workspace is None:

@@ -1,4 +1,4 @@
-"""retry: what must be stored is tried again while its server is away: done work is not thrown away."""
+"""retry: store the result of finished work with retries while its server does not answer, so that no work is lost."""
 
 import logging
 from collections.abc import Callable
@@ -17,10 +17,10 @@ LONGEST_PAUSE = 10.0
 def retry(
     engine: Engine, store: Callable[[], T], ours: Callable[[], bool], what: str, patience: float | None = None
 ) -> T:
-    """What `store` returns, once its server answers.
+    """Return the result of `store`, which is called again, with backoff, while it raises TransientError.
 
-    TransientError if it has not for `patience` seconds (`policy.patience`, unless given), or as soon as the work is
-    not ours any more.
+    TransientError is raised after `patience` seconds (`policy.patience`, unless given), or as soon as `ours` returns
+    False: another attempt has the work. `what` names the stored thing in the log.
     """
     until = engine.clock.now() + (engine.policy.patience if patience is None else patience)
     pause = FIRST_PAUSE
@@ -36,7 +36,7 @@ def retry(
 
 
 def _still(ours: Callable[[], bool]) -> bool:
-    """Whether it is ours, as far as one can know: what is stored late is stored once all the same."""
+    """Return False only if the lease is known to be lost. A late store is harmless: it is conditional."""
     try:
         return ours()
     except TransientError:

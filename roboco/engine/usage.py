@@ -1,15 +1,25 @@
-"""broken: what answers have used that broke before their turn was done, which the next step is charged with.
+"""usage: the tokens and the cost of a turn's replies, also of replies that were never finished, and their metrics.
 
-A worker died in the middle of them, or their model did. What they sent and said is an estimate.
+A model reports the usage of a whole reply. If a reply ends early, because its worker died, its model failed or the turn
+was cancelled, its usage is an estimate from the request and the published text. The next committed step of the task is
+charged for the unfinished replies of earlier attempts at the same turn.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
+from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import BROKEN, Spent
-from roboco.ports import Snapshot
+from roboco.engine.engine import Engine
+from roboco.ports import Doing, Snapshot
+from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS
 
 
 def spent_on(team: Team, task: Snapshot) -> Spent:
-    """What answers to the pending turn have used that broke."""
+    """Return the estimated usage of unfinished replies to the pending turn."""
     used = task.used
     if used.tokens_in + used.tokens_out == 0:
         return Spent()
@@ -18,10 +28,37 @@ def spent_on(team: Team, task: Snapshot) -> Spent:
 
 
 def charged(team: Team, task: Snapshot) -> dict[str, object]:
-    """What the metadata of the next step says of them."""
+    """Return the metadata that charges the next step for unfinished replies; empty if there are none."""
     spent = spent_on(team, task)
     if not spent.tokens:
         return {}
     cost = {"cost": round(spent.cost, 9)} if spent.cost else {}
     used = {"agent": task.agent, "tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out}
     return {BROKEN: used | cost}
+
+
+def estimated_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Spent:
+    """Return an estimate of the usage of a reply that ended early, with these texts."""
+    tokens_out = estimate_tokens("".join(texts))
+    return Spent(tokens_in=tokens_in, tokens_out=tokens_out, cost=profile.cost(tokens_in, tokens_out))
+
+
+def failed_reply_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Spent:
+    """Return an estimate of the usage of a reply whose model failed; none if it failed before its first text."""
+    return estimated_usage(profile, tokens_in, texts) if texts else Spent()
+
+
+def record_turn_metrics(engine: Engine, doing: Doing, model: str, step: TaskStep, seconds: float) -> None:
+    """Record the duration and the usage of the turn, with the summaries that were made for it."""
+    usage: dict[str, Any] = step.metadata.get("usage") or {}
+    tokens_in, tokens_out = int(usage.get("tokens_in", 0)), int(usage.get("tokens_out", 0))
+    note = engine.telemetry.note
+    note(TURN_SECONDS, seconds, model)
+    note(TOKENS, tokens_in, "in", model)
+    note(TOKENS, tokens_out, "out", model)
+    note(COST, float(usage.get("cost", 0.0)), model)
+    doing.tell(tokens_in=tokens_in, tokens_out=tokens_out)
+    if step.error is not None:
+        doing.tell(error=step.error.code or "error")
+    elif step.metadata.get("interrupted"):
+        doing.tell(finish_reason="interrupted")

@@ -1,4 +1,4 @@
-"""worker_status: the workers that live, as a client sees them, and the id of the client's workspace."""
+"""worker_status: the live workers, as a client sees them, and the id of the client's workspace."""
 
 import json
 import time
@@ -12,11 +12,11 @@ from roboco.errors import CorruptHistory
 from roboco.ports import Files, WorkerRegistry, WorkspaceName
 
 CACHED = 5.0
-"""Seconds for which what was read of the registry is kept: many followers of a process share it."""
+"""Seconds for which the registry is cached: many followers of a process share it."""
 
 
 class Parts(Protocol):
-    """The ports that are read here."""
+    """The ports that this module reads."""
 
     @property
     def workers(self) -> WorkerRegistry: ...
@@ -26,7 +26,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True)
 class Seen:
-    """The registry at one moment: the workspace of the coordinators, and for how long each pool has been silent."""
+    """The registry at one moment: the workspace of the coordinators, and how long each pool has been silent."""
 
     at: float
     workspace: WorkspaceName | None
@@ -41,7 +41,7 @@ class WorkerStatus:
         self._own: WorkspaceName | None = None
 
     def seen(self, parts: Parts) -> Seen:
-        """Return what the registry holds. Cost: five commands to Redis if the last ones are CACHED seconds old."""
+        """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHED seconds old."""
         now = time.monotonic()
         seen = self._seen
         if seen is None or now - seen.at >= CACHED:
@@ -58,7 +58,7 @@ class WorkerStatus:
 
 
 def workspace_name(files: Files, address: str) -> WorkspaceName:
-    """Return the name of the workspace with these files, which is at this address. If it has no id, store one."""
+    """Return the name of the workspace with these files, at this address. If the workspace has no id, store one."""
     data = files.get(WORKSPACE)
     if data is None:
         files.create(WORKSPACE, json.dumps({"id": uuid.uuid4().hex}).encode())

@@ -9,7 +9,7 @@ import pytest
 from kombu import Connection
 from kombu import transport as kombu_transport
 
-from roboco.adapters.celery.refused import record_of_raw
+from roboco.adapters.celery.dead_letter import record_of_raw
 from roboco.adapters.celery.transport import NOTE_MOST, Transport, guard_transports, noted
 from roboco.adapters.local.valkey import ValkeyServer
 from tests.faults.hostile.producer import headers, message

@@ -111,7 +111,7 @@ def test_idle(request: pytest.FixtureRequest, pool: str) -> None:
 def test_stopped_process(stack: Stack, agents: Path) -> None:
     until_it_says("agents", agents, 0, "is healthy")
     os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
-    until_it_says("agents", agents, 1, "its main loop was last seen")
+    until_it_says("agents", agents, 1, "its main loop last ran")
     os.kill(stack.workers["agents"].pid, signal.SIGCONT)
     until_it_says("agents", agents, 0, "is healthy")
 
@@ -132,7 +132,7 @@ def test_pool_that_takes_nothing(stack: Stack, tools: Path) -> None:
     stopped = children(stack.workers["tools"].pid)
     for child in stopped:
         os.kill(child, signal.SIGSTOP)
-    until_it_says("tools", tools, 1, "its pool has free places, but has not answered")
+    until_it_says("tools", tools, 1, "its pool has free slots, but has not answered")
     for child in stopped:
         os.kill(child, signal.SIGCONT)
     until_it_says("tools", tools, 0, "is healthy")
@@ -153,7 +153,7 @@ def test_broker_gone_for_long(stack: Stack) -> None:
         with worker(stack, "tools-2", ROBOCO_BROKER_URL=f"redis://127.0.0.1:{gate.port}/0") as folder:
             until_it_says("tools", folder, 0, "is healthy")
             exits.close()
-            until_it_says("tools", folder, 1, "its main loop was last seen")
+            until_it_says("tools", folder, 1, "its main loop last ran")
             assert stack.workers["tools-2"].alive()
 
 
@@ -182,4 +182,4 @@ def test_command(tmp_path: Path) -> None:
         commands, ["health", "agents"], env={"ROBOCO_HEALTH": str(tmp_path)}, standalone_mode=False
     )
     assert ran.return_value == 1
-    assert "it has not begun to consume" in ran.output
+    assert "it does not consume yet" in ran.output

@@ -1,9 +1,10 @@
 """roboco.workers.coordinator, in a hurry."""
 
+from roboco.engine import notification_delivery
 from roboco.engine import notifications as notify
 from roboco.workers import coordinator
 from tests.hasty import SOON
 
-notify.UNCONFIRMED = SOON
+notification_delivery.CONFIRM_TIMEOUT = SOON
 notify.RING = SOON
 app = coordinator.app

@@ -24,8 +24,8 @@ from redis.exceptions import ConnectionError as Unreachable
 
 from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.consumer import GuardedConsumer
+from roboco.adapters.celery.dead_letter import BODY_KEPT, BODY_LIMIT
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
-from roboco.adapters.celery.refused import BODY_KEPT, BODY_LIMIT
 from tests.events import watched
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, CREATING
 from roboco.client.wiring import producer
-from roboco.workers.tasks import CREATING
 from tests.stack import Stack, until
 
 pytestmark = pytest.mark.workers

@@ -10,7 +10,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from roboco.workers import tasks
 
-vars(tasks)["GRACE"] = 2.0
+vars(tasks)["HARD_LIMIT_GRACE"] = 2.0
 take = vars(tasks)["take"]
 look = vars(tasks)["engine_advance"]
 

@@ -35,7 +35,7 @@ from roboco.engine.intake import pause as hold
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept import receive
 from roboco.engine.intake.submit import ring, submit
-from roboco.engine.notifications import deliver
+from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
 from roboco.ports import Phase

@@ -17,8 +17,8 @@ from roboco.workers.healthcheck import problem
     [
         (101.0, None, False, None),
         (160.0, None, False, None),
-        (161.0, None, False, "last seen 61 s ago"),
-        (90.0, None, False, "last seen -10 s ago"),
+        (161.0, None, False, "last ran 61 s ago"),
+        (90.0, None, False, "last ran -10 s ago"),
         (101.0, "its pool is stuck", False, "its pool is stuck"),
         (900.0, None, True, None),
     ],
@@ -66,4 +66,4 @@ def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None
 
 
 def test_no_note(tmp_path: Path) -> None:
-    assert "it has not begun to consume" in str(problem(tmp_path / "agents.json", 0.0))
+    assert "it does not consume yet" in str(problem(tmp_path / "agents.json", 0.0))

@@ -1,4 +1,4 @@
-"""Celery: the application, its queues, transports and consumers, and what its tools show.
+"""Celery: the application, its queues, transports and consumers, and the display of messages in Flower.
 
 Read `app.py` first, then `dispatcher.py` and `consumer.py`.
 """

@@ -10,10 +10,12 @@ from roboco.adapters.celery.broker import broker_settings, queue_arguments
 from roboco.adapters.celery.message_signing import MessageKeys, sign_messages
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
 
-# Stores a record, which is the JSON of a DeadLetter.
-# Called in the worker's main loop, so it must fail soon rather than wait. Where it raises, the message comes
-# again; a message whose acknowledgement is lost is stored again under the same id.
 DeadLetterSink = Callable[[dict[str, Any]], None]
+"""Stores a record, which is the JSON of a DeadLetter.
+
+The worker's main loop calls it, so it must fail soon rather than wait. If it raises, the message is redelivered. If an
+acknowledgement is lost, the same record is stored again under the same id.
+"""
 
 
 def configuration(
@@ -25,20 +27,20 @@ def configuration(
     sink: DeadLetterSink | None = None,
     keys: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """The settings of one application; what only some pool needs is added with `|`.
+    """Return the settings of one application. A pool adds its own settings with `|`.
 
-    `sink` stores what the guarded consumer takes out of a queue. A `concurrency` of None means one per CPU. With `keys`
-    messages are signed, and unsigned ones become dead letters. Messages are acknowledged before execution; a Celery
-    task opts into late acknowledgement with `acks_late`. The limit of connections that send is the default: kombu
-    has one for all applications of a process, and fails if one of them lowers it while another sends.
+    `sink` stores the dead letters of the guarded consumer. A `concurrency` of None means one per CPU. With `keys`
+    messages are signed, and unsigned ones become dead letters. Messages are acknowledged before execution (early); a
+    Celery task opts into late acknowledgement with `acks_late`. The limit of connections that send is the default:
+    kombu has one limit for all applications of a process, and fails if one of them lowers it while another sends.
     """
     return {
         **broker_settings(broker_url),
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_pool_acquire_timeout": 5,
-        # The exchange "" leads straight to the list that is the queue. Of any other one kombu keeps the bindings in
-        # the broker, so that they could be lost there.
+        # The exchange "" routes directly to the list that is the queue. Kombu stores the bindings of any other exchange
+        # in the broker, which could lose them.
         "task_default_exchange": "",
         "task_default_queue": COORDINATOR_QUEUE,
         "task_queues": [
@@ -59,7 +61,7 @@ def configuration(
         "task_ignore_result": True,
         "result_backend": None,
         "task_acks_late": False,
-        "task_reject_on_worker_lost": True,  # of those that acknowledge late; else a killed child loses them
+        "task_reject_on_worker_lost": True,  # for late acknowledgement; else a killed child process loses the message
         "task_send_sent_event": True,
         "task_repr_maxlevels": 2,
         "worker_consumer": "roboco.adapters.celery.consumer:GuardedConsumer",
@@ -68,7 +70,7 @@ def configuration(
         "worker_prefetch_multiplier": prefetch,
         "worker_cancel_long_running_tasks_on_connection_loss": False,
         "worker_send_task_events": True,
-        "worker_enable_remote_control": True,  # Flower asks the workers through it
+        "worker_enable_remote_control": True,  # Flower queries the workers through it
         "worker_hijack_root_logger": False,
         "roboco_dead_letter_sink": sink,
         "roboco_keys": MessageKeys(keys),
@@ -76,7 +78,7 @@ def configuration(
 
 
 def callback_configuration(broker_url: str) -> dict[str, Any]:
-    """The settings with which Celery tasks of others are sent to their broker; nothing is consumed with them."""
+    """Return the settings of an application that sends callbacks to a shop's broker, and consumes nothing."""
     ours = configuration(broker_url)
     options = ours["broker_transport_options"]
     kept = ("broker_url", "broker_pool_acquire_timeout", "task_publish_retry_policy", "task_serializer")
@@ -88,9 +90,9 @@ def callback_configuration(broker_url: str) -> dict[str, Any]:
 
 
 def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
-    """An application that can send to every queue; its workers consume `queues`, with their lanes, unless `-Q` differs.
+    """Return an application that can send to every queue. Its workers consume `queues` and their lanes, or `-Q`.
 
-    It does not become Celery's current application, which may be that of a service that merely submits tasks.
+    It does not become Celery's current application, which may be that of a service that submits tasks.
     """
     app = Celery("roboco", set_as_current=False)
     app.conf.update(settings)

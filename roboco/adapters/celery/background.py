@@ -1,4 +1,4 @@
-"""What the main process of a worker does again and again beside its work, in a thread of its own."""
+"""background: periodic work of the main process of a worker, each in its own thread."""
 
 import threading
 from collections.abc import Callable
@@ -10,9 +10,10 @@ from celery.signals import worker_ready, worker_shutting_down
 
 
 def repeat_while_working(app: Celery, name: str, pause: float, act: Callable[[], object]) -> None:
-    """Act every `pause` seconds, from when a worker of the application in this process is ready until it shuts down.
+    """Call `act` every `pause` seconds, from when a worker of the application is ready until it shuts down.
 
-    The thread, which is called `name`, also ends if `act` returns False or raises.
+    The calls happen in a thread called `name` of the worker's main process. It also ends if `act` returns False or
+    raises.
     """
     told: SimpleQueue[None] = SimpleQueue()
 
@@ -21,7 +22,7 @@ def repeat_while_working(app: Celery, name: str, pause: float, act: Callable[[],
             threading.Thread(target=_repeat, args=(told, pause, act), name=name, daemon=True).start()
 
     def end(**_: Any) -> None:
-        # In a signal's handler, which the next signal may interrupt in here: an Event would lock this thread up.
+        # A signal handler, which the next signal may interrupt here: with an Event, this thread would deadlock.
         told.put(None)
 
     worker_ready.connect(begin, weak=False)

@@ -1,4 +1,4 @@
-"""Places of brokers: whether two addresses lead to the same queues, whatever users, passwords and options they have."""
+"""Comparison of brokers: two URLs with other users, passwords and options may name the same queues."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _HERE = frozenset({None, "", "localhost", "::1"})
 
 
 _SEPARATOR = re.compile(r";|,(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-"""What separates addresses. A ',' may also lie in a password, or separate the hosts of one address."""
+"""The separator of URLs. A ',' may also be part of a password, or separate the hosts of one URL."""
 
 
 class Place(NamedTuple):
@@ -24,13 +24,13 @@ class Place(NamedTuple):
 
 
 def same_broker(one: str | Sequence[str], other: str | Sequence[str]) -> bool:
-    """Return True if the addresses name a common place, or if one of them cannot be read."""
+    """Return True if the URLs have a server and database in common, or if one of them cannot be parsed."""
     first, second = places(one), places(other)
     return not first or not second or bool(first & second)
 
 
 def places(url: str | Sequence[str]) -> frozenset[Place]:
-    """Return the places that an address, or several separated by ';' or ',', names; none if it cannot be read."""
+    """Return the servers of one URL, or of several separated by ';' or ','; none if one cannot be parsed."""
     urls = [one.strip() for many in ([url] if isinstance(url, str) else url) for one in _SEPARATOR.split(many)]
     try:
         return frozenset(place for one in urls if one for place in _places(one))

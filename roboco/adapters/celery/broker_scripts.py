@@ -1,7 +1,7 @@
-"""The Lua scripts of kombu, which its consumers on Redis call by their hashes.
+"""broker_scripts: the Lua scripts of kombu, which its consumers on Redis call by their hashes.
 
-Kombu loads them where Redis does not hold them. Of the users in deploy/redis-users.acl only that of the coordinators
-may: so coordinators load them for all workers, and for Flower.
+Kombu loads a script that Redis does not hold. Of the users in deploy/redis-users.acl only the coordinators' has the
+permission for that: so coordinators load the scripts for all workers, and for Flower.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from redis.lock import Lock
 from roboco.adapters.celery.dispatcher import sending
 from roboco.adapters.redis.scripts import load_missing
 
-_untyped: Any = redis  # whose stubs lack these constants
+_untyped: Any = redis  # its stubs lack these constants
 BROKER_SCRIPTS: Final = (Lock.LUA_RELEASE_SCRIPT, str(_untyped.REFRESH_BINDING), str(_untyped.SWEEP_BINDINGS))
 """Kombu's scripts: release the mutex of a consumer that restores messages; renew and remove bindings of pidboxes."""
 
@@ -30,7 +30,7 @@ class BrokerScripts:
 
         TransientError if the broker does not answer. Cost if none is missing: one SCRIPT EXISTS.
         """
-        with sending("the question for its scripts"):
+        with sending("the query of its scripts"):
             client = self._client()
         return 0 if client is None else load_missing(client, BROKER_SCRIPTS)
 

@@ -1,4 +1,4 @@
-"""The consumer of every worker: neither a lost broker nor a malformed message ends or blocks a worker."""
+"""consumer: the consumer of every worker. Neither a lost broker nor a malformed message ends or blocks a worker."""
 
 import json
 import logging
@@ -12,14 +12,14 @@ from celery.worker.control import Panel
 from kombu.message import Message
 
 from roboco.adapters.celery.app import DeadLetterSink
+from roboco.adapters.celery.dead_letter import record_of, record_of_raw
 from roboco.adapters.celery.message_signing import MessageKeys, as_bytes
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.refused import record_of, record_of_raw
 from roboco.adapters.celery.transport import ScriptsMissing
 from roboco.adapters.celery.validation_error import flaw
 
 UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
-"""What remote control may still do where messages are signed: its own are not."""
+"""The commands of remote control that are allowed if messages are signed, because its messages are not signed."""
 COSTLY: Final = frozenset({"hello", "objgraph", "memdump", "memsample"})  # questions that change or cost something
 
 logger = logging.getLogger(__name__)
@@ -29,9 +29,9 @@ class GuardedConsumer(Consumer):
     """Celery's consumer with fixes for a lost broker and checks for messages that it cannot run.
 
     Such a message is acknowledged and passed to the function in the setting `roboco_dead_letter_sink`; without one it
-    is only logged. Gossip and mingle are off, since nothing here needs them. If messages are signed, remote control can
-    only ask, because its messages are not signed. The 28 queues that Celery declares on RabbitMQ for delayed messages
-    are off as well: it cannot deliver to the queues here.
+    is only logged. Gossip and mingle are off, because nothing here needs them. If messages are signed, remote control
+    can only query, because its messages are not signed. The 28 queues that Celery declares on RabbitMQ for delayed
+    messages are off as well: it cannot deliver to the queues here.
     """
 
     Blueprint: Any = type(
@@ -42,7 +42,7 @@ class GuardedConsumer(Consumer):
 
     pause = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
     unscripted = 1.0  # seconds until a broker that does not hold kombu's scripts is tried again
-    gathering = 0.1  # seconds for which events wait for more: each publication is a message of its own
+    gathering = 0.1  # seconds for which events are collected: each publication is one message
 
     hub: Any
     event_dispatcher: Any
@@ -50,13 +50,13 @@ class GuardedConsumer(Consumer):
     channel_errors: tuple[type[Exception], ...]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # What is acknowledged early counts only until it begins: a worker that takes as many again as it can run
-        # keeps them from others, and the fair order of the queues from them.
+        # Early acknowledged messages count against the prefetch limit only until they start. With Celery's default a
+        # worker would receive as many more as it can run, keep them from other workers, and undo the fair queues.
         if most := kwargs["app"].conf.get("roboco_prefetch"):
             kwargs["initial_prefetch_count"] = most
-        # There is no setting for these two, only options of the command line, which this overrules.
+        # There is no setting for these two, only options of the command line, which this overrides.
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
-        # kombu counts KeyError as a lost connection; while a message is handled, it is a flaw of the message.
+        # Kombu counts KeyError as a lost connection; while a message is handled, it is an error of the message.
         errors = self.connection_errors + self.channel_errors
         self._keys: MessageKeys = self.app.conf.get("roboco_keys") or MessageKeys(())
         if self._keys:
@@ -70,11 +70,11 @@ class GuardedConsumer(Consumer):
         self._wait_for_scripts(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        self._flush()  # what it cannot send, the next dispatcher takes over, though not what was only gathered
+        self._flush()  # the next dispatcher sends what this cannot, but not events that were only collected
         # Since celery#10242 (5.7.0) a lost connection is first collected and then closed. If a late-acknowledged
-        # Celery task is in flight while the worker waits for one more, that close gives the message back through
-        # a transport which collecting has stripped of its client: AttributeError, and the worker exits. The
-        # visibility timeout gives messages back as well, so the close is left out.
+        # Celery task is in flight while the worker waits for one more, that close requeues the message through a
+        # transport whose client the collection has removed: AttributeError, and the worker exits. The visibility
+        # timeout requeues messages as well, so the close is left out.
         if self.connection and self.connection.transport.driver_type == "redis":
             vars(self.connection)["close"] = lambda: None
         super().on_connection_error_after_connected(exc)
@@ -86,9 +86,9 @@ class GuardedConsumer(Consumer):
             time.sleep(self.unscripted)
 
     def on_send_event_buffered(self) -> Any:
-        # From any thread. A timer that a lost connection takes along is set anew by the next event after its time.
+        # Called from any thread. If a lost connection removes the timer, the next event after its time sets it anew.
         if self._ends:
-            self._flush(waits=False)  # a signal may have interrupted who sends
+            self._flush(waits=False)  # a signal may have interrupted a thread that sends
         elif (now := time.monotonic()) > self._flush_due:
             self._flush_due = now + self.gathering
             self.hub.call_soon(self.hub.call_later, self.gathering, self._flush)
@@ -127,7 +127,7 @@ class GuardedConsumer(Consumer):
             except self._outages:
                 raise
             except Exception as error:
-                # Unforeseen: this worker may have lost a slot and has to exit. Spare the next worker the message.
+                # Unforeseen: this worker may have lost a slot and has to exit. Do not let the message end the next one.
                 if not message.acknowledged:
                     self._bury(message, f"the worker failed to receive it: {error!r}")
                 raise

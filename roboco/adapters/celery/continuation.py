@@ -1,7 +1,7 @@
-"""Continuation: what follows a Celery task whose result comes later than its end.
+"""Continuation: the callbacks, chain and chord of a Celery task whose result exists later than its end.
 
-What the worker's tracer does when a task ends (`celery.app.trace.build_tracer`) is done here of a request that was
-kept: callbacks and chain are sent before a result is stored, errbacks after an error is.
+This does for a stored request what the worker's tracer (`celery.app.trace.build_tracer`) does at the end of a Celery
+task: it sends callbacks and chain before it stores a result, and errbacks after it has stored an error.
 """
 
 import logging
@@ -23,27 +23,27 @@ KEPT: Final = (
     *("reply_to", "correlation_id", "task", "retries", "origin", "replaced_task_nesting"),
 )
 MOST = 200_000
-"""The longest request that is kept, in characters of its JSON."""
+"""Characters of JSON of a stored request at most."""
 
 
 def kept(request: Any, ignore_result: bool) -> str:
-    """What is kept of a request, as JSON; UsageError if that cannot be."""
+    """Return the part of a request that its continuation needs, as JSON; UsageError if it is not JSON or too large."""
     delivery = {name: (request.delivery_info or {}).get(name) for name in ("priority", "routing_key")}
     record = {name: getattr(request, name, None) for name in KEPT}
     try:
         text = str(json.dumps(record | {"delivery_info": delivery, "ignore_result": ignore_result}))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"what follows the team's task in its canvas is no JSON: {error}") from error
+        raise UsageError(f"the part of the canvas after the team's task is no JSON: {error}") from error
     if len(text) > MOST:
         raise UsageError(
-            f"what follows the team's task in its canvas has {len(text)} characters of JSON, at most {MOST} are "
-            "possible; pass large values by name"
+            f"the part of the canvas after the team's task has {len(text)} characters of JSON, at most "
+            f"{MOST} are possible; pass large values by name"
         )
     return text
 
 
 class Continuation:
-    """What follows a kept request, on the application and result backend that the Celery task has."""
+    """The continuation of a stored request, on the application and result backend of its Celery task."""
 
     def __init__(self, app: Celery, text: str) -> None:
         self.app: Any = app
@@ -52,7 +52,7 @@ class Continuation:
         self.task: Any = self.app.tasks[self.request.task]
 
     def send(self, result: Any) -> None:
-        """Send the callbacks and the next of the chain."""
+        """Send the callbacks and the next Celery task of the chain."""
         priority = self.request.delivery_info.get("priority") if self.app.conf.task_inherit_parent_priority else None
         options = {
             "parent_id": self.request.id,
@@ -66,7 +66,7 @@ class Continuation:
             self.app.amqp._retry_publish(following.apply_async, (result,), chain=chain, **options)
 
     def _callbacks(self, callbacks: Sequence[Any]) -> list[Any]:
-        """Groups each of their own, and all others in one, as the tracer sends them."""
+        """Return each group, and one group of all others, as the tracer sends them."""
         signatures = [_signature(one, self.app) for one in callbacks]
         if len(signatures) < 2:
             return signatures
@@ -75,11 +75,11 @@ class Continuation:
         return [*groups, group(others, app=self.app)] if others else groups
 
     def done(self, result: Any) -> None:
-        """Store the result, and its part of a chord. Twice is once."""
+        """Store the result, and its part of a chord. This is idempotent."""
         self.task.backend.mark_as_done(self.request.id, result, self.request, not self.request.ignore_result)
 
     def failed(self, error: Exception) -> None:
-        """Store the error for the task, its part of a chord and those that are chained to it. Twice is once."""
+        """Store the error for the Celery task, its part of a chord and the rest of its chain. This is idempotent."""
         self.task.backend.mark_as_failure(
             self.request.id, error, request=self.request, store_result=self._stores_errors, call_errbacks=False
         )
@@ -90,9 +90,9 @@ class Continuation:
             self.task.backend._call_task_errbacks(self.request, error, None)
 
     def show(self, event: str, **fields: Any) -> None:
-        """Have Celery's tools show how the Celery task has ended, which no worker says: its own has let it go.
+        """Send the event that the Celery task has ended: its worker has returned without one.
 
-        It is sent in the name of the worker that runs this; only a display depends on it, and it may get lost.
+        The event names the worker that runs this. Only displays such as Flower depend on it, and it may get lost.
         """
         current = self.app.current_worker_task
         if current is None:
@@ -101,18 +101,18 @@ class Continuation:
             with sending(event), self.app.events.default_dispatcher(hostname=current.request.hostname) as dispatcher:
                 dispatcher.send(event, uuid=self.request.id, name=self.request.task, **fields)
         except TransientError as error:
-            _log.warning("how Celery task %s has ended is not shown: %s", self.request.id, error)
+            _log.warning("the event of the end of Celery task %s is not sent: %s", self.request.id, error)
 
     @property
     def was_revoked(self) -> bool:
-        """Whether it is stored that the task was revoked: workers do so as they hear of it, while nobody runs it."""
+        """True if the result backend holds that the Celery task was revoked, which the workers store."""
         try:
             return bool(self.task.backend.get_state(self.request.id) == states.REVOKED)
         except NotImplementedError:
             return False  # there is no result backend
 
     def revoked(self, reason: str) -> None:
-        """Store that the task was revoked, and its part of a chord. Twice is once."""
+        """Store that the Celery task was revoked, and its part of a chord. This is idempotent."""
         self.task.backend.mark_as_revoked(self.request.id, reason, self.request, self._stores_errors)
 
     @property

@@ -1,4 +1,4 @@
-"""The dispatcher on Celery: messages of ids and numbers, sent by name."""
+"""dispatcher: the dispatcher on Celery. Its messages hold ids and numbers, and name their Celery task."""
 
 import logging
 import math
@@ -22,51 +22,51 @@ from roboco.errors import TransientError
 from roboco.ports import AttemptEnd, CallOrder, ListOrder, Phase, TurnOrder
 
 SENT_AT: Final = "roboco_sent_at"
-"""The header that says when a message was sent, in Unix seconds."""
+"""The header with the time at which a message was sent, in Unix seconds."""
 CONFIRMED = 5.0
-"""Seconds in which a broker that confirms messages has to confirm one."""
+"""Seconds within which a broker with confirms has to confirm a message."""
 KILL_AFTER = 2.0
-"""Seconds that a tool has to end after it was told that its time is up."""
+"""Seconds that a tool has to end after the exception of its soft time limit."""
 NODE: Final = "roboco_node"
-"""The setting that names the worker of this process, in whose name its dispatcher may tell of lost attempts."""
+"""The setting with the node name of this process's worker, which sends the events of lost attempts."""
 
 _log = logging.getLogger(__name__)
 
 
 class CeleryDispatcher:
-    """Sends by name, under ids that begin with the task's; what Flower shows of a message says who is to do what."""
+    """Sends messages whose ids start with the task's id. Flower shows the agent or tool, and the step."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
         self._lanes = Lanes(app)
 
     def advance(self, task_id: str) -> None:
-        """Have the coordinator look at the task."""
+        """Send `roboco.advance`: a coordinator runs a pass over the task."""
         now = time.time()
         self._send(ADVANCE, {"task_id": task_id}, shown.look_id(task_id, now), task_id)
 
     def turn(self, order: TurnOrder, agent: str) -> None:
-        """Have an agent worker make the turn."""
+        """Send `roboco.turn`: an agents worker runs the turn. If it replaces an attempt, show that one as failed."""
         self._send(TURN, _fields(order), shown.turn_id(order), shown.of_work(agent, order), priority=order.priority)
         if order.attempt > 1:
             self._show(replace(order, attempt=order.attempt - 1), agent, "task-failed", _followed_by(order.attempt))
 
     def tool(self, order: CallOrder, name: str, timeout: float) -> None:
-        """Have a tool worker make the call, and end it after `timeout` seconds."""
+        """Send `roboco.tool`: a tools worker runs the call, for `timeout` seconds at most."""
         options = {"soft_time_limit": timeout, "time_limit": timeout + KILL_AFTER, "priority": order.priority}
         self._send(TOOL, _fields(order), shown.call_task_id(order), shown.of_work(name, order), **options)
         if order.attempt > 1:
             self._show(replace(order, attempt=order.attempt - 1), name, "task-failed", _followed_by(order.attempt))
 
     def list_tools(self, order: ListOrder) -> None:
-        """Have a tool worker list the tools of an MCP server."""
+        """Send `roboco.list_tools`: a tools worker lists the tools of an MCP server."""
         described = f"{order.server}, {order.task_id}"
         self._send(LIST_TOOLS, asdict(order), shown.listing_id(order, time.time()), described)
 
     def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
-        """Show those who watch the workers how an attempt has ended; `who` is its agent or tool.
+        """Send the event of the end of an attempt, for displays; `who` is its agent or tool.
 
-        A message that is delivered after that still ends as its worker says: Celery's tools let success stand.
+        If the attempt's message is delivered after that, its worker's events win: Celery's tools keep a success.
         """
         match end:
             case AttemptEnd.DONE:
@@ -79,18 +79,18 @@ class CeleryDispatcher:
                 self._show(order, who, "task-revoked", {"terminated": False, "signum": None, "expired": False})
 
     def notify(self, task_id: str) -> None:
-        """Have the coordinator deliver what is to be told of the task."""
+        """Send `roboco.notify`: a coordinator delivers the notifications of the task."""
         self._send(NOTIFY, {"task_id": task_id}, shown.notify_id(task_id, time.time()), task_id)
 
     def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
-        """When the oldest message in the queue was sent; None if there is none, or if the broker cannot tell."""
+        """Return when the oldest message in the queue was sent, or None if there is none or that is not known."""
         name = {Phase.TURN: TURN, Phase.TOOLS: TOOL}.get(phase, ADVANCE)
         with sending(name):
             oldest = self._lanes.oldest(name, task_id, None if name == ADVANCE else priority)
         return min(filter(None, map(sent_at, oldest)), default=None)
 
     def backlog(self, task_id: str) -> int:
-        """How many turns and looks at tasks wait where those of this task would."""
+        """Return the queued turns and coordinator passes in the queues of this task."""
         with sending(TURN):
             return self._lanes.waiting(TURN, task_id) + self._lanes.waiting(ADVANCE, task_id)
 
@@ -105,7 +105,7 @@ class CeleryDispatcher:
             self._app.send_task(name, kwargs=arguments, task_id=ident, **options)
 
     def _show(self, order: TurnOrder | CallOrder, who: str, event: str, fields: dict[str, Any]) -> None:
-        """Send an event that the attempt's worker cannot; it may be the first that Celery's tools hear of it."""
+        """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""
         node = self._app.conf.get(NODE)
         if node is None:
             return
@@ -119,23 +119,23 @@ class CeleryDispatcher:
             with sending(event), events.default_dispatcher(hostname=node) as dispatcher:
                 dispatcher.send(event, uuid=ident, **fields)
         except TransientError as error:
-            _log.warning("how %s has ended is not shown: %s", ident, error)
+            _log.warning("the event of the end of %s is not sent: %s", ident, error)
 
 
 def _followed_by(attempt: int) -> dict[str, Any]:
-    why = f"lost with its worker, or in the middle of its model's answer: attempt {attempt} takes its place"
+    why = f"lost with its worker, or cut off in its model's reply: attempt {attempt} replaces it"
     return {"exception": why, "traceback": ""}
 
 
 def _fields(order: TurnOrder | CallOrder) -> dict[str, Any]:
-    """The arguments of an order; a normal priority is none, so that workers of an older release know all of them."""
+    """Return the arguments of an order. A normal priority is left out: workers of an older release do not know it."""
     fields = asdict(order)
     return fields if order.priority != "normal" else {name: fields[name] for name in fields if name != "priority"}
 
 
 @contextmanager
 def sending(name: str) -> Iterator[None]:
-    """Turns the errors of a broker that does not take the message into TransientError."""
+    """Raise TransientError in place of the errors of a broker that does not accept the message `name`."""
     try:
         yield
     except (KombuError, AMQPError, RedisError, OSError) as error:
@@ -145,7 +145,7 @@ def sending(name: str) -> Iterator[None]:
 
 @contextmanager
 def _dropping(producer: Any) -> Iterator[None]:
-    """Drops the connection after an error: to close it in good order would wait for a broker that may be silent."""
+    """Drop the connection after an error: an orderly close would wait for a broker that may not answer."""
     try:
         yield
     except Exception:
@@ -156,7 +156,7 @@ def _dropping(producer: Any) -> Iterator[None]:
 
 
 def sent_at(headers: Any) -> float | None:
-    """When the message with these headers was sent, in Unix seconds; None for one that is not ours."""
+    """Return when the message with these headers was sent, in Unix seconds, or None if Roboco did not send it."""
     try:
         at = float(headers[SENT_AT])
     except (ValueError, KeyError, TypeError, OverflowError):

@@ -1,8 +1,8 @@
-"""What Celery's tools show of a message, such as Flower: an id that is found by the task's, and no word of anybody.
+"""display: the ids and arguments of messages as Flower shows them, without any content of users.
 
-The id of a Celery task begins with the task's and a "/", which no task id holds. A search for `order-17/` thus finds
-everything of task order-17 and nothing of others, and sorted by id it stands in the order of the history. The same
-attempt announced again bears the same id, so that it is one row.
+The id of a Celery task starts with the task's id and a "/", which no task id contains. A search for `order-17/` finds
+everything of task order-17 and nothing of others, sorted by id in the order of the history. An attempt that is
+dispatched again has the same id, so that it is one row.
 """
 
 import re
@@ -26,52 +26,52 @@ NAMING: Final = (
     "status",
     "happened",
 )
-"""The arguments from outside that name something; all others may hold what somebody says."""
+"""The arguments from outside that are names. All others may hold content of users."""
 MOST: Final = 200
-"""The longest text of an error that is shown."""
+"""Characters of the text of an error at most."""
 SHORT: Final = 11
-"""How many characters of a call's id stand in that of its Celery task: enough for the calls of one step."""
+"""Characters of a call's id in the id of its Celery task: they distinguish the calls of one step."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+-]{0,127}")
 _FOUND: Final = re.compile(r"\(found .*", re.DOTALL)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _PASSWORD: Final = re.compile(r"(?<=://)[^\s/@]*@")
 _OF_MACHINE: Final = ("celery.", "billiard.", "redis.", "kombu.")
-"""Whose errors speak of processes and servers alone."""
+"""Packages whose errors name only processes and servers."""
 
 
 def turn_id(order: TurnOrder) -> str:
-    """The id of the Celery task that makes this attempt at the turn."""
+    """Return the id of the Celery task that runs this attempt at the turn."""
     return f"{order.task_id}/{order.seq:04}/turn/{order.attempt}"
 
 
 def call_task_id(order: CallOrder) -> str:
-    """The id of the Celery task that makes this attempt at the call, by the position at which its result will stand."""
+    """Return the id of the Celery task that runs this attempt at the call, with the position of its result."""
     return f"{order.task_id}/{order.seq + 1:04}/tool/{order.call_id[:SHORT]}/{order.attempt}"
 
 
 def look_id(task_id: str, at: float) -> str:
-    """The id of the Celery task that looks at the task, as announced at this time."""
+    """Return the id of the coordinator pass over the task that is dispatched at this time."""
     return f"{task_id}/advance/{at * 1000:.0f}"
 
 
 def listing_id(order: ListOrder, at: float) -> str:
-    """The id of the Celery task that lists the tools of a server, as announced at this time."""
+    """Return the id of the listing of a server's tools that is dispatched at this time."""
     return f"{order.task_id}/mcp/{order.server}/{at * 1000:.0f}"
 
 
 def notify_id(task_id: str, at: float) -> str:
-    """The id of the Celery task that tells what has become of the task, as announced at this time."""
+    """Return the id of the delivery of the task's notifications that is dispatched at this time."""
     return f"{task_id}/notify/{at * 1000:.0f}"
 
 
 def of_work(who: str, order: TurnOrder | CallOrder) -> str:
-    """Who is to do what, for people."""
+    """Return the arguments of a turn or call for display: agent or tool, task and step."""
     again = f", attempt {order.attempt}" if order.attempt > 1 else ""
     return f"{who}, {order.task_id}, step {order.seq}{again}"
 
 
 def of_outside(arguments: Mapping[str, Any], origin: object) -> tuple[str, str]:
-    """What is shown of arguments from outside: of which task and who sent them, and what they name."""
+    """Return the arguments of a message from outside for display: its task and sender, and its names."""
     names = {name: arguments[name] for name in NAMING if name in arguments and _is_name(arguments[name])}
     hidden = sorted(str(name) for name in arguments if name not in names and _is_name(str(name)))
     whose = str(names.get("task_id", "a new task"))
@@ -80,7 +80,7 @@ def of_outside(arguments: Mapping[str, Any], origin: object) -> tuple[str, str]:
 
 
 def of_error(error: BaseException) -> str:
-    """The error without what it quotes. Of one that is not foreseen only the kind: its text may hold anything."""
+    """Return the error without its quotations. Of an unexpected error return the type: its text may hold anything."""
     kind = type(error)
     if not (isinstance(error, RobocoError) or kind.__module__.startswith(_OF_MACHINE)):
         return f"{kind.__name__}: see the worker's log"
@@ -90,7 +90,7 @@ def of_error(error: BaseException) -> str:
 
 
 def frames_of(traceback: object) -> str:
-    """The lines of a traceback that say where; the others may hold what the error quotes."""
+    """Return the lines of a traceback with files and functions. The others may hold quotations of the error."""
     lines = str(traceback or "").splitlines()
     return "\n".join(line for line in lines if line.startswith('  File "'))
 

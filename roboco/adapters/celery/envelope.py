@@ -1,6 +1,6 @@
 """The envelope of a Celery message in Redis, checked strictly before kombu makes a message of it.
 
-kombu does not check envelopes: most of those that it cannot read end the worker, or kombu drops them. It also unpacks
+Kombu does not check envelopes: most of those that it cannot read crash the worker, or kombu drops them. It also unpacks
 compressed messages while it reads them. So this module checks the size, then the JSON, then each field that kombu or
 Celery reads.
 """
@@ -22,9 +22,9 @@ RAW_MOST: Final = BODY_MOST // 3 * 4 + REST_MOST
 HELD_REST_MOST: Final = 5 * REST_MOST
 """Bytes beside the body of a message that a worker holds.
 
-kombu writes such a message with ASCII escapes and spaces: é, two bytes, becomes six, and 1e15 with its comma, five
-bytes, becomes twenty. So the body is at most three times as long as it came, and the rest four times, and a little that
-kombu adds.
+Kombu writes such a message with ASCII escapes and spaces: é, two bytes, becomes six, and 1e15 with its comma, five
+bytes, becomes twenty. So the body is at most three times as long as it arrived, and the rest four times, and a little
+that kombu adds.
 """
 HELD_MOST: Final = 3 * RAW_MOST + 2 * REST_MOST
 """Bytes of a message that a worker holds: what `read_envelope` accepts, `read_held` accepts."""
@@ -35,14 +35,14 @@ TEXT_MOST: Final = 255
 CLOCK_MOST: Final = 2**53
 """The largest logical clock: a larger one would stay in every message that the worker sends."""
 CONTROL: Final = "celery.pidbox"
-"""The exchange of remote control, and of its answers with 'reply.' before it."""
+"""The exchange of remote control. With the prefix 'reply.' it is the exchange of the replies."""
 _TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # also one without an end: each byte is read once
 _COMMAND: Final = frozenset({"method", "arguments", "destination", "pattern", "matcher", "ticket", "reply_to"})
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Why no worker may have a message, and the headers that could be read of it."""
+    """The reason why no worker may receive a message, and its headers as far as they can be read."""
 
     reason: str
     headers: Mapping[str, Any] = field(default_factory=dict)
@@ -50,20 +50,21 @@ class Refused:
 
 @dataclass(frozen=True)
 class Held:
-    """A message that a worker held, and the queue that it came from."""
+    """A message that a worker held, and its queue."""
 
     message: dict[str, Any]
     queue: str
 
 
 class _Unreadable(ValueError):
-    """Says why; a Refused is made of it."""
+    """The message cannot be read, for this reason."""
 
 
 def read_envelope(raw: bytes, queue: str) -> dict[str, Any] | Refused:
-    """The message as kombu may have it, or why not. It says that it came from `queue`, whatever its sender wrote.
+    """Return the message in a form that is safe for kombu, or its refusal.
 
-    Otherwise a worker would give it back to a queue to which its sender may not write.
+    The message names `queue` as its origin, whatever its sender wrote. Otherwise a worker could requeue it into a queue
+    to which its sender has no permission to write.
     """
     try:
         return _checked(_parsed(raw, RAW_MOST, REST_MOST), queue)
@@ -72,19 +73,19 @@ def read_envelope(raw: bytes, queue: str) -> dict[str, Any] | Refused:
 
 
 def read_held(raw: bytes) -> Held | Refused:
-    """What the broker keeps of a message that a worker holds: the envelope, its exchange, and its queue."""
+    """Return the message of an entry in kombu's `unacked` hash, which holds the messages that workers hold."""
     try:
         match _parsed(raw, HELD_MOST, HELD_REST_MOST):
             case [dict() as envelope, str(), str(queue)] if _is_short(queue):
                 return Held(_checked(envelope, queue), queue)
             case found:
-                raise _Unreadable(f"what is held of it is no [envelope, exchange, queue] but {found!r:.80}")
+                raise _Unreadable(f"the held message is no [envelope, exchange, queue] but {found!r:.80}")
     except _Unreadable as error:
         return Refused(str(error))
 
 
 def read_broadcast(raw: bytes, exchange: str) -> dict[str, Any] | Refused:
-    """The message that was published on a channel as kombu may have it, or why not."""
+    """Return the message published on a channel in a form that is safe for kombu, or its refusal."""
     read = read_envelope(raw, exchange)
     if isinstance(read, Refused) or exchange != CONTROL:
         return read
@@ -99,9 +100,9 @@ def read_broadcast(raw: bytes, exchange: str) -> dict[str, Any] | Refused:
 
 
 def written(message: dict[str, Any]) -> bytes:
-    """The message as JSON without ASCII escapes and spaces, so that it can be read again within the same limits.
+    """Return the message as JSON without ASCII escapes and spaces, so that the same limits accept it again.
 
-    It is longer than it came only by the name of its queue, some hundred bytes, and by numbers such as 1e15.
+    It is longer than it arrived only by the name of its queue, some hundred bytes, and by numbers such as 1e15.
     """
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -120,7 +121,7 @@ def _parsed(raw: bytes, most: int, rest_most: int) -> Any:
 
 
 def _without_body(raw: bytes, most: int) -> int:
-    """How many bytes there are beside the longest text, or that there are more than `most`."""
+    """Return the bytes beside the longest text, or a number above `most` if there are more than that."""
     longest = 0
     for text in _TEXTS.finditer(raw):
         longest = max(longest, text.end() - text.start())
@@ -132,7 +133,7 @@ def _without_body(raw: bytes, most: int) -> int:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key is repeated")
     return found
 
 
@@ -205,7 +206,7 @@ def _body_of(body: str, encoding: str | None) -> bytes:
 
 
 def _headers_of(raw: bytes) -> Mapping[str, Any]:
-    """The headers of a message that is refused, to say later which one it was; none if they cannot be read."""
+    """Return the headers of a refused message, which identify it in its dead letter; none if they cannot be read."""
     try:
         found = json.loads(raw)["headers"] if len(raw) <= REST_MOST else {}
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -214,7 +215,7 @@ def _headers_of(raw: bytes) -> Mapping[str, Any]:
 
 
 def _command_flaw(command: Any) -> str | None:
-    """Why a worker must not obey. A pattern of a sender could hold its main loop for ever."""
+    """Return why a worker must not obey the command, or None. A sender's pattern could block its main loop for ever."""
     match command:
         case {"method": str()} if command.get("pattern") or command.get("matcher"):
             return "'pattern' and 'matcher' are not obeyed: name the workers in 'destination'"

@@ -1,4 +1,10 @@
-"""Lanes: in which queue of the broker a message waits, so that tenants do not stand in each other's way."""
+"""fair_queues: the choice of the broker's queues, so that one tenant's backlog does not delay the others.
+
+Shuffle sharding: each queue has several lanes, which workers consume in turn. The hash of a tenant's name selects two
+of them, and a message goes to the shorter one (on RabbitMQ to the first one). A tenant that floods its two lanes delays
+only the tenants with the same pair: with 8 lanes, one of 28. Tenants that share one lane with it use their other lane.
+The number of queues is fixed, however many tenants there are. Tasks without a tenant use the queue itself.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,29 +19,29 @@ from roboco.adapters.celery.names import QUEUE_OF, lanes_of
 from roboco.domain.history.priority import Priority
 from roboco.domain.ids import tenant_of
 
-# Kombu's Redis transport keeps a list for each of `priority_steps`, and takes from the lowest number first. What other
-# services send has no priority, and so the lowest number.
+# Kombu's Redis transport keeps a list for each of `priority_steps`, and consumes the lowest number first. Messages of
+# other services have no priority, and so the lowest number. On AMQP the highest number is first.
 _ON_REDIS: Final = MappingProxyType({"high": 0, "normal": 3, "low": 6})
 _ON_AMQP: Final = MappingProxyType({"high": 9, "normal": 4, "low": 0})
 
 
 class Lanes:
-    """The queues of one broker. The errors of the broker are raised as they are."""
+    """The queues of one broker. Its methods raise the errors of the broker unchanged."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
 
     @property
     def on_redis(self) -> bool:
-        """Whether the broker is Redis."""
+        """True if the broker is Redis."""
         return str(self._app.conf.broker_url or "").startswith("redis")
 
     def number(self, priority: Priority | None) -> int | None:
-        """The number that stands for the priority on this broker."""
+        """Return the priority as a number of this broker, or None for no priority."""
         return None if priority is None else (_ON_REDIS if self.on_redis else _ON_AMQP)[priority]
 
     def shortest(self, name: str, task_id: str, priority: Priority | None) -> str:
-        """The lane for a message of this task: of two, the one in which fewer wait."""
+        """Return the lane for a message of this task: on Redis the shorter one of two, elsewhere the first."""
         possible = lanes_of(QUEUE_OF[name], tenant_of(task_id))
         if len(possible) == 1 or not self.on_redis:
             return possible[0]
@@ -43,7 +49,7 @@ class Lanes:
         return min(zip(lengths, possible, strict=True))[1]
 
     def oldest(self, name: str, task_id: str, priority: Priority | None) -> list[Any]:
-        """The headers of the oldest message of each list or queue in which one of this task may wait."""
+        """Return the headers of the oldest message of each list or queue that a message of this task may use."""
         queues = lanes_of(QUEUE_OF[name], tenant_of(task_id))
         if self.on_redis:
             return [headers_of(message) for message in self._ask("lindex", queues, priority, -1) if message is not None]
@@ -53,15 +59,18 @@ class Lanes:
             return [_oldest(connection, queue) for queue in queues]
 
     def waiting(self, name: str, task_id: str) -> int:
-        """How many messages wait in the lanes of this task, of any priority."""
+        """Return the messages of any priority that wait in the lanes of this task."""
         queues = lanes_of(QUEUE_OF[name], tenant_of(task_id))
         with self._connection() as connection:
-            if self.on_redis:  # where an empty queue is none, and cannot be declared passively
+            if self.on_redis:  # an empty queue does not exist there, and cannot be declared passively
                 return sum(int(connection.default_channel._size(queue)) for queue in queues)
             return sum(_declared(connection, queue) for queue in queues)
 
     def _ask(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
-        """What Redis answers for the list of each queue."""
+        """Return the answers of Redis to a command about the list of each queue.
+
+        This and `waiting` use `_q_for_pri` and `_size` of kombu's channel: it has no public names for its lists.
+        """
         with self._connection() as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
             channel = connection.default_channel
             for queue in queues:
@@ -76,7 +85,7 @@ class Lanes:
 
 
 def headers_of(message: bytes) -> Any:
-    """The headers of a message as it lies in Redis; None for one that is not Celery's."""
+    """Return the headers of a message as Redis stores it, or None if it is not one of Celery."""
     try:
         return json.loads(message)["headers"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -84,14 +93,14 @@ def headers_of(message: bytes) -> Any:
 
 
 def _oldest(connection: Any, queue: str) -> Any:
-    """The headers of the oldest message, which is taken and put back to its place; None if there is none."""
+    """Return the headers of the oldest message, or None if there is none. It is received and requeued at its place."""
 
     def look(channel: Any) -> Any:
-        with channel.connection.client.channel() as own:  # a queue that is not there closes its channel
+        with channel.connection.client.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
             try:
                 message = own.basic_get(queue)
             except NotFound:
-                return None  # a broker that was emptied, and a queue that nothing was sent to since
+                return None  # nothing was sent to the queue since the broker was emptied
             if message is None:
                 return None
             own.basic_reject(message.delivery_tag, requeue=True)
@@ -102,8 +111,8 @@ def _oldest(connection: Any, queue: str) -> Any:
 
 
 def _declared(connection: Any, queue: str) -> int:
-    """How many messages wait in a queue of AMQP."""
-    with connection.channel() as own:  # a queue that is not there closes its channel
+    """Return the messages that wait in a queue of AMQP; 0 if it does not exist."""
+    with connection.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
         try:
             return int(own.queue_declare(queue, passive=True).message_count)
         except NotFound:

@@ -1,4 +1,4 @@
-"""What a worker's log says of a Celery task from outside that was refused or failed: not what its error quotes."""
+"""log_redaction: a worker's log about messages from outside that were refused or failed, without content of users."""
 
 import logging
 import sys
@@ -10,13 +10,13 @@ _TRACE = "celery.app.trace"
 
 
 class FailureLog(logging.Filter):
-    """Celery puts the error, as it would be read by its sender, into the message of a record and into its `data`.
+    """Redacts the errors of messages from outside. Celery puts them into the message of a record and into its `data`.
 
-    Of an error that is not foreseen only the kind is logged, and where it happened: a dead letter holds the rest.
+    Of an unexpected error, the record keeps only the type and the stack: a dead letter holds the rest.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record pass; of one about an error from outside, without anybody's words."""
+        """Redact the record if it is about a message from outside. Return True: every record passes."""
         told = record.args
         if isinstance(told, dict) and told.get("name") in OUTSIDE and "exc" in told:
             frames = shown.frames_of(told.get("traceback"))
@@ -28,7 +28,7 @@ class FailureLog(logging.Filter):
 
 
 def quote_nobody() -> None:
-    """Have the log of this process, and of its children, quote nothing of what came from outside."""
+    """Redact the log of this process and its children: it quotes nothing of messages from outside."""
     logging.getLogger(_TRACE).addFilter(FailureLog())
 
 

@@ -1,12 +1,16 @@
-"""Signatures of Celery messages: who can write to the broker, but has no key, cannot have workers act.
+"""message_signing: HMAC signatures of Celery messages.
 
-The header `roboco_signature` is TIME:HEX, where TIME is in whole Unix seconds, and HEX the HMAC-SHA256 of
+A broker authenticates connections, not messages: every service that shares it can write to Roboco's queues. With
+signing, workers accept only messages of senders that have a key. The header `roboco_signature` is TIME:HEX, where TIME
+is in whole Unix seconds, and HEX the HMAC-SHA256 of
 
     [TIME,"task","id",eta,expires,timelimit]    as JSON without spaces: headers of the message, or null
     body                                        on the next line, as it is sent
 
-Other headers are only shown or measured, and not covered. A copy of a message is believed for a week: what Roboco is
-sent twice has the effect of once, as long as the task's workspace is there.
+Other headers are only displayed or measured, and not covered. A signature does not prevent replay: a copy of a message
+is valid for a week. That is harmless, because a repeated message has no second effect as long as the task's workspace
+exists. The time bounds how long a copy is valid after that. Several keys allow rotation: the first one signs, and all
+are accepted.
 """
 
 import hashlib
@@ -24,14 +28,14 @@ from roboco.adapters.celery.names import QUEUE_OF
 SIGNATURE: Final = "roboco_signature"
 """The header with the signature."""
 LONGEST: Final = 7 * 86_400
-"""Seconds for which a signature holds."""
+"""Seconds for which a signature is valid."""
 AHEAD: Final = 600
-"""Seconds that a sender's clock may be fast."""
+"""Seconds by which a sender's clock may be fast."""
 _COVERED = ("task", "id", "eta", "expires", "timelimit")
 
 
 class MessageKeys:
-    """The keys of messages: the first one signs, all of them are believed, so that a new one can take over."""
+    """The keys of messages: the first one signs, and all of them are accepted, so that keys can be rotated."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self._keys = tuple(key.encode() for key in keys)
@@ -40,13 +44,13 @@ class MessageKeys:
         return bool(self._keys)
 
     def sign(self, headers: MutableMapping[str, Any], body: bytes) -> None:
-        """Give the message its signature; without keys it gets none."""
+        """Add the signature to the headers, if there are keys."""
         if self._keys:
             now = int(time.time())
             headers[SIGNATURE] = f"{now}:{_made(self._keys[0], now, headers, body)}"
 
     def flaw(self, headers: Mapping[str, Any], body: bytes) -> str | None:
-        """Why the message is not to be believed; None where it is, or where there are no keys."""
+        """Return why the message is not authentic, or None if it is, or if there are no keys."""
         if not self._keys:
             return None
         sent, _, made = str(headers.get(SIGNATURE, "")).partition(":")
@@ -58,12 +62,13 @@ class MessageKeys:
             return "signed with no key of ROBOCO_MESSAGE_KEYS, or changed since"
         age = time.time() - int(sent)
         if not -AHEAD <= age <= LONGEST:
-            return f"signed {age:.0f} s ago: a signature holds for {LONGEST} s, and a clock may be {AHEAD} s fast"
+            valid = f"a signature is valid for {LONGEST} s, and a clock may be {AHEAD} s fast"
+            return f"signed {age:.0f} s ago: {valid}"
         return None
 
 
 def sign_messages(app: Celery, keys: MessageKeys) -> None:
-    """Have the application sign what it sends to Roboco; other Celery tasks go out as they are."""
+    """Have the application sign its messages to Roboco. It sends other Celery tasks unchanged."""
     amqp: Any = app.amqp
     send: Callable[..., Any] = amqp.send_task_message
 
@@ -80,7 +85,7 @@ def sign_messages(app: Celery, keys: MessageKeys) -> None:
 
 
 def as_bytes(body: bytes | str) -> bytes:
-    """The body as it is sent."""
+    """Return the body in the bytes in which it is sent."""
     return body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
 
 

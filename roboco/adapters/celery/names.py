@@ -1,4 +1,4 @@
-"""The names that travel in Celery messages: three queues with their lanes, and the Celery tasks each of them carries.
+"""names: the names in Celery messages: three queues with their lanes, and the Celery tasks that each of them carries.
 
 Other services send by these names, so none is ever renamed.
 """
@@ -14,18 +14,18 @@ TOOLS_QUEUE: Final = "roboco.tools"
 QUEUES: Final = (COORDINATOR_QUEUE, AGENTS_QUEUE, TOOLS_QUEUE)
 
 LANES: Final = 8
-"""Each queue has so many lanes beside it for the tasks of tenants. Workers take from all of them in turn."""
+"""The number of lanes beside each queue, for the tasks of tenants. Workers consume all of them in turn."""
 
 
 def lanes(queue: str) -> tuple[str, ...]:
-    """The queue and its lanes, which are queues of the broker."""
+    """Return the queue and its lanes, which are queues of the broker."""
     return queue, *(f"{queue}.{number}" for number in range(LANES))
 
 
 def lanes_of(queue: str, tenant: str) -> tuple[str, ...]:
-    """The lanes in which the messages of a tenant's tasks may wait: two; of no tenant it is the queue itself.
+    """Return the two lanes of a tenant, or the queue itself for tasks without a tenant.
 
-    With the shorter of two, one tenant's flood delays another only where both its lanes are the same: 1 of 28.
+    Messages go to the shorter lane, so a tenant's flood delays another tenant only if both lanes are equal: 1 of 28.
     """
     if not tenant:
         return (queue,)
@@ -62,6 +62,8 @@ OUTSIDE: Final = (
     FORK,
     RAISE_LIMITS,
 )
+CREATING: Final = (SUBMIT, FORK)
+"""The Celery tasks that create a task. Without a `task_id`, the id of the message names it."""
 ADVANCE: Final = "roboco.advance"
 TURN: Final = "roboco.turn"
 TOOL: Final = "roboco.tool"
@@ -69,12 +71,12 @@ LIST_TOOLS: Final = "roboco.list_tools"
 NOTIFY: Final = "roboco.notify"
 
 TEAM: Final = "roboco.team"
-"""On a shop's own application: submits a task, whose result becomes its own."""
+"""On a shop's application: the Celery task that submits a task, and later has the result of that task."""
 ENDED: Final = "roboco.ended"
-"""On a shop's own application: goes on where such a task has ended."""
+"""On a shop's application: the Celery task that continues the canvas after such a task has ended."""
 
 BROKER: Final = "broker"
-"""What is kept for such a Celery task names the broker of its application so, without users and passwords."""
+"""The key of the broker's URL, without users and passwords, in the stored request of such a Celery task."""
 
 QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(OUTSIDE, COORDINATOR_QUEUE)

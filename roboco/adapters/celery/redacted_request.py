@@ -1,4 +1,4 @@
-"""ShownRequest: a Celery task at a worker, as its events and its answers to `inspect` show it."""
+"""redacted_request: a Celery task at a worker, as its events and its answers to `inspect` show it."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from roboco.adapters.celery.names import OUTSIDE, TOOL
 
 
 class ShownRequest(Request):
-    """Celery's request, which shows nobody's words and no name but its own, whatever the message's sender wrote.
+    """Celery's request, displayed without content of users and under its real name, whatever the sender wrote.
 
-    A revoke of what Roboco itself announces drops that one message. The sweeper announces it again under the same id,
-    which must not be dropped for hours.
+    A revoke of work that Roboco dispatches drops that one message. The sweeper dispatches the work again under the same
+    id, which must not be dropped for hours.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -24,28 +24,28 @@ class ShownRequest(Request):
         self._type: str = own._type
         own.name = self._type
         if self._type != TOOL:
-            own.time_limits = (None, None)  # those of its Celery task: a sender may not lengthen them
+            own.time_limits = (None, None)  # the limits of its Celery task apply: a sender may not raise them
         if self._type in OUTSIDE:
             headers: dict[str, Any] = own._request_dict
             own._argsrepr, own._kwargsrepr = shown.of_outside(headers["kwargs"], headers.get("origin"))
             headers |= {"argsrepr": own._argsrepr, "kwargsrepr": own._kwargsrepr}
 
     def info(self, safe: bool = False) -> Any:
-        """What `inspect` is told; never the arguments themselves."""
+        """Return the answer to `inspect`, never with the arguments themselves."""
         return super().info(safe=True)
 
     def revoked(self) -> bool:
-        """Whether somebody wants the message to be dropped."""
+        """Return True if a user has revoked the message."""
         found = bool(super().revoked())
         if found and self._type not in OUTSIDE:
             revoked.discard(self.id)
         return found
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Show that a Celery task failed.
+        """Report that a Celery task failed.
 
-        If its time was up, what came from outside goes back to its queue, also if its process had to be killed. That
-        counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
+        A message from outside that exceeded its time limit returns to its queue, also if its process was killed. That
+        counts as an attempt: after ROBOCO_ATTEMPTS attempts the message becomes a dead letter.
         """
         error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:
@@ -53,7 +53,7 @@ class ShownRequest(Request):
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
     def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002  # named by Celery
-        """Send an event; of an error without what that quotes."""
+        """Send an event. Its error has no quotations, and its traceback only files and functions."""
         if "traceback" in fields:
             error = self._error
             told = fields.get("exception") if error is None else shown.of_error(error)

@@ -1,16 +1,16 @@
-"""Kombu's transports, guarded: what a producer wrote is checked before kombu makes a message of it.
+"""transport: kombu's transports with a check of each message before kombu parses it.
 
     list ── BRPOP ──┐                    ┌─► kombu's Message ─► GuardedConsumer
     channel ────────┼─► read strictly ───┤
     unacked hash ───┘   (envelope.py)    └─► Refused ─► dead letter
 
-What was popped is in the memory of this process alone. If its dead letter cannot be stored, a note of it goes into the
-hash of messages that workers hold, from which it comes back after the visibility timeout, to be stored then. If the
-broker does not take that note either, the log names what is lost: its length, its digest and the reason.
+A popped message is in the memory of this process alone. If its dead letter cannot be stored, its record goes into the
+hash of messages that workers hold. Kombu restores it after the visibility timeout, and it is stored then. If the broker
+does not accept the record either, the log has the length, the digest and the reason of the lost message.
 
-The channel over Redis also has one client instead of one for each command: to make them was a tenth of the samples of
-an agents process under load (redis-py 8.1: 0.06 ms each). Clients keep no state but their pool of connections, and may
-be shared by threads.
+The channel over Redis also has one client instead of one for each command: creating them was a tenth of the samples of
+an agents process under load (redis-py 8.1: 0.06 ms each). Clients have no state but their connection pool, and threads
+may share them.
 """
 
 import json
@@ -26,13 +26,13 @@ from kombu.utils.encoding import bytes_to_str
 from redis import exceptions as redis_exceptions
 from redis.exceptions import RedisError
 
+from roboco.adapters.celery.dead_letter import record_of_raw
 from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held, written
-from roboco.adapters.celery.refused import record_of_raw
 from roboco.adapters.celery.validation_error import content_flaw
 from roboco.domain.dead_letter import letter_id_of
 
 Refuse = Callable[[dict[str, Any]], None]
-"""Stores the record of a message that is refused; raises if it cannot."""
+"""Stores the record of a refused message, or raises."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,21 +44,21 @@ class QoS(redis.QoS):
     _remove_from_indices: Any
 
     def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
-        """Give a message back to its queue; what cannot be read becomes a dead letter instead."""
+        """Return a message to its queue. If it cannot be read, store it as a dead letter instead."""
 
         def give_back(pipe: Any) -> None:
             raw = pipe.hget(self.unacked_key, tag)
             pipe.multi()
             if raw is None or self._settle(raw, pipe, leftmost):
                 self._remove_from_indices(tag, pipe)
-            else:  # it must not stand in the way of others that come back
+            else:  # try again later, so that it does not block the restoration of others
                 pipe.zadd(self.unacked_index_key, {tag: time.time()}, xx=True)
 
         with self.channel.conn_or_acquire(client) as connected:
             connected.transaction(give_back, self.unacked_key)
 
     def _settle(self, raw: bytes, pipe: Any, leftmost: bool) -> bool:
-        """Whether the message went back, or was stored as a dead letter."""
+        """Return True if the message has returned to its queue or is stored as a dead letter."""
         match read_held(raw):
             case Held(message, queue):
                 message["headers"]["redelivered"] = True
@@ -78,7 +78,7 @@ class ScriptsMissing(redis_exceptions.ConnectionError):
 
 
 class GuardedChannel:
-    """The part of a channel over Redis that checks what comes, and keeps its client."""
+    """The part of a channel over Redis that checks incoming messages, and reuses its client."""
 
     connection: Any
     sep: str
@@ -86,7 +86,7 @@ class GuardedChannel:
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         make: Any = super()._create_client  # type: ignore[misc]  # a mixin
-        if asynchronous:  # kombu keeps those itself
+        if asynchronous:  # kombu reuses those itself
             client = make(asynchronous=True)
             client.parse_response = partial(self._answer, client.parse_response)
             return client
@@ -99,13 +99,13 @@ class GuardedChannel:
 
     @cached_property
     def subclient(self) -> Any:
-        """The connection on which messages of remote control come."""
+        """The connection that receives messages of remote control."""
         subclient: Any = self._create_client(asynchronous=True).pubsub()
         subclient.parse_response = partial(self._published, subclient.parse_response)
         return subclient
 
     def _answer(self, parse: Callable[..., Any], connection: Any, command: str, **options: Any) -> Any:
-        """The answer of Redis; of what was popped only a message that kombu may have, else none."""
+        """Return the answer of Redis. Of a popped message return the checked form, or None if it is refused."""
         answer = parse(connection, command, **options)
         if command != "BRPOP" or not answer:
             return answer
@@ -114,16 +114,16 @@ class GuardedChannel:
         match read_envelope(raw, queue):
             case Refused() as refused:
                 own: Any = self
-                own._queue_cycle.rotate(queue)  # as after any message: other queues have their turn
+                own._queue_cycle.rotate(queue)  # as after any message: the other queues are next
                 self._refuse(raw, queue, refused)
                 return None
             case message:
-                # A sender may have used the tag of another message: what a worker holds under it would be overwritten.
+                # A sender may have used the tag of another message that a worker holds: its entry would be overwritten.
                 message["properties"]["delivery_tag"] = self._next_delivery_tag()  # type: ignore[attr-defined]
                 return key, written(message)
 
     def _published(self, parse: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """What was published, with nothing in place of what no worker may have."""
+        """Return the published message in its checked form, or an empty one if it is refused."""
         answer = parse(*arguments, **options)
         if not (isinstance(answer, list | tuple) and bytes_to_str(answer[0]).endswith("message")):
             return answer
@@ -132,7 +132,7 @@ class GuardedChannel:
         exchange = (name.partition(".")[2] if name.startswith("/") else name).partition("/")[0]
         read = read_broadcast(raw, exchange) if isinstance(raw, bytes) else Refused(f"is no message but {raw!r:.80}")
         if isinstance(read, Refused):
-            logger.warning("dropped what was published on channel %r: %s", name, read.reason)
+            logger.warning("dropped a message that was published on channel %r: %s", name, read.reason)
             return [*start, channel, b""]
         return [*start, channel, json.dumps(read)]
 
@@ -152,7 +152,7 @@ class GuardedChannel:
         return True
 
     def _keep(self, record: dict[str, Any]) -> None:
-        """Note it among the messages that workers hold. A release without this guard drops such a note."""
+        """Store the record among the messages that workers hold. A release without this guard drops such a record."""
         note = json.dumps([json.dumps(record), "", record["queue"]])
         own: Any = self
         try:
@@ -165,7 +165,7 @@ class GuardedChannel:
             logger.exception("lost an unreadable message of %s bytes of queue %r (SHA-256 %s): %s", *told)
 
     def store_held(self, raw: bytes, refused: Refused) -> bool:
-        """Store a dead letter of what is kept in the hash and cannot be read; whether that is done."""
+        """Store a dead letter for an unreadable entry of the hash. Return True if it is stored."""
         return self._store(noted(raw) or record_of_raw(raw, "", refused.reason, refused.headers))
 
 
@@ -180,7 +180,7 @@ def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
 
 
 def noted(raw: bytes) -> dict[str, Any] | None:
-    """The record in a note of `_keep`, made anew: any producer may have written it. None if it is no such note."""
+    """Return the record that `_keep` stored, rebuilt because any producer may write one; None for other entries."""
     if len(raw) > NOTE_MOST:
         return None
     try:
@@ -198,7 +198,7 @@ def noted(raw: bytes) -> dict[str, Any] | None:
 
 
 NOTE_MOST: Final = 1024 * 1024
-"""Bytes of a note: a record has less than 64 K characters, and JSON in JSON makes up to fourteen bytes of each."""
+"""Bytes of a stored record at most: it has less than 64 K characters, and JSON in JSON takes up to 14 bytes each."""
 _NOTED: Final = ("reason", "headers", "body", "size", "digest")
 _NO_DIGEST: Final = "0" * 64
 
@@ -228,7 +228,7 @@ class SentinelTransport(redis.SentinelTransport):
 
 
 class AmqpMessage(pyamqp.Message):
-    """Kombu's message, which unpacks nothing: a compressed one is an error, with its body as it came."""
+    """Kombu's message without decompression: a compressed one is an error, with its body as it arrived."""
 
     def __init__(self, msg: Any, channel: Any = None, **options: Any) -> None:
         headers = msg.properties.get("application_headers") or {}
@@ -273,8 +273,8 @@ _GUARDED: Final = {
 
 
 def guard_transports() -> None:
-    """From now on all connections of this process to brokers are guarded."""
+    """Have all further connections of this process to brokers use these transports."""
     of_kombu = vars(transport)
     for scheme, kind in _GUARDED.items():
         of_kombu["TRANSPORT_ALIASES"][scheme] = f"{__name__}:{kind.__name__}"
-        of_kombu["_transport_cache"].pop(scheme, None)  # what this process has connected with before
+        of_kombu["_transport_cache"].pop(scheme, None)  # the transports that this process has used before

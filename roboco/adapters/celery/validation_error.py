@@ -1,4 +1,4 @@
-"""Checks of messages: headers and bodies that Celery accepts unchecked, and that a worker must refuse."""
+"""validation_error: checks of headers and bodies that Celery accepts unchecked, and that a worker must refuse."""
 
 import math
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -16,15 +16,15 @@ BODY_MOST: Final = 64 * 1024 * 1024
 VALUES_MOST: Final = 4_000_000
 """Values in a body: in memory each takes up to forty times as much as in JSON."""
 BODY_DEPTH: Final = MAX_DEPTH + 16
-"""How deep a body may be nested. Arguments may be nested less deep, so that their check can answer the sender."""
+"""The deepest nesting of a body. The limit of arguments is lower, so that their check can answer the sender."""
 HEADER_DEPTH: Final = 16
-"""How deep headers and properties may be nested."""
+"""The deepest nesting of headers and properties."""
 ID_LIMIT: Final = 255
-"""Characters of an id: it stands in keys and in logs."""
+"""Characters of an id at most: it is part of keys and logs."""
 HEADER_MOST: Final = 64 * 1024
 """Characters of a header or a property."""
 AHEAD_MOST: Final = timedelta(hours=1)
-"""How far ahead `eta` may be: until then workers hold the message and pass it from one to the next."""
+"""How far ahead `eta` may be: until then workers hold the message, and redeliver it to one another."""
 LIMIT_MOST: Final = 7 * 86_400
 """Seconds of a time limit."""
 COUNT_MOST: Final = 1_000_000
@@ -66,7 +66,7 @@ def content_flaw(content_type: object, encoding: object, headers: Mapping[str, A
 
 
 def plain_flaw(value: object) -> str | None:
-    """Return what in the value is not JSON in UTF-8, or nests too deeply; None if there is nothing."""
+    """Return why the value is not JSON in UTF-8, or nests too deeply, or None if it is valid."""
     level = [value]
     for _ in range(HEADER_DEPTH):
         if found := next(filter(None, map(_scalar_flaw, level)), None):
@@ -223,7 +223,8 @@ def _task_flaw(headers: Mapping[str, Any], known: Container[object]) -> str | No
         case {"task": str(), "id": str(ident)} if ident and len(ident) <= ID_LIMIT and ident.isprintable():
             return None
         case {"task": str()}:
-            return f"header 'id' is {headers.get('id')!r:.80}, expected a text of up to {ID_LIMIT} printable characters"
+            expected = f"a text of up to {ID_LIMIT} printable characters"
+            return f"header 'id' is {headers.get('id')!r:.80}, expected {expected}"
         case _:
             return f"header 'task' is {headers.get('task')!r:.80}, expected the name of a Celery task"
 

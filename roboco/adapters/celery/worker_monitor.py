@@ -1,7 +1,7 @@
-"""Heartbeats: which workers live, from the events that they send every two seconds.
+"""worker_monitor: the live workers, from the heartbeat events that they send every two seconds.
 
-To ask them (`inspect`) would cost an answer of each worker at each look, and its whole time-out where one is gone. Only
-which queues a worker consumes is asked, until each that is new has said so.
+A query (`inspect`) would cost an answer of each worker every time, and its whole time-out if one is lost. So the
+monitor queries only the queues of workers, until each new worker has answered.
 """
 
 import logging
@@ -19,34 +19,41 @@ from roboco.errors import TransientError
 GONE: Final = 10.0
 """Seconds without a heartbeat after which a worker counts as lost."""
 FORGOTTEN: Final = 120.0
-"""Seconds after which a lost worker is not shown any more."""
+"""Seconds after which a lost worker is removed."""
 ASK: Final = 1.0
-"""Seconds in which workers say which queues they consume."""
+"""Seconds for which answers of workers to a query are collected."""
 LOOK: Final = 0.2
-"""Seconds after which the listener notices that it is to end."""
+"""Seconds after which the listener notices that the monitor was closed."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker as it said last: Celery tasks that run in it, how many it has ended, its machine's load, its queues."""
+    """A worker as its last event describes it."""
 
     name: str
+    """Its node name, such as `celery@host`."""
     seen: float
+    """When its last event arrived, in Unix seconds."""
     active: int = 0
+    """Celery tasks that run in it."""
     processed: int = 0
+    """Celery tasks that it has run since its start."""
     load: float = 0.0
+    """The load average of its machine over one minute."""
     queues: tuple[str, ...] = ()
+    """The queues that it consumes; empty until it has answered the query."""
     stopped: bool = False
+    """True if it has sent that it shuts down."""
 
     def alive(self, now: float) -> bool:
-        """Whether it has been heard of lately, and has not said that it ends."""
+        """Return True if its last event is younger than GONE, and it does not shut down."""
         return not self.stopped and now - self.seen < GONE
 
 
 class Heartbeats:
-    """Listens in a thread of its own, from entering to leaving."""
+    """Listens for events in a thread, from entering the context to leaving it."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -70,7 +77,7 @@ class Heartbeats:
             thread.join(timeout=3)
 
     def workers(self) -> list[WorkerNow]:
-        """The workers that were heard of, by name."""
+        """Return the workers whose events have arrived, sorted by name."""
         now = time.time()
         with self._lock:
             self._workers = {name: one for name, one in self._workers.items() if now - one.seen < FORGOTTEN}
@@ -95,7 +102,7 @@ class Heartbeats:
         receiver.on_iteration = look
         for _ in receiver.consume(
             safety_interval=LOOK, wakeup=True
-        ):  # whereupon the workers say at once that they live
+        ):  # with `wakeup` the workers send a heartbeat immediately
             pass
 
     def _heard(self, event: dict[str, Any]) -> None:
@@ -121,16 +128,16 @@ class Heartbeats:
             if self._ended.wait(LOOK):  # others may be new, too
                 return
             try:
-                with sending("a question to its workers"):
+                with sending("a query of its workers"):
                     told: dict[str, Any] = self._app.control.inspect(timeout=ASK).active_queues() or {}
             except TransientError as error:
-                _log.debug("nobody says which queues are consumed: %s", error)
+                _log.debug("the queues of workers cannot be queried: %s", error)
                 told = {}
             if self._note(told):
                 self._new.set()
 
     def _note(self, told: dict[str, Any]) -> bool:
-        """Note the queues of the workers that have answered; whether others that live have not."""
+        """Record the queues of the workers that have answered. Return True if other live workers have not answered."""
         now = time.time()
         with self._lock:
             for name, queues in told.items():

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, lanes
-from roboco.adapters.celery.queues import QueueNow, queues_now
+from roboco.adapters.celery.queue_stats import QueueNow, queues_now
 from roboco.adapters.redis.refusal import BROKER_SETTING, refusal
 from roboco.cli.doctor.check import Check, wanted
 from roboco.client.wiring import producer

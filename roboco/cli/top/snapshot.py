@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queues import QueueNow, queues_now
+from roboco.adapters.celery.queue_stats import QueueNow, queues_now
 from roboco.adapters.celery.worker_monitor import Heartbeats, WorkerNow
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys

@@ -5,8 +5,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from roboco.adapters.celery.dead_letter import letter_of
 from roboco.adapters.celery.display import of_error
-from roboco.adapters.celery.letters import letter_of
 from roboco.adapters.celery.names import TEAM
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import Overloaded, TransientError, UsageError

@@ -1,4 +1,9 @@
-"""Ending: somebody wants a turn to end before its model has; told by a signal, a chunk's answer or a heartbeat."""
+"""cancellation: a turn ends before its model has finished, because a user or another worker cancelled it.
+
+The worker learns of a cancellation request in one of three ways: a signal (pub/sub, at once), the answer of Redis to an
+emitted chunk, or the answer to the heartbeat that renews the lease. The signal is fast and may get lost; the other two
+make the cancellation certain.
+"""
 
 import threading
 from datetime import datetime
@@ -10,11 +15,11 @@ from roboco.ports import LeaseStatus, ModelStream, TurnClaim
 from roboco.ports.telemetry import STOP_SECONDS
 
 CLOSING = 1.0
-"""Seconds for which the end of a model's connection is waited for, to say when it was."""
+"""Seconds for which a worker waits until the model's connection is closed, to record when it was."""
 
 
 class Ending:
-    """Closes the model's stream at once when it is asked to, in whatever thread that is."""
+    """Closes the model's stream as soon as cancellation is requested, in whatever thread that is."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -25,11 +30,11 @@ class Ending:
 
     @property
     def asked(self) -> bool:
-        """Whether the turn is to end."""
+        """True if cancellation of the turn was requested."""
         return self.asked_at is not None
 
     def ask(self) -> None:
-        """End the turn."""
+        """Request cancellation: close the stream, and keep the time of the first request."""
         with self._lock:
             self.asked_at = self.asked_at or self._engine.now()
             stream = self._stream
@@ -37,7 +42,7 @@ class Ending:
             stream.close()
 
     def of(self, stream: ModelStream) -> None:
-        """This is the stream to close; at once, if it was asked or dropped before."""
+        """Attach the stream that a cancellation closes. Close it now if the turn was cancelled or abandoned before."""
         with self._lock:
             self._stream = stream
             over = self.asked or self._dropped
@@ -45,7 +50,7 @@ class Ending:
             stream.close()
 
     def drop(self) -> None:
-        """Close the stream, since the turn is somebody else's now, or is to be made anew."""
+        """Abandon the turn: close the stream, because another attempt has replaced this one or will replace it."""
         with self._lock:
             self._dropped = True
             stream = self._stream
@@ -53,19 +58,19 @@ class Ending:
             stream.close()
 
     def renew(self, claim: TurnClaim) -> bool:
-        """Renew the lease: whether the turn is still ours."""
+        """Renew the lease. Return True if this worker still has the turn."""
         lease_status = self._engine.turns.renew(claim)
         if lease_status is LeaseStatus.CANCEL_REQUESTED:
             self.ask()
         return bool(lease_status)
 
     def receipt(self, claim: TurnClaim, stream: ModelStream, chunks: int) -> dict[str, Any]:
-        """When the end was requested, seen here, and the model's connection closed, and how many chunks came after.
+        """Return when cancellation was requested, seen by this worker and effective, and the chunks emitted after it.
 
-        Times in ISO 8601, UTC; `closed_at` is null if the connection was not closed within a second.
+        The times are ISO 8601, UTC. `closed_at` is null if the model's connection was not closed within a second.
         """
         closed_at = self._engine.now() if stream.wait_closed(CLOSING) else None
-        what = f"when the end of task {claim.order.task_id}'s turn was asked for"
+        what = f"the time of the request to cancel the turn of task {claim.order.task_id}"
         cut = retry(self._engine, lambda: self._engine.turns.cut(claim), lambda: True, what)
         if cut is not None and closed_at is not None:
             self._engine.telemetry.note(STOP_SECONDS, closed_at.timestamp() - cut.at)

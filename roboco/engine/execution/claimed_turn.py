@@ -1,4 +1,4 @@
-"""making: a turn that a worker has claimed, and the ways in which an attempt at it ends."""
+"""claimed_turn: a turn that a worker has claimed, and the results of an attempt to run it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from roboco.ports import Doing, Ticket, TurnClaim
 
 
 class TurnEnd(StrEnum):
-    """How an attempt at a turn has ended, for displays such as Flower."""
+    """The result of an attempt to run a turn. Flower shows its text."""
 
     COMMITTED = "committed"
     RATE_LIMITED = "waits until its model's rate limit allows it"
@@ -25,7 +25,7 @@ class TurnEnd(StrEnum):
 
 @dataclass(frozen=True)
 class Making:
-    """A turn that this worker has claimed. `began` is the time of the claim, in Unix seconds."""
+    """A turn that this worker has claimed."""
 
     engine: Engine
     team: Team
@@ -33,6 +33,7 @@ class Making:
     ending: Ending
     doing: Doing
     began: float
+    """The time of the claim, in Unix seconds."""
 
     @property
     def model(self) -> str:

@@ -1,10 +1,10 @@
-"""deferral: a turn that cannot be made now is released until a later time.
+"""deferral: a turn that cannot run now is released until a later time.
 
-    claimed ─► deferred for some seconds ─► the sweeper announces it ─► claimed by any agents worker
+    claimed ─► deferred for some seconds ─► the sweeper dispatches it ─► claimed by any agents worker
                (no thread waits)
 
 If the worker dies before the turn is deferred, its lease expires. If the worker dies after that, the sweeper finds the
-turn at the latest when the lease would have expired.
+turn no later than the lease would have expired.
 """
 
 from roboco.domain.status import TaskStatus
@@ -15,32 +15,34 @@ from roboco.engine.execution.claimed_turn import Making, TurnEnd
 from roboco.errors import ModelError
 
 ALONE, LONGEST_ALONE = 5.0, 15.0
-"""The first and the longest delay, in seconds, of a turn that waits for its place in quarantine. The delay doubles."""
+"""The first and the longest delay, in seconds, of a turn that waits for quarantine. The delay doubles."""
 
 
-def wait_for_rate(making: Making, profile: ModelProfile, seconds: float, error: ModelError | None = None) -> TurnEnd:
-    """Defer the turn until the provider allows it. No thread waits: the sweeper announces the turn again then.
+def wait_for_rate(making: Making, profile: ModelProfile, seconds: float) -> TurnEnd:
+    """Defer the turn until the rate limits that Roboco keeps allow its request. No thread waits meanwhile."""
+    return defer(making, seconds, _rate_reason(making, profile, seconds), TurnEnd.RATE_LIMITED)
 
-    With `error`, the server has refused the request, and all requests to it are held back. A turn that is requested to
-    end is not deferred.
-    """
-    engine, claim = making.engine, making.claim
-    if error is not None:
-        seconds = outage.delay(error, claim.task.refusals)
-        engine.rates.pause(profile, seconds)
-    reason = f"{claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
-    return defer(making, seconds, reason, TurnEnd.RATE_LIMITED, error is not None)
+
+def wait_for_server_rate(making: Making, profile: ModelProfile, error: ModelError) -> TurnEnd:
+    """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
+    seconds = outage.delay(error, making.claim.task.refusals)
+    making.engine.rates.pause(profile, seconds)
+    return defer(making, seconds, _rate_reason(making, profile, seconds), TurnEnd.RATE_LIMITED, refused=True)
+
+
+def _rate_reason(making: Making, profile: ModelProfile, seconds: float) -> str:
+    return f"{making.claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
 
 
 def ask_again(making: Making, error: ModelError) -> TurnEnd:
-    """Defer the turn, because its model cannot be reached or its server fails. Other turns try for themselves."""
+    """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
     claim = making.claim
     seconds = outage.delay(error, claim.task.refusals)
     return defer(making, seconds, outage.reason(claim.task.agent, error, seconds), TurnEnd.OUTAGE, True)
 
 
 def wait_alone(making: Making) -> TurnEnd:
-    """Defer the turn until its place in quarantine is free, since one of its neighbours may end the worker."""
+    """Defer the turn until quarantine is free: another turn in it may crash this worker."""
     agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
     pause = min(LONGEST_ALONE, ALONE * 2.0 ** min(making.claim.task.rings, 10))
     reason = (
@@ -53,9 +55,9 @@ def wait_alone(making: Making) -> TurnEnd:
 def defer(
     making: Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False, declined_by: str = ""
 ) -> TurnEnd:
-    """Defer the turn for these seconds and publish the reason. `refused`: the model's server has refused it.
+    """Defer the turn for these seconds, publish the reason and return `end`. Return LOST if the lease has expired.
 
-    `declined_by`: this worker cannot make it.
+    `refused` counts a refusal of the model server. `declined_by` names this worker if it cannot run the turn.
     """
     engine, claim = making.engine, making.claim
     task_id = claim.order.task_id
@@ -65,5 +67,5 @@ def defer(
     engine.schedule.schedule_no_later_than(task_id, seconds)
     now = engine.board.load(task_id, 1)
     if now is not None and (now.cut_age is not None or outage.is_over(engine, making.team, now)):
-        engine.dispatcher.advance(task_id)  # its end was requested before it was deferred, or it was refused too long
+        engine.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
     return end

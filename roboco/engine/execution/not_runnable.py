@@ -1,13 +1,13 @@
 """not_runnable: a worker lacks the function of a tool.
 
-    worker A lacks it ─► released ─► announced again, after 1, 2, 4, ... 10 s ─► worker B, which has the module
+    worker A lacks it ─► released ─► dispatched again, after 1, 2, 4, ... 10 s ─► worker B, which has the module
                             │
                             └─ each live worker that has the module lacks the function too, or none has it:
-                               held after TRIES announcements ─► paused ─► the user resumes the task
+                               paused after TRIES dispatches ─► the user resumes the task
 
-The board keeps the workers that have declined a turn or call. If the worker dies in between, the sweeper announces the
-turn or call again, and the next worker does the same. A worker that restarts, or is too old to register, has the time
-of these announcements to take it.
+The task store keeps the workers that have declined a turn or call. If the worker dies in between, the sweeper
+dispatches the turn or call again, and the next worker does the same. A worker that restarts, or is of a release that
+does not register, has the time of these dispatches to claim it.
 """
 
 import logging
@@ -24,9 +24,9 @@ from roboco.ports import CallOrder, Declined
 _log = logging.getLogger(__name__)
 
 TRIES = 5
-"""Times that workers decline a turn or call before it is held."""
+"""Times that workers decline a turn or call before its task is paused."""
 LONGEST_DELAY = 10.0
-"""Seconds until a turn or call is announced to another worker, at most."""
+"""The most seconds until a turn or call is dispatched to another worker."""
 
 
 def release_call(engine: Engine, order: CallOrder, token: str, call: ToolCall, error: NotRunnable) -> None:
@@ -43,7 +43,7 @@ def release_call(engine: Engine, order: CallOrder, token: str, call: ToolCall, e
         return
     engine.schedule.schedule_no_later_than(order.task_id, _delay(declined))
     level = logging.WARNING if declined.count <= len(declined.workers) else logging.DEBUG
-    _log.log(level, "call %s of task %s is left to another worker: %s", call.id, order.task_id, cause)
+    _log.log(level, "call %s of task %s is released for another worker: %s", call.id, order.task_id, cause)
 
 
 def put_off_turn(making: Making, error: NotRunnable) -> TurnEnd:
@@ -54,7 +54,7 @@ def put_off_turn(making: Making, error: NotRunnable) -> TurnEnd:
     declined = Declined(before.count + 1, (*before.workers, own))
     cause = f"agents worker {own!r} cannot describe the tools of agent {agent!r}: {error}"
     none = _none_left(engine, "agents", error.module, declined)
-    reason = cause + (none or "; another agents worker is to take the turn")
+    reason = cause + (none or "; the turn waits for another agents worker")
     seconds = LONGEST_DELAY if none else _delay(declined)
     end = defer(making, seconds, reason, TurnEnd.DEFERRED, declined_by=own)
     if none and end is TurnEnd.DEFERRED:
@@ -70,20 +70,21 @@ def _delay(declined: Declined) -> float:
     return min(LONGEST_DELAY, 2.0 ** min(10, declined.count - 1))
 
 
-def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> str:
-    """Return why no other worker of the pool can run it, with a remedy, or "" if one may.
+def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> str | None:
+    """Return why no other worker of the pool can run the work, with a remedy, or None if one may.
 
-    One may that has the module and has not declined. The first announcements are for workers that start again.
+    A worker may run it if it has the module and has not declined. The first TRIES dispatches wait for workers that
+    restart.
     """
     if declined.count < TRIES:
-        return ""
+        return None
     try:
         live = engine.workers.modules(pool)
     except TransientError as error:
         found = f"; which other {pool} workers have the module is not known: {error}"
     else:
         if any(module in has and name not in declined.workers for name, has in live.items()):
-            return ""
+            return None
         found = f"; no other {pool} worker has the module"
     others = ", ".join(sorted(set(declined.workers) - {_own(engine)}))
     cannot = f"; nor can {others}" if others else ""
@@ -94,7 +95,7 @@ def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> st
 
 
 def _hold(engine: Engine, task_id: str, item_id: str, reason: str, seq: int, call_id: str = "") -> None:
-    """Hold the step. If an earlier hold of it was ended, by the user or by a step, make another one."""
+    """Pause the task before the step. If the user or a step has ended an earlier pause of it, create another one."""
     for number in range(1, 1000):
         before = stored(engine, task_id, f"{item_id}-{number}")
         if before is None or before.taken_at_seq is None:
@@ -104,8 +105,8 @@ def _hold(engine: Engine, task_id: str, item_id: str, reason: str, seq: int, cal
     )
     try:
         receive(engine, task_id, item, limited=False)
-    except UsageError as error:  # the task has ended, or another worker has held it in other words
-        _log.info("task %s is not held: %s", task_id, error)
+    except UsageError as error:  # the task has ended, or another worker has paused it with another reason
+        _log.info("task %s is not paused: %s", task_id, error)
         return
     if before is None:
         _log.warning("task %s is paused: %s", task_id, reason)

@@ -1,4 +1,4 @@
-"""reply: what a model has answered, as the parts of a step."""
+"""reply: the reply of a model, as the content of a step."""
 
 import json
 import time
@@ -16,36 +16,35 @@ from roboco.engine.engine import Engine
 from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
 
 MOST_CHECKING = 5.0
-"""Seconds of processor time after which the arguments of an answer's further calls are not checked, and refused."""
+"""Seconds of processor time for checking the arguments of one reply. Calls that remain unchecked are refused."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """The parts of a step, and what its metadata says of them.
-
-    `invalid` is why the arguments of some of its calls are not valid, `unlisted` why a call's server does not have the
-    tool, and `effects` what tools of servers do to the world.
-    """
+    """The parts of a step, and the facts about its calls that its metadata records."""
 
     parts: tuple[Part, ...]
     invalid: dict[str, str] = field(default_factory=dict)
+    """By id of the call: why its arguments are not valid."""
     effects: dict[str, str] = field(default_factory=dict)
+    """By tool name: the effect that its MCP server declares."""
     unlisted: dict[str, str] = field(default_factory=dict)
+    """By id of the call: why its MCP server does not have the tool."""
 
     def metadata(self) -> dict[str, object]:
-        """What the metadata of the step says of its calls."""
+        """Return the metadata of the step about its calls; empty if there is nothing to record."""
         about = {"invalid_calls": self.invalid, "unlisted_calls": self.unlisted, "effects": self.effects}
         return {name: value for name, value in about.items() if value}
 
 
 def failed(claim: TurnClaim, code: str, message: str, text: str = "") -> Said:
-    """What stands in a step whose model call failed, after it had said the text."""
+    """Return the content of a step whose model call failed after this text."""
     error = ErrorPart(code=code, message=f"{claim.task.agent}: {message}")
     return Said((TextPart(text=text), error) if text else (error,))
 
 
 def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings) -> Said:
-    """The parts of a whole reply."""
+    """Return the content of a whole reply."""
     parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
@@ -53,10 +52,14 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
     until = time.thread_time() + MOST_CHECKING
     for index, requested in enumerate(reply.calls):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
-        args, mistake = _arguments(requested, reply.finish_reason == "length")
-        call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if mistake else args)
-        if mistake := mistake or _unfit(engine, claim.task.state, requested.name, args, until):
-            invalid[call_id] = mistake
+        parsed = parse_arguments(requested, reply.finish_reason == "length")
+        invalid_args = isinstance(parsed, InvalidArguments)
+        args = {} if isinstance(parsed, InvalidArguments) else parsed
+        call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if invalid_args else args)
+        if isinstance(parsed, InvalidArguments):
+            invalid[call_id] = parsed.reason
+        elif problem := _unfit(engine, claim.task.state, requested.name, parsed, until):
+            invalid[call_id] = problem
         if why := unlisted(team, team.agent(claim.task.agent), name, listings):
             lacking[call_id] = why
         if (effect := _effect(team, name, listings)) is not None:
@@ -66,7 +69,7 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
 
 
 def _effect(team: Team, name: str, listings: Listings) -> str | None:
-    """What the tool does to the world, where its server says so and not the team; None for any other tool."""
+    """Return the effect that the tool's MCP server declares, or None if the team declares it or the server does not."""
     spec = team.tool(name)
     if not isinstance(spec, ServerTool):
         return None
@@ -78,24 +81,38 @@ def _effect(team: Team, name: str, listings: Listings) -> str | None:
     return None if tool is None else tool.effect
 
 
-def _arguments(requested: RequestedCall, cut_off: bool) -> tuple[dict[str, object], str]:
-    """The arguments, and why they are not valid; no arguments at all may be the beginning of some, if cut off."""
-    if cut_off and not requested.arguments.strip():
-        return {}, "the answer was cut off before the arguments"
+@dataclass(frozen=True)
+class InvalidArguments:
+    """The arguments of a call are no JSON object."""
+
+    reason: str
+
+
+def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, object] | InvalidArguments:
+    """Return the arguments of the call, or why they are not valid.
+
+    Empty arguments are valid, unless the reply was `truncated` at its maximum length: then they may have been lost.
+    """
+    if truncated and not requested.arguments.strip():
+        return InvalidArguments("the answer was cut off before the arguments")
     found = f"(found {well_formed(requested.arguments)[:200]!r})"
     try:
         args = checked_json(json.loads(requested.arguments or "{}"))
     except (ValueError, RecursionError) as error:
-        return {}, f"the arguments are not JSON: {error} {found}"
+        return InvalidArguments(f"the arguments are not JSON: {error} {found}")
     if not isinstance(args, dict):
-        return {}, f"the arguments are no JSON object {found}"
-    return args, ""
+        return InvalidArguments(f"the arguments are no JSON object {found}")
+    return args
 
 
-def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object], until: float) -> str:
-    """What the schema of a goal's or client's tool finds wrong with the arguments, if this thread has time for it."""
+def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
+    """Return why the arguments do not fit the schema of a goal's or client's tool, or None if they do.
+
+    They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
+    """
     schema = schema_of(state, name)
     if schema is not None and time.thread_time() > until:
-        return f"not checked: the arguments of this answer's calls take more than {MOST_CHECKING:g} s; make fewer calls"
+        limit = f"{MOST_CHECKING:g} s"
+        return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"
     found = engine.toolbox.mistake(schema, args) if schema is not None else ""
-    return f"wrong arguments: {found}" if found else ""
+    return f"wrong arguments: {found}" if found else None

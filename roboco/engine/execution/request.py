@@ -1,4 +1,4 @@
-"""compose: what a turn sends to its model, within what the limits leave it."""
+"""request: the request of a turn to its model server, within the limits of the task."""
 
 import base64
 from dataclasses import dataclass, field, replace
@@ -16,34 +16,42 @@ from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATE
 from roboco.engine.engine import Engine
-from roboco.engine.execution.summarize import Minutes
+from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
 from roboco.engine.usage import spent_on
 from roboco.ports import Listings, Request, TurnClaim
 
 USUAL_REPLY = 500
-"""Tokens that a reply is expected to have where nothing bounds it, as rates of providers are kept."""
+"""Tokens that rate limits reserve for a reply whose length nothing bounds."""
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A request, and the memory that it sends. `refused` says which limit forbids it, `minutes` holds the summary."""
+    """The request of a turn, with all that its step records of it."""
 
     memory: WorkingMemory
+    """The messages of the request, and the receipt of how they were chosen."""
     request: Request
     refused: str = ""
-    minutes: Minutes = field(default_factory=Minutes)
+    """The limit that forbids the request, or ""."""
+    summary: Ready = field(default_factory=Ready)
+    """The summary that the request contains."""
     listings: Listings = field(default_factory=dict)
+    """The tools that MCP servers listed for the request."""
 
     @property
     def tokens(self) -> int:
-        """How many tokens the turn is expected to use, in and out."""
+        """The tokens that the turn is expected to use, in and out."""
         return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
 
 
-def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, listings: Listings) -> Composed:
-    """The request of the turn; UsageError if the team asks for what cannot be had."""
-    task = claim.task
+def compose(engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings) -> Composed:
+    """Return the request of the turn with the summary that is ready.
+
+    UsageError if the team names a tool or template variable that does not exist; NotRunnable if this worker lacks the
+    function of a tool.
+    """
+    summary, task = ready_of(result), claim.task
     agent, state = team.agent(task.agent), task.state
     last_turn = task.routing.get("rule") == WRAPS_UP
     begins = _begins(claim)
@@ -54,8 +62,8 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, list
         first=task.first,
         tail=task.tail,
         tools=tools,
-        summary=minutes.summary,
-        no_summary=minutes.why_not,
+        summary=summary.summary,
+        no_summary=result.reason if isinstance(result, Failed) else "",
         limit=state.limit if last_turn else None,
         images=profile.images,
         tokens=engine.tokenizers.of(profile.model) if isinstance(agent.context, BudgetContext) else ESTIMATE,
@@ -63,9 +71,11 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, list
     prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
     memory = compile_memory(agent, prompt, seen)
     limits = team.limits.raised(state.raised)
-    so_far = state.having_spent(agent.name, minutes.spent.plus(spent_on(team, task)))
+    so_far = state.having_spent(agent.name, summary.usage.plus(spent_on(team, task)))
     reserved = reserve(limits, so_far, agent.name, profile, memory.tokens)
-    refused = reserved.refused or _too_late(engine, claim, limits) or ""
+    refused = "" if last_turn else reserved.refused or _too_late(engine, claim, limits) or ""
+    if isinstance(result, Refused):
+        refused = result.limit
     required = agent.tool_choice != "auto" and bool(tools) and begins
     request = Request(
         profile,
@@ -74,11 +84,11 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, minutes: Minutes, list
         tool_choice="required" if required else "auto",
         max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
     )
-    return Composed(memory, request, "" if last_turn else refused, minutes, listings)
+    return Composed(memory, request, refused, summary, listings)
 
 
 def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
-    """Which limit was reached while the turn waited, if one was: of the time, as nothing else has changed."""
+    """Return the time limit if it was reached while the turn waited, else None. No other limit can have changed."""
     if limits.max_seconds is None:
         return None
     task_id, task = claim.order.task_id, claim.task
@@ -88,12 +98,12 @@ def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
 
 
 def _begins(claim: TurnClaim) -> bool:
-    """Whether the agent has not called a tool yet since somebody else spoke."""
+    """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
     return claim.task.routing.get("rule") != RESULTS_ARE_IN
 
 
 def with_images(engine: Engine, task_id: str, request: Request) -> Request:
-    """The request with the images themselves in the place of the artifacts that it names: the newest ones."""
+    """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
     left = MAX_IMAGES
     messages: list[Message] = []
     for message in reversed(request.messages):
@@ -124,5 +134,9 @@ def _why_not(left: int, size: int | None) -> str:
     if not left:
         return "it is older than the newest images"
     if size is None:
-        return "it is not there"
-    return f"it has {size} bytes" if size > MAX_IMAGE else "it is no image that models take"
+        return "the artifact does not exist"
+    return (
+        f"it has {size} bytes, at most {MAX_IMAGE} are possible"
+        if size > MAX_IMAGE
+        else "it is no image of a known format"
+    )

@@ -1,19 +1,21 @@
-"""minutes: the summary of the older steps of a history, made once for each range and kept in the workspace.
+"""summarize: the summary of the older steps of a history, made once for each range and kept in the workspace.
 
-    the one before ─► limits, rates ─► model ─► summaries/UNTIL-KEY.json ─► this turn, and all later ones
-    (or none)         (or the turn waits)       (create: the first wins)
+    last summary ─► limits, rates ─► model ─► summaries/UNTIL-KEY.json ─► this turn, and all later ones
+    (or none)       (or the turn waits)       (create: the first wins)
 
-A death on the way costs one call of the model. A model that fails leaves the turn without a summary, and its receipt
-says so; the next turn tries again. What a summary has used is charged to the first step that is committed after it.
+If the worker dies on the way, one model call is lost. If the model fails, the turn runs without the new summary, its
+context receipt gives the reason, and the next turn tries again. The first step committed after a summary is charged
+for its usage.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.decision.budget import reserve
 from roboco.domain.history.state import WRAPS_UP
 from roboco.domain.paths import history_summaries_path, history_summary_path
+from roboco.domain.prompt.chat import Message
 from roboco.domain.prompt.summary import HistorySummary, summarised_until, summary_messages
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
@@ -23,158 +25,197 @@ from roboco.domain.usage import Spent
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
-from roboco.engine.usage import spent_on
+from roboco.engine.usage import failed_reply_usage, spent_on
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, TurnClaim
 
-REFUSALS = 8
-"""How often a turn is given back because its model's server is at its rate limit, until that counts as a failure."""
-MOST_AT_ONCE = 4
-"""How many summaries one turn makes at most: a long history that has none gets them turn by turn."""
+MAX_THROTTLED = 8
+"""Times that a turn is deferred because its model server is at its rate limit, until that counts as a failure."""
+MAX_SUMMARIES_PER_TURN = 4
+"""Summaries that one turn makes at most: a long history that has none gets them turn by turn."""
 
 
 @dataclass(frozen=True)
-class Minutes:
-    """The summary of the older steps for a turn, if there is one; `why_not` says why a newer one could not be made.
-
-    `spent` is what summaries have used that no step was charged for. `refused` says which limit forbids the turn. Where
-    the `profile` that sums up is at its rate, `error` says so, or the turn has to `wait` for so many seconds.
-    """
+class Ready:
+    """The newest summary that the turn can send."""
 
     summary: HistorySummary | None = None
-    why_not: str = ""
-    spent: Spent = field(default_factory=Spent)
-    refused: str = ""
-    wait: float = 0.0
-    error: ModelError | None = None
-    profile: ModelProfile | None = None
+    """The summary, or None if the history is short, has none yet, or its agent's context needs none."""
+    usage: Spent = field(default_factory=Spent)
+    """The usage of summaries that no step was charged for."""
 
-    def charged(self) -> dict[str, object]:
-        """What the metadata of the step that is charged for them says."""
+    def metadata(self) -> dict[str, object]:
+        """Return the metadata of the step that is charged for the summaries; empty if there is nothing to charge."""
         until = 0 if self.summary is None else self.summary.until
-        return {"summarised_until": until} if self.spent.steps else {}
+        return {"summarised_until": until} if self.usage.steps else {}
 
 
-def minutes_for(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) -> Minutes:
-    """The summary that the turn sends, made now if it was not made before."""
+@dataclass(frozen=True)
+class Deferred:
+    """The next summary waits: the rate limits that Roboco keeps allow its request later."""
+
+    ready: Ready
+    profile: ModelProfile
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """The next summary waits: the model server refused its request because of the provider's rate limit."""
+
+    ready: Ready
+    profile: ModelProfile
+    error: ModelError
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A limit of the task forbids the next summary, and thereby the turn."""
+
+    ready: Ready
+    limit: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The model failed to make the next summary. The turn runs without it."""
+
+    ready: Ready
+    reason: str
+
+
+SummaryResult = Ready | Deferred | Throttled | Refused | Failed
+"""The summary of a turn. The other classes hold, as `ready`, the newest summary that was stored before."""
+
+
+def ready_of(result: SummaryResult) -> Ready:
+    """Return the newest summary that the turn can send, whatever came of the next one."""
+    return result if isinstance(result, Ready) else result.ready
+
+
+def summary_for(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) -> SummaryResult:
+    """Return the summary that the turn sends. If it was not made before, make it now."""
     agent = team.agent(claim.task.agent)
     policy = agent.context
     until = summarised_until(policy, claim.task.seq) if isinstance(policy, SummaryContext) else 0
     if not isinstance(policy, SummaryContext) or until == 0:
-        return Minutes()
+        return Ready()
     name, profile = summary_profile(team, agent.name, policy)
-    return _Maker(engine, team, policy, name, profile).minutes(claim, ending, until)
+    return _Summarizer(engine, team, policy, name, profile, claim, ending).summarize(until)
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """Makes summaries with one profile."""
+class _Summarizer:
+    """Makes the summaries of one turn with one model profile, whose name in the team is `profile_name`."""
 
     engine: Engine
     team: Team
     policy: SummaryContext
-    name: str
+    profile_name: str
     profile: ModelProfile
+    claim: TurnClaim
+    ending: Ending
 
-    def minutes(self, claim: TurnClaim, ending: Ending, until: int) -> Minutes:
-        """The summary before this position, made of the newest one that there is."""
-        last, start = self._newest(claim, until)
-        found = self._with_spent(claim, last)
-        if claim.task.routing.get("rule") == WRAPS_UP:  # the last turn, at a limit: nothing more is spent for it
-            return found
-        for _ in range(MOST_AT_ONCE):
-            if start >= until or ending.asked:
+    def summarize(self, until: int) -> SummaryResult:
+        """Return the summary of the steps before this position, made from the newest one that is stored."""
+        last, start = self._newest(until)
+        ready = Ready(last, self._uncharged_usage(last))
+        if self.claim.task.routing.get("rule") == WRAPS_UP:  # the last turn, at a limit: spend nothing more
+            return ready
+        for _ in range(MAX_SUMMARIES_PER_TURN):
+            if start >= until or self.ending.asked:
                 break
             start += self.policy.steps
-            found = self._after(claim, ending, found, start)
-            if found.why_not or found.refused or found.wait or found.error:
-                break
-        return found
+            result = self._next(ready, start)
+            if not isinstance(result, Ready):
+                return result
+            ready = result
+        return ready
 
-    def _newest(self, claim: TurnClaim, until: int) -> tuple[HistorySummary | None, int]:
-        """The newest summary up to this position, and its position; 0 if there is none."""
+    def _newest(self, until: int) -> tuple[HistorySummary | None, int]:
+        """Return the newest stored summary up to this position, and its position; None and 0 if there is none."""
         for start in (until, until - self.policy.steps):
-            if start > 0 and (stored := self._stored(claim, start)) is not None:
+            if start > 0 and (stored := self._stored(start)) is not None:
                 return stored, start
-        names = self.engine.files.names(history_summaries_path(claim.order.task_id))
+        names = self.engine.files.names(history_summaries_path(self.claim.order.task_id))
         there = [int(name[:8]) for name in names if name.endswith(f"-{self._key}.json") and int(name[:8]) <= until]
-        last = self._stored(claim, max(there)) if there else None
+        last = self._stored(max(there)) if there else None
         return last, 0 if last is None else last.until
 
-    def _with_spent(self, claim: TurnClaim, last: HistorySummary | None) -> Minutes:
-        """The summary with what it and those before it have used, as far as no step was charged for them."""
-        spent, until = Spent(), 0 if last is None else last.until
-        while until > claim.task.state.summarised_until:
-            stored = self._stored(claim, until)
-            spent = spent.plus(stored.spent) if stored is not None else spent
+    def _uncharged_usage(self, last: HistorySummary | None) -> Spent:
+        """Return the usage of the stored summaries that no step was charged for."""
+        usage, until = Spent(), 0 if last is None else last.until
+        while until > self.claim.task.state.summarised_until:
+            stored = self._stored(until)
+            usage = usage.plus(stored.spent) if stored is not None else usage
             until -= self.policy.steps
-        return Minutes(last, spent=spent)
+        return usage
 
-    def _after(self, claim: TurnClaim, ending: Ending, before: Minutes, until: int) -> Minutes:
-        """The next summary after one; or that one, and why there is no next one."""
-        task_id, state = claim.order.task_id, claim.task.state
-        begin = 0 if before.summary is None else before.summary.until
-        steps = tuple(islice(self.engine.histories.read(task_id, begin), until - begin))
-        messages = summary_messages(self.policy, "" if before.summary is None else before.summary.text, steps)
-        tokens, most = estimate_tokens(canonical(list(messages))), 2 * self.policy.tokens
-        limits, spent = self.team.limits.raised(state.raised), before.spent.plus(spent_on(self.team, claim.task))
-        so_far = state.having_spent(claim.task.agent, spent)
-        reserved = reserve(limits, so_far, claim.task.agent, self.profile, tokens)
+    def _next(self, ready: Ready, until: int) -> SummaryResult:
+        """Make the summary up to this position out of the last one. Return it, or why it is not made."""
+        task = self.claim.task
+        messages = self._messages(ready.summary, until)
+        tokens_in, max_tokens = estimate_tokens(canonical(list(messages))), 2 * self.policy.tokens
+        so_far = task.state.having_spent(task.agent, ready.usage.plus(spent_on(self.team, task)))
+        limits = self.team.limits.raised(task.state.raised)
+        reserved = reserve(limits, so_far, task.agent, self.profile, tokens_in)
         if reserved.refused:
-            return replace(before, refused=reserved.refused)
-        ticket = summary_ticket(self.team, task_id, claim.task, until)
-        if (wait := self.engine.rates.reserve(self.profile, ticket, tokens + most)) > 0:
-            return replace(before, wait=wait, profile=self.profile)
-        request = Request(self.profile, messages, (), max_tokens=min(filter(None, (most, reserved.max_tokens))))
+            return Refused(ready, reserved.refused)
+        ticket = summary_ticket(self.team, self.claim.order.task_id, task, until)
+        if (seconds := self.engine.rates.reserve(self.profile, ticket, tokens_in + max_tokens)) > 0:
+            return Deferred(ready, self.profile, seconds)
+        request = Request(self.profile, messages, (), max_tokens=min(filter(None, (max_tokens, reserved.max_tokens))))
         texts: list[str] = []
         try:
-            text, reply = self._answer(request, ending, texts)
+            reply = self._call_model(request, texts)
         except ModelError as error:
-            if error.code == "rate_limit" and claim.task.refusals < REFUSALS:
-                return replace(before, error=error, profile=self.profile)
-            used = before.spent.plus(self._broken(tokens, texts))
-            return replace(before, why_not=f"the summary could not be made: {error}", spent=used)
-        return self._kept(claim, before, until, text, reply)
+            if error.code == "rate_limit" and task.refusals < MAX_THROTTLED:
+                return Throttled(ready, self.profile, error)
+            usage = ready.usage.plus(failed_reply_usage(self.profile, tokens_in, texts))
+            return Failed(Ready(ready.summary, usage), f"the summary could not be made: {error}")
+        return self._store(ready, until, "".join(texts).strip(), reply)
 
-    def _kept(self, claim: TurnClaim, before: Minutes, until: int, text: str, reply: Reply) -> Minutes:
-        spent = Spent(
-            steps=1,
-            tokens_in=reply.tokens_in,
-            tokens_out=reply.tokens_out,
-            seconds=reply.duration_ms / 1000,
-            cost=self.profile.cost(reply.tokens_in, reply.tokens_out),
-        )
-        made = HistorySummary(until=until, text=text, profile=self.name, spent=spent)
-        self.engine.files.create(self._path(claim, until), made.model_dump_json().encode())
-        return Minutes(self._stored(claim, until) or made, spent=before.spent.plus(spent))
+    def _messages(self, last: HistorySummary | None, until: int) -> tuple[Message, ...]:
+        start = 0 if last is None else last.until
+        steps = tuple(islice(self.engine.histories.read(self.claim.order.task_id, start), until - start))
+        return summary_messages(self.policy, "" if last is None else last.text, steps)
 
-    def _broken(self, tokens: int, texts: list[str]) -> Spent:
-        """What an answer has used that broke, by an estimate; nothing if it had not begun."""
-        said = estimate_tokens("".join(texts))
-        return Spent(tokens_in=tokens, tokens_out=said, cost=self.profile.cost(tokens, said)) if texts else Spent()
-
-    def _answer(self, request: Request, ending: Ending, texts: list[str]) -> tuple[str, Reply]:
+    def _call_model(self, request: Request, texts: list[str]) -> Reply:
+        """Append the texts of the model to `texts` and return its reply; ModelError if it has no text or no end."""
         stream = self.engine.model.stream(request)
-        ending.of(stream)
+        self.ending.of(stream)
         try:
             for piece in stream:
                 if isinstance(piece, Reply):
-                    if text := "".join(texts).strip():
-                        return text, piece
+                    if "".join(texts).strip():
+                        return piece
                     raise ModelError("empty", f"model {request.profile.model!r} said nothing", False)
                 texts.append(piece)
         finally:
             stream.close()
         raise ModelError("ended", "it was ended before it was done", False)
 
-    def _stored(self, claim: TurnClaim, until: int) -> HistorySummary | None:
-        data = self.engine.files.get(self._path(claim, until))
+    def _store(self, ready: Ready, until: int, text: str, reply: Reply) -> Ready:
+        """Store the summary. If another attempt has stored one, return that one with the usage of both."""
+        usage = Spent(
+            steps=1,
+            tokens_in=reply.tokens_in,
+            tokens_out=reply.tokens_out,
+            seconds=reply.duration_ms / 1000,
+            cost=self.profile.cost(reply.tokens_in, reply.tokens_out),
+        )
+        made = HistorySummary(until=until, text=text, profile=self.profile_name, spent=usage)
+        self.engine.files.create(self._path(until), made.model_dump_json().encode())
+        return Ready(self._stored(until) or made, ready.usage.plus(usage))
+
+    def _stored(self, until: int) -> HistorySummary | None:
+        data = self.engine.files.get(self._path(until))
         return None if data is None else HistorySummary.model_validate_json(data)
 
-    def _path(self, claim: TurnClaim, until: int) -> str:
-        return history_summary_path(claim.order.task_id, until, self._key)
+    def _path(self, until: int) -> str:
+        return history_summary_path(self.claim.order.task_id, until, self._key)
 
     @property
     def _key(self) -> str:
-        """What stands for the way in which these summaries are made."""
-        return sha256(canonical([self.policy.steps, self.policy.tokens, self.name, self.profile.model]))[:8]
+        """The key of the settings that make these summaries: others make other summaries of the same steps."""
+        return sha256(canonical([self.policy.steps, self.policy.tokens, self.profile_name, self.profile.model]))[:8]

@@ -1,10 +1,12 @@
-"""speech: what a model says, on its way to those who follow, while its turn waits.
+"""token_stream: the text of a model on its way to the followers of a task, while its turn runs.
 
-    model's thread ─► say ─► emit ─► told: ours, or asked to end, or lost
-                       ▲      one at a time; what comes meanwhile goes out together, next
-                       └──────┘
+    model's thread ─► write ─► emit ─► acknowledged with the status of the lease: held, cancellation requested, or lost
+                       ▲        │
+                       └────────┘ one chunk is in flight at a time; text that arrives meanwhile is the next chunk
 
-Nothing is said out of order or twice. What Redis did not answer for fails the turn, and the next attempt says it anew.
+One chunk in flight keeps the order: a chunk is sent after Redis has acknowledged the one before. The number of a chunk
+makes an emit idempotent, and the lease's token fences it: Redis rejects a chunk of an attempt that another one has
+replaced. If Redis does not acknowledge a chunk, the turn fails, and the next attempt streams its text anew.
 """
 
 import threading
@@ -20,14 +22,13 @@ from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
 
 class TokenStream:
-    """What a turn says. `texts` are the chunks that went out, and `cut` whether something was left unsaid at the end.
-
-    Both are as they stay once `finish` has returned.
-    """
+    """The output of a turn."""
 
     def __init__(self, engine: Engine, claim: TurnClaim, ending: Ending, tokens_in: int) -> None:
         self.texts: list[str] = []
+        """The chunks that were emitted; final once `finish` has returned."""
         self.cut = False
+        """True if some text was dropped at the end; final once `finish` has returned."""
         self._engine = engine
         self._claim = claim
         self._ending = ending
@@ -43,7 +44,7 @@ class TokenStream:
         self._failed: Exception | None = None
 
     def say(self, text: str) -> None:
-        """Send the text on, soon; from the thread that reads the model, which does not wait."""
+        """Emit the text soon. The thread that reads the model calls this, and does not wait."""
         with self._changed:
             if self._finished:
                 return
@@ -54,9 +55,9 @@ class TokenStream:
         self._send()
 
     def finish(self, whole: bool) -> LeaseStatus:
-        """Wait until what was said has gone out, all of it if the answer is `whole`: how the lease stands.
+        """Wait until the chunk in flight is acknowledged, and all other text if the reply is `whole`, else drop that.
 
-        Raises what kept it from going out.
+        Return the status of the lease. If a chunk could not be emitted, raise its error.
         """
         with self._changed:
             self._finished = True
@@ -80,7 +81,7 @@ class TokenStream:
         return self._failed is not None or not self._grip or self._ending.asked
 
     def _put(self, text: str) -> None:
-        """Keep the text, but for the half of a character at its end (a surrogate, as JSON escapes it)."""
+        """Queue the text. If it ends in half a character (a surrogate, as JSON escapes it), keep that for later."""
         text = self._half + text
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         if said := text.removesuffix(self._half):
@@ -89,7 +90,7 @@ class TokenStream:
             self._waiting.append(well_formed(said))
 
     def _send(self) -> None:
-        """Send what waits; only who has made this busy does."""
+        """Emit the queued text as one chunk. Only the thread that has set `_busy` calls this."""
         with self._changed:
             text, since = "".join(self._waiting), self._since
             self._waiting.clear()
@@ -99,11 +100,11 @@ class TokenStream:
             chunk = Chunk(len(self.texts), self._message(text), used)
         try:
             self._engine.turns.emit(self._claim, chunk, lambda answer: self._told(answer, since))
-        except Exception as error:  # whoever waits for the end has to be told
+        except Exception as error:  # `finish` waits for it
             self._told(error, since)
 
     def _told(self, answer: LeaseStatus | Exception, since: float) -> None:
-        """What came of the chunk that was sent; from any thread."""
+        """Handle the acknowledgement of the chunk in flight, or its error. Emit the next chunk, if any. Any thread."""
         if answer is LeaseStatus.CANCEL_REQUESTED:
             self._ending.ask()
         with self._changed:

@@ -1,12 +1,20 @@
-"""tool: run one tool call.
+"""tool_call: run one tool call.
 
-    claim ─► [intent] ─► run ─► [outcome] ─► record ─► doorbell, when it was the last
+    claim ─► [intent] ─► run ─► [outcome] ─► record ─► wake-up message to the coordinator, after the last call
     (once    (create)           (put)        (fenced, once)
     per attempt)
 
-Intent and outcome are written for irreversible tools only: an intent without an outcome means that the
-call was begun and nobody knows how it ended. It is then never run again: the tool's own `verify` finds out
-what came of it, or the agent is told, or a person is asked.
+Two-phase effects: an irreversible tool has an effect that must not happen twice, and no transaction spans the tool and
+the workspace. So the worker stores an intent before it runs the tool, and the outcome after that. Both files outlive
+the worker:
+
+    no intent             the tool has not begun: the next attempt runs it
+    intent, no outcome    the tool may have had its effect: it is never run again. Its `verify` finds the outcome out;
+                          without `verify` the outcome is unknown, and goes to the agent or to a person
+    outcome               the tool has run: the next attempt records this outcome
+
+The intent is created, not put: of two attempts that overlap, one creates it and runs the tool. Tools that are not
+irreversible run again with every attempt, with neither file.
 """
 
 import logging
@@ -40,7 +48,7 @@ LOST = "the worker that ran this call was lost, or the call was ended because it
 
 
 class CallEnd(StrEnum):
-    """How an attempt at a call has ended, for displays such as Flower."""
+    """The result of an attempt to run a call. Flower shows its text."""
 
     DONE = "done, done before, or no longer wanted"
     TAKEN = "another worker has claimed this attempt"
@@ -48,7 +56,7 @@ class CallEnd(StrEnum):
 
 
 def tool(engine: Engine, order: CallOrder) -> CallEnd:
-    """Run the call, unless it is done, taken, or no longer wanted."""
+    """Run the call, unless it is done, claimed by another worker, or cancelled."""
     work = Work("tool", order.task_id, order.seq, order.attempt, order.call_id)
     with engine.telemetry.work(work) as doing:
         return _claim_and_run(engine, order, doing)
@@ -109,16 +117,16 @@ def _run(
 
 
 def _run_at_once(team: Team, task: Snapshot, step: TaskStep) -> int:
-    """How many of the step's calls tool workers run without asking anybody."""
+    """Return how many of the step's calls tools workers run without approval or a client."""
     here = answered_here(team, task.state, step)
     others = [call for call in step.calls if call.id not in here and not is_client(call)]
     return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
 
 
 def overdue(engine: Engine, order: CallOrder, timeout: float) -> None:
-    """See to a call whose worker was ended because its time, `timeout` seconds, was up.
+    """Close a call whose process the pool killed after its time limit of `timeout` seconds.
 
-    What an irreversible one has done by then is found out by the next attempt, which does not run it again.
+    An irreversible call is restarted instead: the next attempt finds its outcome out and does not run it again.
     """
     work = Work("tool", order.task_id, order.seq, order.attempt, order.call_id)
     with engine.telemetry.work(work) as doing:
@@ -153,7 +161,7 @@ class _Work:
     context: CallContext
 
     def outcome(self) -> Outcome | None:
-        """What the call came to; None if it is not ours any more."""
+        """Run the call and return its outcome, or None if another attempt has replaced this one."""
         if self.spec is None or not _irreversible(self.spec):
             if (refused := self._refused()) is not None:
                 return refused
@@ -162,10 +170,10 @@ class _Work:
         return self._once(self.spec)
 
     def _once(self, spec: AnyTool) -> Outcome | None:
-        """Run an irreversible call, unless it was begun before: then say what is known of it.
+        """Run an irreversible call, unless an earlier attempt has begun it: then return the outcome that is known.
 
-        Whether it is ours is asked once more before the intent, and after it if that took long: this worker may have
-        stood still. An intent is never taken back, since a late repetition of that could take another worker's.
+        The lease is confirmed before the intent is stored, and again after that if storing took long: this process may
+        have been suspended. An intent is never deleted, because a delayed deletion could delete another worker's.
         """
         asked_at = self.engine.clock.now()
         if not self._surely_ours():
@@ -183,9 +191,9 @@ class _Work:
         return outcome
 
     def _refused(self) -> Outcome | None:
-        """Why a call of an MCP server's tool may not run, such as a change of the tool; None if it may.
+        """Return an outcome that refuses a call of an MCP server's tool, such as one that changed, or None to run it.
 
-        A call whose intent an earlier attempt has stored is not judged anew, since it may have run.
+        If an earlier attempt has stored an intent, the call is not checked again, because it may have run.
         """
         spec, task_id = self.spec, self.context.task_id
         if not isinstance(spec, ServerTool):
@@ -198,7 +206,10 @@ class _Work:
         return retry(self.engine, judged, self._ours, self._named("the listing for call"))
 
     def _intend(self) -> bool:
-        """Whether this worker is the first one to begin the call. Until the store takes that, nothing has begun."""
+        """Store the intent. Return True if this attempt is the first to store one; only then may it run the tool.
+
+        If the store does not answer, or the pool stops this process at its time limit, release the call and raise.
+        """
         path = intent_path(self.context.task_id, self.call.id)
         facts = {"call": self.call.model_dump(mode="json"), "attempt": self.context.attempt, "token": self.token}
         data = canonical(facts).encode()
@@ -206,7 +217,7 @@ class _Work:
             return retry(
                 self.engine, lambda: self.engine.files.create(path, data), self._ours, self._named("the intent of call")
             )
-        except Exception:  # the store does not answer, or the pool says that the time is up
+        except Exception:
             self.engine.calls.give_back(self.order, self.token)
             raise
 
@@ -215,21 +226,21 @@ class _Work:
         what = self._named("the outcome of call")
         try:
             retry(self.engine, lambda: self.engine.files.put(path, data), self._ours, what)
-        except Exception as error:  # the call's time may be up meanwhile, which a pool tells in its own way
-            _log.warning("%s is kept in redis alone: %r", what, error)
+        except Exception as error:  # the exception of the pool at the time limit is one, too
+            _log.warning("%s is stored in Redis alone: %r", what, error)
 
     def _whole(self, outcome: Outcome) -> Outcome:
-        """The outcome, with what is too large for the history in a file; cut, if that cannot be stored."""
+        """Return the outcome with a too large result stored in a file, or truncated if that cannot be stored."""
         keep = partial(self.engine.toolbox.keep, outcome, self.context)
         what = self._named("the large result of call")
         try:
             return retry(self.engine, keep, self._ours, what)
         except Exception as error:
-            _log.warning("%s is cut, since it cannot be stored: %r", what, error)
+            _log.warning("%s is truncated, because it cannot be stored: %r", what, error)
             return self.engine.toolbox.cut(outcome)
 
     def _found_out(self, spec: AnyTool, outcome: Outcome | None) -> Outcome:
-        """What is known of a call that was begun: its outcome, what the tool finds out, or that nobody knows."""
+        """Return the outcome of a call that has begun: the stored one, the one that its tool verifies, or unknown."""
         if outcome is not None and not outcome.unknown:
             return outcome
         found = self.engine.toolbox.verify(self.call, spec, self.context)
@@ -239,8 +250,8 @@ class _Work:
         return self.engine.calls.renew(self.order, self.token)
 
     def _surely_ours(self) -> bool:
-        """Whether it is ours; a Redis that does not answer is asked for as long as a lease lasts."""
-        what = self._named("whether somebody else has call")
+        """Return True if this worker still has the lease. If Redis does not answer, try again for one lease time."""
+        what = self._named("the lease of call")
         return retry(self.engine, self._ours, lambda: True, what, self.engine.policy.lease)
 
     def _named(self, what: str) -> str:

@@ -1,16 +1,21 @@
 """turn: one model call by one agent, which becomes one step.
 
-    claim ─► minutes ─► compile ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► doorbell
-    (once    (older     (pure,       │               (fenced; renews     (one       (fenced)
-    per attempt) steps)  limits)     ▼                the lease)          wins)
-                              deferred until its    ▲
-                              time comes            └── an interruption closes it; the text until then is the step
+    claim ─► summary ─► prompt ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► wake-up message
+    (once    (older     (pure,      │               (fenced; renews     (one       (fenced)
+    per attempt) steps)  limits)    ▼                the lease)          wins)
+                               deferred             ▲
+                                                    └── a cancellation closes it; the text until then is the step
 
-A refused claim or emit ends it: another worker has the turn. If the worker dies, its lease expires. Then another
-attempt begins or, if the step was stored, the coordinator applies it.
+Leases and fencing: the worker that claims a turn has a lease on it, which emits and a heartbeat renew. If the worker
+dies, the lease expires, and the sweeper dispatches another attempt or, if the step was stored, the coordinator applies
+it. An expired lease does not stop a worker that was only suspended. So each claim has a new token, and Redis refuses
+every emit and commit of an older one. The task's epoch fences the rest: each decision increases it, and an order with
+an older epoch is refused. The append to the history is conditional as well: of two steps with one number, the first
+wins.
 """
 
 import logging
+from typing import assert_never
 
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.decision.decide import at_limit
@@ -18,28 +23,35 @@ from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import estimate_tokens
 from roboco.domain.url import without_credentials
-from roboco.engine import usage as broken
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.next_step import Place
 from roboco.engine.coordinator.pending import restart_turn
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
 from roboco.engine.execution.claimed_turn import Making, TurnEnd
-from roboco.engine.execution.deferral import ask_again, defer, wait_alone, wait_for_rate
+from roboco.engine.execution.deferral import ask_again, defer, wait_alone, wait_for_rate, wait_for_server_rate
 from roboco.engine.execution.not_runnable import put_off_turn
 from roboco.engine.execution.reply import Said, failed, said
 from roboco.engine.execution.request import Composed, compose, with_images
-from roboco.engine.execution.summarize import minutes_for
+from roboco.engine.execution.summarize import (
+    Deferred,
+    Failed,
+    Ready,
+    Refused,
+    SummaryResult,
+    Throttled,
+    ready_of,
+    summary_for,
+)
 from roboco.engine.execution.token_stream import TokenStream
 from roboco.engine.execution.turn_failed import TurnResult, failed_before, failed_by
 from roboco.engine.execution.turn_metadata import completed, interrupted, usage_of
-from roboco.engine.observe import observe_turn
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import listings_for
 from roboco.engine.retry import retry
+from roboco.engine.usage import charged, failed_reply_usage, record_turn_metrics
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports import (
     Commit,
@@ -54,11 +66,11 @@ from roboco.ports import (
 
 _log = logging.getLogger(__name__)
 MOST_TOLD = 2000
-"""Characters of an exception in the history."""
+"""Characters that the history keeps of an exception."""
 
 
 def turn(engine: Engine, order: TurnOrder) -> TurnResult:
-    """Make the turn, unless it is done, taken, or no longer wanted."""
+    """Run the turn, unless it is done, claimed by another worker, or cancelled."""
     work = Work("turn", order.task_id, order.seq, order.attempt)
     with engine.telemetry.work(work) as doing:
         return _claim_and_make(engine, order, doing)
@@ -91,7 +103,7 @@ def _place(order: TurnOrder) -> tuple[int, int, int]:
 
 
 def _make_or_explain(making: Making) -> TurnResult:
-    """Make the turn. Report a failure that is not the model's as what it is; repeat only what may succeed."""
+    """Run the turn. Commit a permanent failure, with its cause, as the step. Repeat only what may succeed later."""
     claim = making.claim
     try:
         return _make(making)
@@ -117,7 +129,7 @@ def _told(text: str) -> str:
 def _put_off(making: Making, error: TransientError) -> TurnResult:
     """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
 
-    If Redis does not answer either, this raises TransientError, and the turn is tried again after its lease.
+    Raise TransientError if Redis does not answer either. Then the turn is tried again after its lease.
     """
     engine, claim = making.engine, making.claim
     now = engine.board.load(claim.order.task_id, 1)
@@ -147,20 +159,20 @@ def _make(making: Making) -> TurnResult:
 
 
 def _make_with(making: Making, listings: Listings) -> TurnResult:
-    """Make the turn with the tools of these listings."""
+    """Run the turn with the tools of these listings."""
     engine, claim = making.engine, making.claim
-    minutes = minutes_for(engine, making.team, claim, making.ending)
-    if minutes.profile is not None and not making.ending.asked:
-        return wait_for_rate(making, minutes.profile, minutes.wait, minutes.error)
+    result = summary_for(engine, making.team, claim, making.ending)
+    if not making.ending.asked and (deferred := _wait_for_summary(making, result)) is not None:
+        return deferred
     try:
-        composed = compose(engine, making.team, claim, minutes, listings)
+        composed = compose(engine, making.team, claim, result, listings)
     except NotRunnable as error:
         return put_off_turn(making, error)
     except UsageError as error:
-        return _commit(making, failed(claim, "team", str(error)), usage_of(minutes))
-    if refused := minutes.refused or composed.refused:
-        step = at_limit(refused, claim.task.agent)  # what follows is for `decide` to say
-        return _commit(making, Said(step.parts), step.metadata | usage_of(minutes), step.agent_name)
+        return _commit(making, failed(claim, "team", str(error)), usage_of(ready_of(result)))
+    if composed.refused:
+        step = at_limit(composed.refused, claim.task.agent)  # `decide` chooses what follows
+        return _commit(making, Said(step.parts), step.metadata | usage_of(composed.summary), step.agent_name)
     wait = engine.rates.reserve(composed.request.profile, making.ticket, composed.tokens)
     if wait > 0:
         if not making.ending.asked:
@@ -173,8 +185,21 @@ def _make_with(making: Making, listings: Listings) -> TurnResult:
     return _speak(making, composed, speech, stream, wait < 0)
 
 
+def _wait_for_summary(making: Making, result: SummaryResult) -> TurnEnd | None:
+    """Defer the turn if its next summary waits for a rate limit. Return None if the turn can run now."""
+    match result:
+        case Deferred(_, profile, seconds):
+            return wait_for_rate(making, profile, seconds)
+        case Throttled(_, profile, error):
+            return wait_for_server_rate(making, profile, error)
+        case Ready() | Refused() | Failed():
+            return None
+        case _ as unknown:
+            assert_never(unknown)
+
+
 def _speak(making: Making, composed: Composed, speech: TokenStream, stream: ModelStream, awaited: bool) -> TurnResult:
-    """Publish and store the answer. If it is `awaited`, paused tasks continue after it."""
+    """Publish the reply and commit it as a step. If the reply is `awaited`, resume paused tasks after it."""
     engine, claim, ending = making.engine, making.claim, making.ending
     reply: Reply | None = None
     failed_with: ModelError | None = None
@@ -203,9 +228,9 @@ def _speak(making: Making, composed: Composed, speech: TokenStream, stream: Mode
 
 
 def _answered(making: Making, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
-    """Record the tokens of the answer, and that the model has answered. The step is committed: no failure changes that.
+    """Record the tokens of the reply, and that the model has answered. A failure is logged: the step is committed.
 
-    If the tokens are not recorded, the estimate counts. Tasks that await the model continue after its next answer.
+    If the tokens are not recorded, the estimate counts. Tasks that await the model are resumed after its next reply.
     """
     engine = making.engine
     try:
@@ -215,27 +240,27 @@ def _answered(making: Making, profile: ModelProfile, reply: Reply, awaited: bool
         if awaited:
             outage.answered(engine, profile)
     except TransientError as error:
-        _log.warning("an answer of model %s is not recorded for its rate limit: %s", profile.model, error)
+        _log.warning("a reply of model %s is not recorded for its rate limit: %s", profile.model, error)
 
 
 def _break_off(making: Making, composed: Composed, texts: list[str], error: ModelError) -> TurnResult:
-    """Start another attempt after a model call that broke off. If it cannot succeed, commit the error as the step.
+    """Start another attempt after a model call that failed. If none can succeed, commit the error as the step.
 
-    A call that failed before the model said anything may succeed later: the turn is deferred. If the provider's rate
-    limit has refused it, the requests of all workers are held back.
+    If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
+    limit, the requests of all workers to that server are held back.
     """
     engine, claim = making.engine, making.claim
     if error.code == "rate_limit" and not texts:
-        return wait_for_rate(making, composed.request.profile, 0.0, error)
+        return wait_for_server_rate(making, composed.request.profile, error)
     if error.retryable and not texts:
         return ask_again(making, error)
     if texts and error.retryable and claim.order.attempt < engine.policy.attempts:
         restart_turn(engine, claim.order.task_id, claim.task, str(error), claim.token)
         return TurnEnd.BROKE_OFF
     parts = failed(claim, error.code, error.message, "".join(texts))
-    tokens = (composed.memory.tokens, estimate_tokens("".join(texts))) if texts else (0, 0)
-    used = usage_of(composed.minutes, composed.request.profile, *tokens)
-    return _commit(making, parts, used | {"context": composed.memory.receipt, "chunks": len(texts)})
+    used = failed_reply_usage(composed.request.profile, composed.memory.tokens, texts)
+    metadata = usage_of(composed.summary, used)
+    return _commit(making, parts, metadata | {"context": composed.memory.receipt, "chunks": len(texts)})
 
 
 def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name: str | None = None) -> TurnResult:
@@ -248,7 +273,7 @@ def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name:
         agent_name=agent_name or task.agent,
         parts=said.parts,
         created_at=engine.now(),
-        metadata=routing | metadata | said.metadata() | broken.charged(making.team, task),
+        metadata=routing | metadata | said.metadata() | charged(making.team, task),
     ).sealed(task.state.last_digest)
     stored = retry(
         engine,
@@ -256,7 +281,7 @@ def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name:
         lambda: bool(engine.turns.renew(claim)),
         f"step {step.seq} of task {order.task_id}",
     )
-    observe_turn(engine, making.doing, making.model, step, engine.clock.now() - making.began)
+    record_turn_metrics(engine, making.doing, making.model, step, engine.clock.now() - making.began)
     if stored.digest != step.digest:
         recover.catch_up(engine, order.task_id, task)
         engine.dispatcher.advance(order.task_id)

@@ -1,4 +1,4 @@
-"""turn_failed: a turn whose step ends its task as failed, for displays such as Flower."""
+"""turn_failed: a turn whose step ends its task as failed. Flower shows its Celery task as failed, with the reason."""
 
 from dataclasses import dataclass
 
@@ -14,17 +14,17 @@ from roboco.ports import Snapshot, TurnOrder
 
 @dataclass(frozen=True)
 class TurnFailed:
-    """The turn was made, and its step ends the task as failed, for this reason."""
+    """The turn is committed, and its step ends the task as failed, for this reason."""
 
     reason: str
 
 
 TurnResult = TurnEnd | TurnFailed
-"""How an attempt at a turn has ended."""
+"""The result of an attempt to run a turn."""
 
 
 def failed_by(team: Team, task: Snapshot, task_id: str, step: TaskStep, state: TaskState) -> TurnFailed | None:
-    """Return the failure of the task with this step, after which it is in this state; None if the task goes on."""
+    """Return the failure of the task with this step, after which it is in this state, or None if the task continues."""
     if step.error is None:
         return None
     reason = failure(team, History(state, (step,)), parent_of(task_id, task.first) is not None)
@@ -32,7 +32,7 @@ def failed_by(team: Team, task: Snapshot, task_id: str, step: TaskStep, state: T
 
 
 def failed_before(team: Team, task: Snapshot, order: TurnOrder) -> TurnFailed | None:
-    """Return the failure of the task with the step of this very attempt; None if it stored no such step."""
+    """Return the failure of the task with the step of this attempt, or None if the attempt stored no such step."""
     step = task.tail[-1]
     if step.seq != order.seq or step.metadata.get("attempt", order.attempt) != order.attempt:
         return None

@@ -18,7 +18,7 @@ from roboco.engine.coordinator.sweep import sweep
 from roboco.engine.engine import Engine
 from roboco.engine.execution.tool_call import tool
 from roboco.engine.execution.turn import turn
-from roboco.engine.notifications import deliver
+from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
 from tests.faults.explore.around import DISTURB

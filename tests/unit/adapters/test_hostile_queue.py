@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from roboco.adapters.celery.dead_letter import record_of
 from roboco.adapters.celery.dispatcher import SENT_AT, sent_at
 from roboco.adapters.celery.fair_queues import headers_of
 from roboco.adapters.celery.message_signing import MessageKeys
 from roboco.adapters.celery.names import TURN
-from roboco.adapters.celery.refused import record_of
 from roboco.adapters.celery.transport import AmqpMessage
 from roboco.adapters.celery.validation_error import flaw
 from roboco.domain.canonical_json import canonical

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queues import QueueNow
+from roboco.adapters.celery.queue_stats import QueueNow
 from roboco.adapters.celery.worker_monitor import WorkerNow
 from roboco.adapters.redis.monitor import RateNow, TaskNow
 from roboco.cli.top.snapshot import TaskRow, TopPicture

@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.summarize import REFUSALS
+from roboco.engine.execution.summarize import MAX_THROTTLED
 from roboco.errors import ModelError
 from tests.memory.journeys import assert_whole
 from tests.memory.model import Said
@@ -99,7 +99,7 @@ class Refusing(Speaker):
 def test_a_provider_that_never_sums_up_does_not_hold_the_task_for_ever() -> None:
     speaker = Refusing()
     world = run(speaker, 8)
-    assert len(speaker.asked) == REFUSALS + 1
+    assert len(speaker.asked) == MAX_THROTTLED + 1
     assert contexts(world)[7]["no_summary"] == "the summary could not be made: at its limit"
 
 

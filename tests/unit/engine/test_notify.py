@@ -10,6 +10,12 @@ from roboco.domain.paths import NOTIFY, notices_path, told_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.coordinator.sweep import fill_schedule
+from roboco.engine.notification_delivery import (
+    CONFIRM_TIMEOUT,
+    DELIVERY_PERIOD,
+    FINAL_ATTEMPT_BEFORE_END,
+    deliver,
+)
 from roboco.errors import Later, TransientError, UsageError
 from tests.memory.clock import SkewedClock
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
@@ -206,11 +212,11 @@ def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
 
 def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> None:
     world = GRAPH.world()
-    world.deliverer.error = Later("the server is busy", 10 * notify.PATIENCE)
+    world.deliverer.error = Later("the server is busy", 10 * DELIVERY_PERIOD)
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
     world.drain()
     due = world.server.held.schedule[notify.entry(TASK)]
-    assert due == pytest.approx(world.clock.now() + notify.PATIENCE - notify.LAST, abs=1)
+    assert due == pytest.approx(world.clock.now() + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END, abs=1)
     world.deliverer.error = None
     world.clock.move(due - world.clock.now())
     delivered(world)
@@ -273,7 +279,7 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error:
         world.clock.move(600)
         world.sweep()
         world.drain()
-        assert world.clock.now() - start < notify.PATIENCE + LONGEST_PAUSE
+        assert world.clock.now() - start < DELIVERY_PERIOD + LONGEST_PAUSE
     (letter,) = world.engine.dead.letters()
     assert (letter.name, letter.task_id) == ("roboco.notify", TASK)
     assert str(error) in letter.reason
@@ -314,13 +320,13 @@ def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
         world.clock.move(notify.RING)
         world.sweep()
         world.drain()
-    assert world.clock.now() - start >= 2 * notify.UNCONFIRMED
+    assert world.clock.now() - start >= 2 * CONFIRM_TIMEOUT
     notice = world.deliverer.told[-1][1]
     notify.confirm(world.engine, TASK, notice.name)
     notify.confirm(world.engine, TASK, notice.name)
     delivered(world)
     assert len(world.deliverer.told) == 3
-    with pytest.raises(UsageError, match="no notice"):
+    with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
 
 
@@ -353,14 +359,14 @@ def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() 
 def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> None:
     world = told(GRAPH, SHOP)
     assert world.engine.attempts.begin(notify.entry(TASK)) == 0
-    notify.deliver(world.engine, TASK)
+    deliver(world.engine, TASK)
     assert notify.entry(TASK) not in world.server.held.schedule
 
 
 def test_two_workers_at_once_tell_once() -> None:
     def watch(name: str, call: Call) -> Any:
         if name == "deliverer.deliver" and not world.deliverer.told:
-            notify.deliver(world.process(), TASK)
+            deliver(world.process(), TASK)
         return call()
 
     world = GRAPH.world(watch)

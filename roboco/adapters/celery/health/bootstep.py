@@ -1,4 +1,4 @@
-"""The part of a worker's consumer that feels its pulse and notes it in a file, which `roboco health` reads."""
+"""bootstep: the step of a worker's consumer that probes its liveness, and notes it in a file for `roboco health`."""
 
 import time
 import uuid
@@ -15,17 +15,16 @@ from roboco.adapters.celery.health.liveness import Load, Pulse, Question
 from roboco.adapters.celery.health.pulse_note import PulseNote
 
 BEATS: Final = 12
-"""How often within the limit the pulse is felt."""
+"""Probes within the time limit of liveness."""
 OWN_QUEUE: Final = ".health."
-"""What stands in the name of a worker's own queue between that of the first queue it consumes, so that whoever may use
-that one may use it too, and an id, which is new with every connection."""
+"""The infix of the name of a worker's private queue: the first queue that it consumes, this infix, and an id that is
+new with every connection. A Redis user with permission for the first queue thus has permission for the private one."""
 
 
 class PulseStep(StartStopStep):
-    """Sends the worker messages of its own, hands its pool work of no effect, and notes what became of them.
+    """Sends messages to its own worker, gives its pool jobs without effect, and notes the answers.
 
-    Everything happens in timers of the consumer's own main loop, which a lost connection ends: then the file grows
-    old. A worker without a note does nothing of this.
+    Timers of the consumer's main loop do all of it. A lost connection ends the timers, and the file becomes stale.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -41,8 +40,8 @@ class PulseStep(StartStopStep):
         self.note.begin()
 
     def start(self, parent: Any) -> None:
-        """Begin anew on this connection; what was taken before counts on, or one that breaks at once would do."""
-        channel = parent.task_consumer.channel  # the one that consumes the shared queues: what it brings, they bring
+        """Start on a new connection. Earlier evidence still counts, or else repeated failures would renew it."""
+        channel = parent.task_consumer.channel  # the channel of the shared queues: it proves that they deliver
         self._name = f"{self._expected[0]}{OWN_QUEUE}{uuid.uuid4().hex}"
         queue = Queue(self._name, Exchange(""), self._name, durable=False, exclusive=True, expires=10 * self.limit)
         self._own = Consumer(channel, [queue], on_message=self._take, no_ack=True)
@@ -55,7 +54,7 @@ class PulseStep(StartStopStep):
         ]
 
     def stop(self, parent: Any) -> None:
-        """Feel no more."""
+        """Stop the probes."""
         for timer in self._timers:
             timer.cancel()
 
@@ -66,7 +65,7 @@ class PulseStep(StartStopStep):
             self._send(parent)
         if self._work.due(now, self._pulse.answered):
             parent.pool.apply_async(answer, callback=self._answered)
-        if self._pulse.taken > self._began:  # a worker that has never taken anything is not yet there
+        if self._pulse.taken > self._began:  # a worker that has not received anything yet is not ready
             self.note.tell(now, self._pulse.problem(now))
 
     def _send(self, parent: Any) -> None:
@@ -84,7 +83,7 @@ class PulseStep(StartStopStep):
     def _load(self, parent: Any) -> Load:
         most = parent.qos.value
         reserved: Any = state.reserved_requests
-        known = [reference() for reference in tuple(reserved.data)]  # at once, since threads of the pool change it
+        known = [reference() for reference in tuple(reserved.data)]  # a copy, because threads of the pool change it
         fetched = sum(request is not None and not request.acknowledged for request in known)
         consumer = parent.task_consumer
         return Load(
@@ -105,13 +104,13 @@ class PulseStep(StartStopStep):
 
 
 def answer() -> None:
-    """What the pool is given to do: nothing."""
+    """Do nothing: the job that proves that the pool works."""
 
 
 def keep_pulse(app: Celery, pool: str, folder: Path, limit: float) -> None:
-    """Have the workers of this application note their pulse in the folder, as `POOL.json`.
+    """Have the workers of this application note their liveness in the folder, as `POOL.json`.
 
-    Each worker needs a folder of its own. One that cannot be written is a UsageError as the worker starts.
+    Each worker needs its own folder. If it cannot be written, UsageError is raised as the worker starts.
     """
     note = PulseNote(folder / f"{pool}.json", limit)
     app.steps["consumer"].add(type("KeptPulse", (PulseStep,), {"note": note, "limit": limit}))

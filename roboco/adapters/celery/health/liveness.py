@@ -1,8 +1,8 @@
-"""Pulse: what proves that a worker works, gathered in its own main loop, and what is wrong where it does not.
+"""liveness: the evidence that a worker works, collected in its own main loop, and the problem if it does not.
 
-A process that exists proves nothing, and its main loop that turns proves little: the broker may have forgotten it,
-its pool may be stuck. So the worker sends messages to itself over the channel that consumes its queues, and hands its
-pool something to do whenever a place is free. What is fully busy can take neither, and is believed for `BUSY` seconds.
+A process that exists proves nothing, and a main loop that runs proves little: the broker may have lost the consumer, or
+the pool may be stuck. So the worker sends messages to itself over the channel that consumes its queues, and gives its
+pool a job whenever a slot is free. A fully busy worker can do neither, and counts as live for `BUSY` seconds.
 """
 
 from dataclasses import dataclass
@@ -10,41 +10,42 @@ from math import inf
 from typing import Final
 
 BUSY: Final = 3600.0
-"""Seconds after which a pool that is full, and where nothing has begun since then, no longer counts as busy."""
+"""Seconds after which a full pool that has started no job since then counts as stuck."""
 OPEN: Final = 4
-"""How many questions may be open at once: more would only heap up in a pool that is stuck."""
+"""Unanswered probes at most: more would only accumulate in a stuck pool."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a worker has in hand: Celery tasks that have begun so far and that run now, and how many it can run.
-
-    saturated: it has fetched as many messages as it may, so that it takes no further one.
-    missing: queues that it should consume, and does not.
-    """
+    """The load of a worker at one moment."""
 
     begun: int
+    """Celery tasks that it has started so far."""
     active: int
+    """Celery tasks that run now."""
     places: int
+    """Celery tasks that its pool can run in parallel."""
     saturated: bool = False
+    """True if it holds as many messages as its prefetch limit allows, so that it receives no further one."""
     missing: tuple[str, ...] = ()
+    """Queues that it should consume and does not."""
 
     @property
     def full(self) -> bool:
-        """Whether no place of the pool is free."""
+        """True if no slot of the pool is free."""
         return self.active >= self.places
 
 
 @dataclass
 class Question:
-    """What is asked again and again; one that gets lost is asked once more, and none is asked without end."""
+    """A periodic probe. A lost probe is repeated, but at most OPEN probes are unanswered at one time."""
 
     pause: float
     open: int = 0
     last: float = -inf
 
     def due(self, now: float, answered: float) -> bool:
-        """Whether it is to be asked now, as it then counts as asked."""
+        """Return True if the probe is due, and count it as sent. `answered` is the time of the last answer."""
         due = now - max(answered, self.last) >= self.pause and self.open < OPEN
         if due:
             self.open += 1
@@ -54,19 +55,20 @@ class Question:
 
 @dataclass
 class Pulse:
-    """The last times at which the worker was seen to work; all times of one monotonic clock, in seconds.
-
-    taken: its own message came from the broker; answered: its pool did something; moved: a place was or became free.
-    """
+    """The last times at which the worker was seen to work; all times of one monotonic clock, in seconds."""
 
     limit: float
+    """Seconds without evidence after which the worker counts as stuck."""
     taken: float
+    """When its own message last arrived from the broker."""
     answered: float
+    """When its pool last ran a job."""
     moved: float
+    """When a slot of its pool was last free or became free."""
     _load: Load = Load(begun=0, active=0, places=1)
 
     def beat(self, now: float, load: Load) -> None:
-        """The main loop has turned, with this in hand."""
+        """Record one iteration of the main loop with this load."""
         progress = load.begun != self._load.begun
         if load.saturated:
             self.taken = now
@@ -77,13 +79,13 @@ class Pulse:
         self._load = load
 
     def problem(self, now: float) -> str | None:
-        """What is wrong with the worker, or None where it works."""
+        """Return the problem of the worker, or None if it works."""
         if self._load.missing:
             return f"it does not consume {', '.join(self._load.missing)}"
         if now - self.taken > self.limit:
             return f"it has not got its own message back from the broker for {now - self.taken:.0f} s"
         if now - self.answered > self.limit:
-            return f"its pool has free places, but has not answered for {now - self.answered:.0f} s"
+            return f"its pool has free slots, but has not answered for {now - self.answered:.0f} s"
         if now - self.moved > BUSY:
-            return f"all {self._load.places} places of its pool have been taken for {now - self.moved:.0f} s"
+            return f"all {self._load.places} slots of its pool have been busy for {now - self.moved:.0f} s"
         return None

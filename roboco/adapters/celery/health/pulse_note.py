@@ -1,4 +1,4 @@
-"""The note of a worker's pulse: a file that says when it was felt last, and what is wrong, if anything."""
+"""pulse_note: the file with the liveness of a worker: the time of the last probe, and the problem, if any."""
 
 import json
 import os
@@ -9,9 +9,9 @@ from roboco.errors import UsageError
 
 
 class PulseNote:
-    """Written to `path`; a reader sees the whole of a note or that of the time before.
+    """Writes the file `path` atomically: a reader sees a whole note.
 
-    `end` may come from a signal's handler in the middle of anything here, and of another `end`.
+    A signal handler may call `end` in the middle of any method here, and of another `end`.
     """
 
     def __init__(self, path: Path, limit: float) -> None:
@@ -20,7 +20,7 @@ class PulseNote:
         self._ending = False
 
     def begin(self) -> None:
-        """Remove the note of a worker before, in the same container. UsageError if no note can be written here."""
+        """Remove the note of an earlier worker in the same container. UsageError if no note can be written here."""
         folder = self._path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -31,14 +31,14 @@ class PulseNote:
             ) from error
 
     def tell(self, now: float, problem: str | None) -> None:
-        """What is wrong now, in seconds of the monotonic clock."""
+        """Write the problem, or None, at this time of the monotonic clock."""
         ending = self._ending
         self._write(now, problem, ending)
-        if self._ending and not ending:  # meanwhile, and that must not be taken back
+        if self._ending and not ending:  # `end` was called meanwhile, and must not be overwritten
             self._write(now, problem, True)
 
     def end(self) -> None:
-        """The worker was told to end, so that its pulse may cease."""
+        """Write that the worker shuts down, so that its probes may stop."""
         if not self._ending:
             self._ending = True
             self._write(time.monotonic(), None, True)

@@ -13,10 +13,10 @@ from kombu.transport.virtual.base import Channel, Message
 from kombu.utils.json import dumps, loads
 
 from roboco.adapters.celery import envelope
+from roboco.adapters.celery.dead_letter import BODY_KEPT, record_of, record_of_raw
 from roboco.adapters.celery.envelope import REST_MOST, Held, Refused, read_broadcast, read_envelope, read_held, written
 from roboco.adapters.celery.message_signing import MessageKeys
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
-from roboco.adapters.celery.refused import BODY_KEPT, record_of, record_of_raw
 from roboco.adapters.celery.validation_error import flaw
 from roboco.domain.canonical_json import canonical
 from roboco.domain.dead_letter import DeadLetter

@@ -18,7 +18,7 @@ from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notice, Notify
 from roboco.domain.paths import NOTIFY, continued_path, told_folder
-from roboco.engine import notifications as notify
+from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TeamFailed, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
@@ -64,7 +64,7 @@ class Shop:
             self.world.drain()
             if not self.world.files.names(NOTIFY):
                 return
-            self.world.clock.move(notify.UNCONFIRMED)
+            self.world.clock.move(CONFIRM_TIMEOUT)
             self.world.sweep()
         raise AssertionError(f"never confirmed: {self.world.failures[:3]}")
 

@@ -237,7 +237,7 @@ def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
     world.given.toolbox.missing = {"shop"}
     assert turn(world.engine, until_a(Turn, world)) is TurnEnd.DEFERRED
     told = [event["reason"] for event in world.events() if event["type"] == "event_status"]
-    assert re.search("another agents worker is to take the turn$", told[-1])
+    assert re.search("the turn waits for another agents worker$", told[-1])
     world.given.toolbox.missing = set()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED

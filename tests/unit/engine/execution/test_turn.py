@@ -9,7 +9,7 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
-from roboco.engine.execution.reply import _arguments
+from roboco.engine.execution.reply import InvalidArguments, parse_arguments
 from roboco.engine.execution.turn import turn
 from roboco.errors import ModelError
 from roboco.ports import Request, RequestedCall
@@ -64,9 +64,9 @@ def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
 
 def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> None:
     requested = RequestedCall("add", "")
-    cut_off, whole = (_arguments(requested, cut) for cut in (True, False))
-    assert cut_off == ({}, "the answer was cut off before the arguments")
-    assert whole == ({}, "")
+    cut_off, whole = (parse_arguments(requested, cut) for cut in (True, False))
+    assert cut_off == InvalidArguments("the answer was cut off before the arguments")
+    assert whole == {}
 
 
 def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:

@@ -10,7 +10,7 @@ from roboco.engine.execution.turn import turn
 from roboco.engine.execution.turn_failed import TurnFailed
 from roboco.errors import ModelError, TeamFailed
 from roboco.ports import AttemptEnd
-from roboco.workers.ended import ended
+from roboco.workers.celery_result import turn_result
 from tests.memory.dispatcher import Turn
 from tests.memory.journeys import member
 from tests.memory.model import Said, said
@@ -69,7 +69,7 @@ def test_failed_turn_whose_worker_died_after_its_step_is_shown_as_failed() -> No
 
 def test_celery_task_of_a_failed_turn_raises_the_reason() -> None:
     with pytest.raises(TeamFailed, match="task task_1 is failed: first: the model 'm' does not exist"):
-        ended(TASK, TurnFailed(REASON))
+        turn_result(TASK, TurnFailed(REASON))
     with pytest.raises(Retry):
-        ended(TASK, TurnEnd.OUTAGE)
-    assert ended(TASK, TurnEnd.COMMITTED) == "committed"
+        turn_result(TASK, TurnEnd.OUTAGE)
+    assert turn_result(TASK, TurnEnd.COMMITTED) == "committed"

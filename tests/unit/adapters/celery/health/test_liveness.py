@@ -40,7 +40,7 @@ def test_a_pool_that_does_not_answer() -> None:
         one.taken = now
         one.beat(now, IDLE)
         assert (one.problem(now) is None) == (now <= LIMIT)
-    assert "its pool has free places" in str(one.problem(99))
+    assert "its pool has free slots" in str(one.problem(99))
 
 
 def test_a_full_pool_is_busy_until_nothing_has_begun_for_long() -> None:
@@ -49,7 +49,7 @@ def test_a_full_pool_is_busy_until_nothing_has_begun_for_long() -> None:
     one.beat(BUSY, SATURATED)
     assert one.problem(BUSY) is None
     one.beat(BUSY + 1, SATURATED)
-    assert "all 2 places of its pool have been taken" in str(one.problem(BUSY + 1))
+    assert "all 2 slots of its pool have been busy" in str(one.problem(BUSY + 1))
     one.beat(BUSY + 2, Load(begun=6, active=2, places=2, saturated=True))
     assert one.problem(BUSY + 2) is None
 

@@ -1,4 +1,8 @@
-"""Records of messages that no worker runs: the JSON of a DeadLetter, of bounded size for any message."""
+"""Dead letters of Celery messages, of bounded size for any message.
+
+For a message that the consumer or the transport refuses, this module makes a record: the JSON of a DeadLetter. For a
+message whose Celery task has begun, so that its arguments could be read, it makes the DeadLetter itself.
+"""
 
 import hashlib
 import json
@@ -8,10 +12,11 @@ from itertools import islice
 from typing import Any, Final
 
 from kombu.message import Message
+from kombu.utils import json as kombu_json
 
 from roboco.adapters.celery.validation_error import later_release
 from roboco.domain.canonical_json import canonical, well_formed, well_formed_json
-from roboco.domain.dead_letter import letter_id_of
+from roboco.domain.dead_letter import DeadLetter, letter_id_of
 
 BODY_KEPT: Final = 16 * 1024
 """Bytes that a record keeps of a body that no worker can read."""
@@ -20,11 +25,13 @@ BODY_LIMIT: Final = 1024 * 1024
 HEADER_LIMIT: Final = 256
 """Characters of JSON that are kept of a header."""
 HEADERS_LIMIT: Final = 40
-"""Headers that are kept: Celery itself sends about 20."""
+"""Headers that are kept at most: Celery sends about 20."""
 REASON_LIMIT: Final = 512
-"""Characters that are kept of a reason."""
+"""Characters that are kept of the reason of a refused message."""
+TASK_REASON_LIMIT: Final = 2000
+"""Characters that are kept of the reason for which a Celery task failed."""
 SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})
-"""Headers that nothing but a display needs."""
+"""Headers that only displays need."""
 
 
 def record_of(message: Message, reason: str) -> dict[str, Any]:
@@ -49,6 +56,23 @@ def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any
     """Return the record of bytes that no worker can read. It cannot be requeued."""
     record = _record(queue, reason, headers, raw, BODY_KEPT)
     return record | {"letter_id": letter_id_of(queue, record["digest"]), "cut": True}
+
+
+def letter_of(request: Any, queue: str, reason: str, attempts: int, time: datetime) -> DeadLetter:
+    """Return the dead letter of a received Celery task. A repetition of the message has the same letter id."""
+    body = kombu_json.dumps([list(request.args or ()), dict(request.kwargs or {}), {}]).encode()
+    return DeadLetter(
+        letter_id=letter_id_of(str(request.id), str(request.get("roboco_requeued", ""))),
+        reason=well_formed(reason)[:TASK_REASON_LIMIT],
+        time=time,
+        attempts=attempts,
+        queue=queue,
+        headers={"task": request.task, "id": request.id},
+        body=body[:BODY_LIMIT].decode("utf-8", "replace"),
+        cut=len(body) > BODY_LIMIT,
+        size=len(body),
+        digest=hashlib.sha256(body).hexdigest(),
+    )
 
 
 def _record(queue: str, reason: str, headers: Mapping[str, Any], raw: bytes, most: int) -> dict[str, Any]:

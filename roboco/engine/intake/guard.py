@@ -1,0 +1,113 @@
+"""guard: accept a message from outside, and stop redelivering it if every attempt ends its worker (a poison message).
+
+    start an attempt ─► accept ─► finish the attempt ─► acknowledge
+          │               ├─ a server does not answer, or the time limit is exceeded ─► pause ─► back to its queue
+          │               └─ refused, or an unexpected error ─► dead letter ─► the error is raised
+          └─ `policy.attempts` attempts have not finished ─► dead letter ─► acknowledge
+
+These messages are acknowledged late, after they were accepted: until then nothing but the broker records them, and the
+broker redelivers them if their worker dies. A message that ends its worker would thus end one worker after another. So
+Redis counts the attempts that have begun and not finished, and a lease keeps two workers from processing one message.
+An attempt that exceeds the time limit stays unfinished, like one whose worker was lost. If a server does not answer,
+the attempt is finished and not counted: the message is not the cause.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from roboco.domain.dead_letter import DeadLetter
+from roboco.engine.engine import Engine
+from roboco.errors import Overloaded, TransientError, UsageError
+
+REQUEUE_DELAY = 1.0
+"""Seconds before a message returns to its queue."""
+_ATTEMPTS_EXHAUSTED = (
+    "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_LIMIT) while they processed it"
+)
+
+
+class IncomingMessage(Protocol):
+    """A message from outside, as a worker has received it."""
+
+    @property
+    def message_id(self) -> str:
+        """The id that the message keeps when it is redelivered."""
+
+    @property
+    def creates_task(self) -> bool:
+        """True if the message submits or forks a task."""
+
+    @property
+    def time_limit_error(self) -> type[Exception]:
+        """The exception that the worker's pool raises in the handler of the message at its time limit."""
+
+    def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
+        """Return the message as a dead letter with this reason."""
+
+    def refuse(self, error: UsageError, reason: str | None) -> None:
+        """Report the refusal to operators. If there is a `reason`, first store a dead letter with it."""
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """The message was accepted, or is stored as a dead letter."""
+
+
+@dataclass(frozen=True)
+class Requeue:
+    """The message returns to its queue, because of this error."""
+
+    error: Exception
+
+
+Disposition = Acknowledge | Requeue
+"""The future of a message that a worker holds."""
+
+
+def process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> Disposition:
+    """Accept the message. Return whether to acknowledge it or to return it to its queue.
+
+    Raise UsageError if `accept` refuses the message, which becomes a dead letter if it was to create a task, unless too
+    many turns wait already (Overloaded). Any other error is raised as well, after a dead letter was stored. If a dead
+    letter cannot be stored because a server does not answer, the message returns to its queue.
+    """
+    try:
+        _process(engine, message, accept)
+    except (TransientError, message.time_limit_error) as error:
+        engine.clock.sleep(REQUEUE_DELAY)
+        return Requeue(error)
+    return Acknowledge()
+
+
+def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> None:
+    key = f"message:{message.message_id}"
+    unfinished = engine.attempts.begin(key)
+    if unfinished is None:
+        raise TransientError("another worker is processing this message, or was lost less than one lease ago")
+    if unfinished >= engine.policy.attempts:
+        engine.dead.add(message.dead_letter(_ATTEMPTS_EXHAUSTED.format(unfinished), unfinished))
+    else:
+        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
+            _attempt(engine, message, key, accept)
+    engine.attempts.end(key)
+
+
+def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callable[[], object]) -> None:
+    try:
+        accept()
+    except message.time_limit_error:
+        raise  # the attempt stays unfinished
+    except TransientError:
+        engine.attempts.end(key)
+        raise
+    except UsageError as error:
+        engine.attempts.end(key)
+        # A flood of refused submissions would push dead letters of lost work out of their bounded store.
+        stored = message.creates_task and not isinstance(error, Overloaded)
+        message.refuse(error, f"refused: {error}" if stored else None)
+        raise
+    except Exception as error:
+        engine.dead.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
+        engine.attempts.end(key)
+        raise

@@ -1,0 +1,139 @@
+"""The guard of messages from outside: what each end of an attempt does to the message and to the count of attempts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from roboco.domain.dead_letter import DeadLetter
+from roboco.engine.intake.guard import REQUEUE_DELAY, Acknowledge, Requeue, process
+from roboco.errors import Overloaded, TransientError, UsageError
+from tests.memory.model import said
+from tests.memory.world import POLICY, World, given
+
+KEY = "message:m-1"
+
+
+class TimeLimit(Exception):
+    """The error of a pool whose time limit is exceeded."""
+
+
+@dataclass
+class Received:
+    """A message from outside. `refusals` are the reasons with which it was refused."""
+
+    world: World
+    creates_task: bool = True
+    message_id: str = "m-1"
+    time_limit_error: type[Exception] = TimeLimit
+    refusals: list[str | None] = field(default_factory=list)
+
+    def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
+        now = self.world.engine.now()
+        return DeadLetter(letter_id="dead_1", reason=reason, time=now, attempts=attempts)
+
+    def refuse(self, error: UsageError, reason: str | None) -> None:
+        self.refusals.append(reason)
+
+
+def empty() -> World:
+    """A world without a task."""
+    return World(given(lambda request: said("")))
+
+
+def failing(error: BaseException) -> Callable[[], None]:
+    def accept() -> None:
+        raise error
+
+    return accept
+
+
+def letters(world: World) -> list[tuple[str, int]]:
+    return [(letter.reason, letter.attempts) for letter in world.engine.dead.letters()]
+
+
+def unfinished(world: World) -> int:
+    """The attempts that count against the message, once the lease of the last one has expired."""
+    world.clock.sleep(POLICY.lease + 1)
+    return world.engine.attempts.count(KEY)
+
+
+def test_accepted_message_is_acknowledged_and_its_attempt_finished() -> None:
+    world = empty()
+    assert process(world.engine, Received(world), lambda: None) == Acknowledge()
+    assert unfinished(world) == 0
+
+
+def test_message_returns_to_its_queue_after_a_pause_if_a_server_does_not_answer() -> None:
+    world, error = empty(), TransientError("redis is away")
+    start = world.clock.now()
+    assert process(world.engine, Received(world), failing(error)) == Requeue(error)
+    assert world.clock.now() == pytest.approx(start + REQUEUE_DELAY, abs=0.1)
+    assert unfinished(world) == 0
+
+
+def test_message_that_exceeds_the_time_limit_returns_and_the_attempt_counts() -> None:
+    world, error = empty(), TimeLimit()
+    assert process(world.engine, Received(world), failing(error)) == Requeue(error)
+    assert unfinished(world) == 1
+
+
+def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
+    world, accepted = empty(), list[int]()
+    assert world.engine.attempts.begin(KEY) == 0
+    disposition = process(world.engine, Received(world), lambda: accepted.append(1))
+    assert isinstance(disposition, Requeue)
+    assert "another worker is processing this message" in str(disposition.error)
+    assert not accepted
+
+
+def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_accepted() -> None:
+    world, accepted = empty(), list[int]()
+    for _ in range(POLICY.attempts):
+        process(world.engine, Received(world), failing(TimeLimit()))
+        world.clock.sleep(POLICY.lease + 1)
+    assert process(world.engine, Received(world), lambda: accepted.append(1)) == Acknowledge()
+    [(reason, attempts)] = letters(world)
+    assert reason.startswith(f"{POLICY.attempts} workers were lost or exceeded the time limit")
+    assert attempts == POLICY.attempts
+    assert not accepted
+    assert unfinished(world) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "creates_task", "reason"),
+    [
+        (UsageError("no team"), True, "refused: no team"),
+        (UsageError("no team"), False, None),
+        (Overloaded("2 turns wait"), True, None),
+    ],
+)
+def test_refused_message_raises_and_is_stored_only_if_it_was_to_create_a_task(
+    error: UsageError, creates_task: bool, reason: str | None
+) -> None:
+    world = empty()
+    message = Received(world, creates_task)
+    with pytest.raises(type(error)):
+        process(world.engine, message, failing(error))
+    assert message.refusals == [reason]
+    assert unfinished(world) == 0
+
+
+def test_unexpected_error_raises_after_a_dead_letter_was_stored() -> None:
+    world = empty()
+    with pytest.raises(KeyError):
+        process(world.engine, Received(world), failing(KeyError("x")))
+    assert letters(world) == [("KeyError: 'x'", 1)]
+    assert unfinished(world) == 0
+
+
+def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
+    world, error = empty(), TransientError("redis is away")
+
+    class Unstorable(Received):
+        def refuse(self, error: UsageError, reason: str | None) -> None:
+            raise TransientError("redis is away")
+
+    disposition = process(world.engine, Unstorable(world), failing(UsageError("no team")))
+    assert isinstance(disposition, Requeue)
+    assert str(disposition.error) == str(error)

@@ -1,0 +1,53 @@
+"""celery_result: the engine's results as results and exceptions of Celery tasks, as Flower shows them."""
+
+from celery.exceptions import Ignore, Reject, Retry
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.execution.claimed_turn import TurnEnd
+from roboco.engine.execution.tool_call import CallEnd
+from roboco.engine.execution.turn_failed import TurnFailed, TurnResult
+from roboco.engine.intake.guard import Acknowledge, Disposition, Requeue
+from roboco.errors import Conflict, TeamFailed, TransientError
+
+
+def turn_result(task_id: str, end: TurnResult) -> str:
+    """Return the result of the Celery task of a turn, or raise if this attempt did not make the turn, or failed.
+
+    Retry: the sweeper dispatches the turn again under the same id. Ignore: no event is sent, because the row of this id
+    in Flower belongs to the worker that has claimed the turn. TeamFailed, with the reason: the turn's step ended the
+    task as failed. TransientError: the model's reply was cut off, and another attempt follows. Conflict: another
+    attempt has replaced this one.
+    """
+    match end:
+        case TurnFailed(reason):
+            raise TeamFailed(task_id, TaskStatus.FAILED, reason)
+        case TurnEnd.RATE_LIMITED | TurnEnd.OUTAGE | TurnEnd.DEFERRED:
+            raise Retry(str(end), TransientError(str(end)))
+        case TurnEnd.TAKEN:
+            raise Ignore
+        case TurnEnd.BROKE_OFF:
+            raise TransientError(str(end))
+        case TurnEnd.LOST:
+            raise Conflict(str(end))
+        case TurnEnd.COMMITTED | TurnEnd.REFUSED:
+            return str(end)
+
+
+def call_result(end: CallEnd) -> None:
+    """Raise Retry if another worker is to run the call, and Ignore, which sends no event, if another has claimed it."""
+    match end:
+        case CallEnd.RELEASED:
+            raise Retry(str(end), TransientError(str(end)))
+        case CallEnd.TAKEN:
+            raise Ignore
+        case CallEnd.DONE:
+            return
+
+
+def message_result(disposition: Disposition) -> None:
+    """Raise Reject if the message returns to its queue. Celery acknowledges it if this returns."""
+    match disposition:
+        case Requeue(error):
+            raise Reject(error, requeue=True) from error
+        case Acknowledge():
+            return
