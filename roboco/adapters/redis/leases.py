@@ -49,7 +49,7 @@ class RedisTurns:
 
     def cut(self, claim: TurnClaim) -> Cut | None:
         """That somebody wants the turn to end, if so."""
-        answer = self._scripts.run("cut", [self._keys.state(claim.order.task_id)], claim.order.epoch)
+        answer = self._scripts.run("cancel_request", [self._keys.state(claim.order.task_id)], claim.order.epoch)
         return None if answer is None else Cut(float(answer[0]), int(answer[1]))
 
     def defer(
@@ -69,7 +69,8 @@ class RedisTurns:
 
     def ring(self, task_id: str, epoch: int, again: bool) -> int:
         """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
-        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch, uuid.uuid4().hex, int(again)))
+        arguments = [epoch, uuid.uuid4().hex, int(again)]
+        return int(self._scripts.run("count_redelivery", [self._keys.state(task_id)], *arguments))
 
 
 class RedisCalls:
@@ -94,12 +95,12 @@ class RedisCalls:
         """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
         names = [*self._names(order), self._keys.events(order.task_id)]
         asked = [order.epoch, order.call_id, order.attempt, token or ""]
-        return self._scripts.run("record", names, *asked, outcome.model_dump_json(), body(event)) or None
+        return self._scripts.run("record_outcome", names, *asked, outcome.model_dump_json(), body(event)) or None
 
     def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
         """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
         asked = [order.epoch, order.call_id, order.attempt, token, declined_by]
-        self._scripts.run("give_back_call", self._names(order), *asked)
+        self._scripts.run("release_call", self._names(order), *asked)
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""

@@ -102,19 +102,19 @@ class RedisRates:
         names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket)]
         names += [self._buckets.awaiting(profile), *_keys(buckets)]
         times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
-        wait = self._scripts.run("reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
+        wait = self._scripts.run("rate_reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
         return float(wait) / 1000
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
         """The request of this ticket was made so many seconds ago, and has used so many tokens."""
         if buckets := self._of(profile, ticket):
             names = [self._buckets.made(profile, ticket), *_keys(buckets)]
-            self._scripts.run("settle", names, tokens, int(ago * 1000), self._window_ms, *_limits(buckets))
+            self._scripts.run("rate_record", names, tokens, int(ago * 1000), self._window_ms, *_limits(buckets))
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Give up the place of a ticket whose request is not made any more."""
         if buckets := self._of(profile, ticket):
-            self._scripts.run("release", _keys(buckets), ticket.name)
+            self._scripts.run("rate_release", _keys(buckets), ticket.name)
 
     def await_answer(self, profile: ModelProfile, task_id: str) -> None:
         """Note that the task is paused until this profile's model has answered a request with this key."""
@@ -138,7 +138,7 @@ class RedisRates:
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Let nobody ask this profile's server for so many seconds."""
-        self._scripts.run("hold_back", [self._buckets.held_back(profile)], math.ceil(seconds * 1000))
+        self._scripts.run("rate_pause", [self._buckets.held_back(profile)], math.ceil(seconds * 1000))
 
     def _of(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         return self._buckets.of(profile, ticket.tenant, ticket.team)

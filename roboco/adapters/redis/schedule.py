@@ -42,12 +42,12 @@ class RedisSchedule:
         """Return at most `limit` due tasks, earliest first."""
         found: list[tuple[float, str]] = []
         for key in (self._keys.schedule, self._keys.telling):
-            flat = self._scripts.run("due", [key], limit)
+            flat = self._scripts.run("schedule_due", [key], limit)
             found += zip(map(float, flat[1::2]), map(str, flat[::2]), strict=True)
         return [name for _, name in sorted(found)[:limit]]
 
     def _schedule(self, task_id: str, delay: float, condition: str = "") -> bool:
-        return bool(self._scripts.run("schedule", [self._of(task_id)], task_id, f"{delay:.6f}", condition))
+        return bool(self._scripts.run("schedule_set", [self._of(task_id)], task_id, f"{delay:.6f}", condition))
 
     def count(self) -> int:
         """Return the number of tasks in the schedule: all open tasks."""
@@ -62,7 +62,7 @@ class RedisSchedule:
 
     def drop(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if it is due then."""
-        self._scripts.run("drop", [self._of(task_id)], task_id, "" if at is None else f"{at:.17g}")
+        self._scripts.run("schedule_remove", [self._of(task_id)], task_id, "" if at is None else f"{at:.17g}")
 
     def time(self) -> float:
         """Return Redis' time in Unix seconds."""
@@ -136,6 +136,8 @@ class RedisSchedule:
         with answering():
             if mark is None:
                 self._client.set(self._keys.sentinel, run_of(self._client))
-            elif not self._scripts.run("confirm", [self._keys.sentinel], mark, (mark.split(MARK)[1:2] or [mark])[0]):
-                return
+            else:
+                marked_run = (mark.split(MARK)[1:2] or [mark])[0]
+                if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
+                    return
             self._client.set(self._keys.filled, "1", px=int(seconds * 1000))

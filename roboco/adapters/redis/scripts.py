@@ -23,9 +23,10 @@ from roboco.adapters.redis.refusal import refusal
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
-_SAY, _WRITE_DOWN, _BUCKET, _DECLINED_BY = (
-    (_LUA / f"_{name}.lua").read_text() for name in ("say", "write_down", "bucket", "declined_by")
-)
+_LIBRARIES = {
+    name: (_LUA / f"_{name}.lua").read_text() for name in ("add_decline", "bucket", "record_choice", "publish")
+}
+"""The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 
 KNOWN_FOR = 5.0
 """Seconds for which `load_missing` takes the primaries of a cluster for the same."""
@@ -189,10 +190,9 @@ def _unloaded() -> TransientError:
 
 
 def _source(operation: str) -> str:
-    if "declined_by(" in operation:
-        operation = f"{_DECLINED_BY}\n{operation}"
-    if "write_down(" in operation:
-        return f"{_SAY}\n{_WRITE_DOWN}\n{operation}"
-    if "bucket(" in operation:
-        return f"{_BUCKET}\n{operation}"
-    return f"{_SAY}\n{operation}" if "say(" in operation else operation
+    """Return the script, after the shared functions that it calls, itself or through one of them."""
+    source = operation
+    for name, library in _LIBRARIES.items():
+        if f"{name}(" in source:
+            source = f"{library}\n{source}"
+    return source

@@ -68,7 +68,7 @@ class RedisBoard:
         names += [keys.inbox(task_id)]
         seen = [""] if choice.seen is None else [len(choice.seen), *choice.seen]
         conditions = [epoch, choice.run or "", *seen]
-        answer = self._scripts.run("choose", names, *conditions, *_written(choice), *map(body, events))
+        answer = self._scripts.run("record_choice", names, *conditions, *_written(choice), *map(body, events))
         return answer or None
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
@@ -95,11 +95,11 @@ class RedisBoard:
         """Begin a new generation of the logs with these events; False if the fence had moved."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
-        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex, *map(body, events)))
+        return bool(self._scripts.run("reset_logs", names, epoch, uuid.uuid4().hex, *map(body, events)))
 
     def leave(self, task_id: str, seconds: int, generation: str) -> bool:
         """Remove an ended task after so many seconds; False if it has not ended in this generation."""
-        return bool(self._scripts.run("leave", list(self._keys.of_task(task_id)), seconds, generation))
+        return bool(self._scripts.run("expire", list(self._keys.of_task(task_id)), seconds, generation))
 
     def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]

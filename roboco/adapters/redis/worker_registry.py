@@ -37,7 +37,7 @@ class RedisWorkerRegistry:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
             said = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
             with _permitted():
-                other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(foreign_tasks))
+                other = self._scripts.run("register_worker", keys, *said, self._live, FORGOTTEN, int(foreign_tasks))
             if other:
                 return _workspace(other)
         return None

@@ -4,7 +4,7 @@
 -- KEYS[5] calls (hash)  KEYS[6] content (stream)  KEYS[7] inbox (set)
 -- ARGV[1] expected epoch  ARGV[2] seq of the step  ARGV[3] step (JSON)  ARGV[4] state of the history after it (JSON)
 -- ARGV[5] how many of the newest steps to keep  ARGV[6] how many of the newest chunks to keep
--- ARGV[7] how many events follow  ARGV[8..] their bodies, and then the choice, if there is one, as `write_down` takes it
+-- ARGV[7] how many events follow  ARGV[8..] their bodies, and then the choice, if there is one, as `record_choice` takes it
 -- Returns 1, also if the step was taken over before; 0 if the fence had moved or the position is not the next one;
 -- the new epoch (more than 1) if the choice was written down, also if that was done before.
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op')
@@ -21,6 +21,6 @@ redis.call('RPUSH', KEYS[2], ARGV[3])
 redis.call('LTRIM', KEYS[2], -tonumber(ARGV[5]), -1)
 local gone = tonumber(now[3]) - tonumber(ARGV[6])
 if gone > 0 then redis.call('XTRIM', KEYS[6], 'MINID', '~', gone .. '-0') end
-for i = 8, choice - 1 do say(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
+for i = 8, choice - 1 do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
 if not ARGV[choice] or redis.call('SCARD', KEYS[7]) > 0 then return 1 end
-return write_down(KEYS[1], KEYS[3], tonumber(ARGV[1]) + 2, choice)
+return record_choice(KEYS[1], KEYS[3], tonumber(ARGV[1]) + 2, choice)

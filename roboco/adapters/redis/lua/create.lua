@@ -17,5 +17,5 @@ redis.call('HSET', KEYS[1], 'generation', string.format('%012x', epoch), 'epoch'
   'handed', time[1], 'chunks', 0, 'events', 0, 'op', '', 'reason', '', 'agent', '', 'routing', '{}')
 local steps = tonumber(ARGV[6])
 for i = 7, 6 + steps do redis.call('RPUSH', KEYS[2], ARGV[i]) end
-for i = 7 + steps, #ARGV do say(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
+for i = 7 + steps, #ARGV do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
 return 1

@@ -15,7 +15,7 @@ if ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'refused', ARGV[1], 'refusals', refusals + 1, 'refused_at', string.format('%.3f', at),
     'refused_for', string.format('%.3f', time[1] + time[2] / 1e6 - at))
 end
-if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'declined', declined_by(now[7] or '', ARGV[1], ARGV[7])) end
+if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'declined', add_decline(now[7] or '', ARGV[1], ARGV[7])) end
 redis.call('DEL', KEYS[3])
-say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[6])
+publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[6])
 return 1

@@ -8,6 +8,6 @@ if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
 redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[4])
 if tonumber(now[3]) < tonumber(ARGV[3]) then
   redis.call('HSET', KEYS[1], 'emitted', ARGV[3], 'sent', ARGV[5], 'said', ARGV[6])
-  say(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[7])
+  publish(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[7])
 end
 return now[4] == ARGV[1] and 2 or 1

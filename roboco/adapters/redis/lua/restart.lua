@@ -18,5 +18,5 @@ end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'op', ARGV[2], 'attempt', tonumber(now[4]) + 1,
   'owner', '', 'emitted', 0, 'rings', 0, 'handed', redis.call('TIME')[1])
 redis.call('DEL', KEYS[3])
-say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[4])
+publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[4])
 return tonumber(ARGV[1]) + 1

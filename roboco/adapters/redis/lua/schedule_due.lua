@@ -1,4 +1,4 @@
--- due: the tasks whose time has come, by the clock of this server, earliest first.
+-- schedule_due: the tasks whose time has come, by the clock of this server, earliest first.
 -- KEYS[1] due times of tasks (sorted set)
 -- ARGV[1] how many to return at most
 -- Returns {task id, time in Unix seconds, ...}. Cost: O(log n + ARGV[1]).

@@ -1,4 +1,4 @@
--- settle: when a request was made, and how many tokens it has used for which some were reserved.
+-- rate_record: when a request was made, and how many tokens it has used for which some were reserved.
 -- KEYS[1] the ticket's mark (string: "SLOT TOKENS", or "settled")  KEYS[2..] the keys of its buckets; see _bucket.lua
 -- ARGV[1] tokens  ARGV[2] how many ms ago it was made  ARGV[3] the window in ms
 -- ARGV[4..] of each bucket: requests a window, or ''; tokens a window, or ''

@@ -1,4 +1,4 @@
--- begin_again: begin a new generation of a task's logs, because the old one may have lost its end.
+-- reset_logs: begin a new generation of a task's logs, because the old one may have lost its end.
 -- The fence moves unless the task has ended or a worker may hold work, so that an epoch that was lost is not used for
 -- another choice.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] content (stream)
@@ -16,7 +16,7 @@ end
 local generation = string.format('%012x', math.max(ms, tonumber(now[1], 16) + 1))
 redis.call('HSET', KEYS[1], 'generation', generation, 'begun', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
-for i = 3, #ARGV do say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
+for i = 3, #ARGV do publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
 -- A task that was left goes with all its keys: a new log has to have the time to live of the old one.
 local left = redis.call('PTTL', KEYS[1])
 if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end

@@ -1,4 +1,4 @@
--- leave: remove an ended task after a while.
+-- expire: remove an ended task after a while.
 -- KEYS[1] state (hash)  KEYS[2..] the task's other keys
 -- ARGV[1] seconds  ARGV[2] generation of its logs
 -- Returns 1, also if the task is not known; 0, and nothing changed, if it has not ended in this generation. Cost: O(1).

@@ -1,13 +1,13 @@
 -- Prepended to every script that writes a choice down.
--- write_down: a choice becomes what the task is doing, and followers are told so.
+-- record_choice: a choice becomes what the task is doing, and followers are told so.
 --   state  hash of the task           events  stream and channel of what is told
 --   epoch  the fence from now on      first   where in ARGV the choice begins: a token of this call, so that sending it
 --          twice is sending it once, phase, status, reason, agent, routing (JSON), and the events' bodies
 -- Returns the epoch.
-local function write_down(state, events, epoch, first)
+local function record_choice(state, events, epoch, first)
   redis.call('HSET', state, 'epoch', epoch, 'op', ARGV[first], 'phase', ARGV[first + 1], 'status', ARGV[first + 2],
     'reason', ARGV[first + 3], 'agent', ARGV[first + 4], 'routing', ARGV[first + 5], 'attempt', 1, 'owner', '',
     'emitted', 0, 'rings', 0, 'handed', redis.call('TIME')[1])
-  for i = first + 6, #ARGV do say(state, events, 'events', 'chunks', ARGV[i]) end
+  for i = first + 6, #ARGV do publish(state, events, 'events', 'chunks', ARGV[i]) end
   return epoch
 end

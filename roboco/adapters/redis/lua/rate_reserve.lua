@@ -1,4 +1,4 @@
--- reserve: when a request to a model may be made, so that no window of time holds more than each bucket allows.
+-- rate_reserve: when a request to a model may be made, so that no window of time holds more than each bucket allows.
 -- KEYS[1] until when nobody may ask, in ms (string)  KEYS[2] there once this ticket's request may be made (string)
 -- KEYS[3] tasks that await an answer of this model (sorted set)
 -- KEYS[4..] the keys of one or two buckets, a team's before the operator's; see _bucket.lua

@@ -1,4 +1,4 @@
--- schedule: set the time at which a task is due, by the clock of this server.
+-- schedule_set: set the time at which a task is due, by the clock of this server.
 -- KEYS[1] due times of tasks (sorted set)
 -- ARGV[1] task id  ARGV[2] delay in seconds  ARGV[3] '' always, 'NX' if it has no time yet, 'LT' if this one is earlier
 -- Returns 1 if the task had no time, else 0. Cost: O(log n) in the tasks of the set.

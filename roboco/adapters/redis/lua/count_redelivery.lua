@@ -1,4 +1,4 @@
--- ring: count that the pending choice was found untaken.
+-- count_redelivery: count that the pending choice was found untaken.
 -- KEYS[1] state (hash)
 -- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
 -- ARGV[3] 1 if it is handed out once more

@@ -1,4 +1,4 @@
--- cut: whether somebody wants a turn to end.
+-- cancel_request: whether somebody wants a turn to end.
 -- KEYS[1] state (hash)
 -- ARGV[1] epoch
 -- Returns {time in seconds, chunks emitted by then}, or nothing if nobody does.

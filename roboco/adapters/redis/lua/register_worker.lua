@@ -1,4 +1,4 @@
--- register: record that a worker of a pool lives, unless the coordinators use another workspace.
+-- register_worker: record that a worker of a pool lives, unless the coordinators use another workspace.
 -- KEYS[1] workspace (string: id, space, address)  KEYS[2] coordinators (sorted set, by the server's time of their last
 -- registration)  KEYS[3] workers of the pool (sorted set of the same kind)  KEYS[4] modules of the pool's workers (hash)
 -- ARGV[1] worker  ARGV[2] its modules (JSON)  ARGV[3] its workspace  ARGV[4] 1 if it is a coordinator, which sets the

@@ -1,4 +1,4 @@
--- drop: remove a task from the schedule, if its time is still the one that the caller has seen.
+-- schedule_remove: remove a task from the schedule, if its time is still the one that the caller has seen.
 -- KEYS[1] due times of tasks (sorted set)
 -- ARGV[1] task id  ARGV[2] its time, as ZSCORE returns it, or '' for any
 -- Returns 1 if it is not there any more, 0 if it has another time. Cost: O(log n) in the tasks of the set.

@@ -1,9 +1,9 @@
--- choose: write down what is to happen next, and move the fence.
+-- record_choice: write down what is to happen next, and move the fence.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)  KEYS[4] calls (hash)
 -- KEYS[5] inbox (set)
 -- ARGV[1] expected epoch  ARGV[2] run ids of which this server must have one, or '' for any
 -- ARGV[3] how many ids of seen inbox items follow, or '' if any item may wait; these ids; then the choice, as
--- `write_down` takes it
+-- `record_choice` takes it
 -- Returns the new epoch, or 0 if the fence had moved, the inbox holds an item that was not seen, or the run is another.
 -- Cost: O(items in the inbox), which are limited to about 1,000.
 local choice = 4 + (tonumber(ARGV[3]) or 0)
@@ -26,4 +26,4 @@ redis.call('DEL', KEYS[3])
 -- Whoever waits for somebody's word on a call keeps the outcomes of the others, and so does who has that call run then.
 local phase = ARGV[choice + 1]
 if phase ~= 'wait' and phase ~= 'tools' then redis.call('DEL', KEYS[4]) end
-return write_down(KEYS[1], KEYS[2], tonumber(ARGV[1]) + 1, choice)
+return record_choice(KEYS[1], KEYS[2], tonumber(ARGV[1]) + 1, choice)

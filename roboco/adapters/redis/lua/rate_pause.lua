@@ -1,4 +1,4 @@
--- hold_back: let nobody ask a model for a while, since its server said so.
+-- rate_pause: let nobody ask a model for a while, since its server said so.
 -- KEYS[1] until when nobody may ask, in ms (string)
 -- ARGV[1] for how many ms
 -- Returns until when, in ms; a pause that lasts longer stands.

@@ -1,4 +1,4 @@
--- confirm: replace a mark, if it is still there.
+-- schedule_confirm: replace a mark, if it is still there.
 -- KEYS[1] the sentinel of the schedule (string)
 -- ARGV[1] the mark  ARGV[2] what takes its place
 -- Returns 1, also if that was done before; 0 if Redis has lost the mark or holds another one. Cost: O(1).

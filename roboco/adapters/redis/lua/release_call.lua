@@ -1,4 +1,4 @@
--- give_back_call: nobody has a tool call any more; the same attempt may be claimed again.
+-- release_call: nobody has a tool call any more; the same attempt may be claimed again.
 -- KEYS[1] state (hash)  KEYS[2] calls (hash)  KEYS[3] lease of the call (string)
 -- ARGV[1] epoch  ARGV[2] call id  ARGV[3] attempt  ARGV[4] token of the owner
 -- ARGV[5] the worker, if it cannot run the call, else ''
@@ -9,7 +9,7 @@ if call[1] or call[2] ~= ARGV[3] or call[3] ~= ARGV[4] then return 0 end
 redis.call('HSET', KEYS[2], ARGV[2] .. ':owner', '')
 if ARGV[5] ~= '' then
   local field = ARGV[2] .. ':declined'
-  redis.call('HSET', KEYS[2], field, declined_by(redis.call('HGET', KEYS[2], field) or '', ARGV[1], ARGV[5]))
+  redis.call('HSET', KEYS[2], field, add_decline(redis.call('HGET', KEYS[2], field) or '', ARGV[1], ARGV[5]))
 end
 redis.call('DEL', KEYS[3])
 return 1

@@ -1,4 +1,4 @@
--- release: a ticket's request is not made any more; those behind it move up. One that was made counts on.
+-- rate_release: a ticket's request is not made any more; those behind it move up. One that was made counts on.
 -- KEYS[1..] the keys of its buckets; see _bucket.lua
 -- ARGV[1] ticket
 -- Returns 1.
