@@ -54,7 +54,7 @@ class Keys:
     @property
     def telling(self) -> str:
         """Sorted set: the other entries of the schedule, such as notices, by the time of their next sweep."""
-        return f"{self.prefix}:telling"
+        return f"{self.prefix}:scheduled_jobs"
 
     @property
     def sentinel(self) -> str:
@@ -64,7 +64,7 @@ class Keys:
     @property
     def filled(self) -> str:
         """String with a time to live: exists for a while after the schedule was filled."""
-        return f"{self.prefix}:filled"
+        return f"{self.prefix}:schedule_filled"
 
     @property
     def sweeper(self) -> str:
@@ -101,24 +101,24 @@ class Keys:
 
     def begun(self, work: str) -> str:
         """Set with a time to live: an entry for each attempt at the work that has not ended."""
-        return f"{self.prefix}:{{{work}}}:begun"
+        return f"{self.prefix}:{{{work}}}:attempts"
 
     def at_work(self, work: str) -> str:
         """String with a time to live: the lease of the attempt that works on it."""
-        return f"{self.prefix}:{{{work}}}:at-work"
+        return f"{self.prefix}:{{{work}}}:attempt_lease"
 
     def bucket(self, server: str, name: str) -> tuple[str, ...]:
-        """The keys of a rate limit, as `lua/_bucket.lua` names them: used, queue, tickets, flows, late."""
+        """The keys of a rate limit, as `lua/_bucket.lua` names them: used, queue, tickets, flows, deadlines."""
         start = f"{self.prefix}:{{rate:{server}}}:{name}"
-        return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "late"))
+        return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "deadlines"))
 
     def made(self, server: str, ticket: str) -> str:
         """String with a time to live: the slot and tokens of a request that may be made or was made."""
-        return f"{self.prefix}:{{rate:{server}}}:made:{ticket}"
+        return f"{self.prefix}:{{rate:{server}}}:admission:{ticket}"
 
     def held_back(self, server: str, variable: str) -> str:
         """String with a time to live: until when requests with the API key of this variable are held back."""
-        return f"{self.prefix}:{{rate:{server}}}:until:{variable}"
+        return f"{self.prefix}:{{rate:{server}}}:paused_until:{variable}"
 
     def awaiting(self, server: str, variable: str) -> str:
         """Sorted set with a time to live: tasks that await an answer to requests with this key, by when they began."""

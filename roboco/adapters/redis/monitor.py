@@ -14,7 +14,10 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.team import Team
 
-_FIELDS = ("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted", "sent", "said", "reason", "fold")
+_FIELDS = (
+    *("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted"),
+    *("attempt_tokens_in", "attempt_tokens_out", "reason", "history_state"),
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class RedisPicture:
 
 def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow:
     told = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
-    state = TaskState.model_validate_json(told["fold"])
+    state = TaskState.model_validate_json(told["history_state"])
     speaks = told["phase"] == "turn" and told["emitted"] not in ("", "0")
     return TaskNow(
         task_id=task_id,
@@ -126,8 +129,8 @@ def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow
         attempt=int(told["attempt"]),
         working=told["owner"] != "" or told["phase"] == "tools",
         reason=told["reason"],
-        tokens_in=state.tokens_in + (int(told["sent"] or 0) if speaks else 0),
-        tokens_out=state.tokens_out + (int(told["said"] or 0) if speaks else 0),
+        tokens_in=state.tokens_in + (int(told["attempt_tokens_in"] or 0) if speaks else 0),
+        tokens_out=state.tokens_out + (int(told["attempt_tokens_out"] or 0) if speaks else 0),
         cost=state.cost,
         started_at=state.started_at.timestamp() if state.started_at else 0.0,
         followers=followers,

@@ -132,7 +132,8 @@ def snapshot(
     lease_ms: int,
     calls: Mapping[str, CallState],
 ) -> Snapshot:
-    """The task that the fields of its hash and what stands beside it make."""
+    """Return the snapshot that the fields of a task's hash and its other keys make."""
+    refused = fields.get("refused_epoch") == fields["epoch"]
     return Snapshot(
         epoch=int(fields["epoch"]),
         seq=int(fields["seq"]),
@@ -143,12 +144,12 @@ def snapshot(
         attempt=int(fields["attempt"]),
         claimed=fields["owner"] != "",
         lease_left=max(0, lease_ms) / 1000,
-        rings=int(fields["rings"]),
-        handed_at=float(fields.get("handed", 0)),
+        rings=int(fields["redeliveries"]),
+        handed_at=float(fields.get("dispatched_at", 0)),
         cut_age=None,
         due_in=None,
-        refusals=int(fields["refusals"]) if fields.get("refused") == fields["epoch"] else 0,
-        refused_for=max(0.0, float(fields.get("refused_for", 0))) if fields.get("refused") == fields["epoch"] else 0.0,
+        refusals=int(fields["refusals"]) if refused else 0,
+        refused_for=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
         declined=_declined(fields.get("declined", ""), fields["epoch"]),
         generation=fields["generation"],
         events=int(fields["events"]),
@@ -156,8 +157,8 @@ def snapshot(
         emitted=int(fields["emitted"]),
         used=_used(fields),
         routing=json.loads(fields["routing"]),
-        state=TaskState.model_validate_json(fields["fold"]),
-        first=_step(fields["first"]),
+        state=TaskState.model_validate_json(fields["history_state"]),
+        first=_step(fields["first_step"]),
         tail=tuple(map(_step, steps)),
         item_ids=tuple(item_ids),
         calls=calls,
@@ -175,20 +176,25 @@ _SHORT_LINE = 4096
 
 
 def _used(fields: Mapping[str, str]) -> Used:
-    """What attempts at the step to come have used."""
-    broken, speaks = fields.get("broken") == fields["seq"], fields["emitted"] != "0"
-    before = Used(int(fields["broken_in"]), int(fields["broken_out"])) if broken else Used()
-    return before.plus(Used(int(fields.get("sent", 0)), int(fields.get("said", 0)))) if speaks else before
+    """Return the tokens that unfinished attempts at the next step have used."""
+    used = Used()
+    if fields.get("unfinished_seq") == fields["seq"]:
+        used = Used(int(fields["unfinished_tokens_in"]), int(fields["unfinished_tokens_out"]))
+    if fields["emitted"] != "0":
+        used = used.plus(Used(int(fields.get("attempt_tokens_in", 0)), int(fields.get("attempt_tokens_out", 0))))
+    return used
 
 
 def _cut_age(fields: Mapping[str, str], now: float) -> float | None:
-    """Seconds since somebody wants the pending work to end; None if nobody does."""
-    return max(0.0, now - float(fields["cut_at"])) if fields.get("cut") == fields["epoch"] else None
+    """Return the seconds since the end of the pending work was requested, or None."""
+    requested = fields.get("cancel_epoch") == fields["epoch"]
+    return max(0.0, now - float(fields["cancel_requested_at"])) if requested else None
 
 
 def _due_in(fields: Mapping[str, str], now: float) -> float | None:
-    """Seconds until the pending turn is made that was given back; None if it was not."""
-    return max(0.0, float(fields["due_at"]) - now) if fields.get("due") == fields["epoch"] else None
+    """Return the seconds until a deferred turn may be claimed again, or None if the turn is not deferred."""
+    deferred = fields.get("deferred_epoch") == fields["epoch"]
+    return max(0.0, float(fields["deferred_until"]) - now) if deferred else None
 
 
 def pairs(answer: Any) -> dict[str, str]:

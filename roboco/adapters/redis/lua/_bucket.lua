@@ -13,7 +13,7 @@ end
 
 local function bucket(at, requests, tokens)
   return {
-    used = KEYS[at], queue = KEYS[at + 1], tickets = KEYS[at + 2], flows = KEYS[at + 3], late = KEYS[at + 4],
+    used = KEYS[at], queue = KEYS[at + 1], tickets = KEYS[at + 2], flows = KEYS[at + 3], deadlines = KEYS[at + 4],
     requests = tonumber(requests), tokens = tonumber(tokens),
   }
 end
@@ -29,7 +29,7 @@ end
 local function leave(of, ticket, admitted)
   local its = waiting(of, ticket)
   redis.call('ZREM', of.queue, ticket)
-  redis.call('ZREM', of.late, ticket)
+  redis.call('ZREM', of.deadlines, ticket)
   if not its then return end
   redis.call('HDEL', of.tickets, ticket)
   if redis.call('EXISTS', of.queue) == 0 then return redis.call('DEL', of.flows) end

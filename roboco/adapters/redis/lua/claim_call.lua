@@ -2,7 +2,7 @@
 -- KEYS[1] state (hash)  KEYS[2] calls (hash)  KEYS[3] lease of the call (string)
 -- ARGV[1] epoch  ARGV[2] call id  ARGV[3] attempt  ARGV[4] token of the owner  ARGV[5] lease in ms
 -- Returns 1, or 0 if the fence moved, the call has an outcome, the attempt was claimed or somebody wants the calls to end.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'phase', 'cut')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'phase', 'cancel_epoch')
 if now[1] ~= ARGV[1] or now[2] ~= 'tools' then return 0 end
 local call = redis.call('HMGET', KEYS[2], ARGV[2] .. ':outcome', ARGV[2] .. ':attempt', ARGV[2] .. ':owner')
 if call[1] or (call[2] or '1') ~= ARGV[3] then return 0 end

@@ -7,15 +7,15 @@
 -- ARGV[7] how many events follow  ARGV[8..] their bodies, and then the choice, if there is one, as `record_choice` takes it
 -- Returns 1, also if the step was taken over before; 0 if the fence had moved or the position is not the next one;
 -- the new epoch (more than 1) if the choice was written down, also if that was done before.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op_token')
 local choice = 8 + tonumber(ARGV[7])
 if not now[1] then return 0 end
 if ARGV[choice] and now[4] == ARGV[choice] then return tonumber(now[1]) end
 if tonumber(now[2]) > tonumber(ARGV[2]) then return 1 end
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'fold', ARGV[4],
-  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
-  'handed', redis.call('TIME')[1])
+redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'history_state', ARGV[4],
+  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0,
+  'dispatched_at', redis.call('TIME')[1])
 redis.call('DEL', KEYS[4], KEYS[5])
 redis.call('RPUSH', KEYS[2], ARGV[3])
 redis.call('LTRIM', KEYS[2], -tonumber(ARGV[5]), -1)

@@ -3,9 +3,9 @@
 -- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
 -- ARGV[3] 1 if it is handed out once more
 -- Returns how often it was found untaken, this time included; 0 if the fence had moved.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'op', 'rings')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'op_token', 'redeliveries')
 if now[1] ~= ARGV[1] then return 0 end
 if now[2] == ARGV[2] then return tonumber(now[3]) end
-redis.call('HSET', KEYS[1], 'op', ARGV[2])
-if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'handed', redis.call('TIME')[1], 'due', '') end
-return redis.call('HINCRBY', KEYS[1], 'rings', 1)
+redis.call('HSET', KEYS[1], 'op_token', ARGV[2])
+if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'dispatched_at', redis.call('TIME')[1], 'deferred_epoch', '') end
+return redis.call('HINCRBY', KEYS[1], 'redeliveries', 1)

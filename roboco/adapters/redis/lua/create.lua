@@ -12,9 +12,9 @@ local time = redis.call('TIME')
 local epoch = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[1]) + 1)
 redis.call('PERSIST', KEYS[5])
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
-redis.call('HSET', KEYS[1], 'generation', string.format('%012x', epoch), 'epoch', epoch, 'seq', ARGV[2], 'fold', ARGV[3],
-  'first', ARGV[4], 'status', ARGV[5], 'phase', 'idle', 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
-  'handed', time[1], 'chunks', 0, 'events', 0, 'op', '', 'reason', '', 'agent', '', 'routing', '{}')
+redis.call('HSET', KEYS[1], 'generation', string.format('%012x', epoch), 'epoch', epoch, 'seq', ARGV[2], 'history_state', ARGV[3],
+  'first_step', ARGV[4], 'status', ARGV[5], 'phase', 'idle', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0,
+  'dispatched_at', time[1], 'chunks', 0, 'events', 0, 'op_token', '', 'reason', '', 'agent', '', 'routing', '{}')
 local steps = tonumber(ARGV[6])
 for i = 7, 6 + steps do redis.call('RPUSH', KEYS[2], ARGV[i]) end
 for i = 7 + steps, #ARGV do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end

@@ -3,11 +3,11 @@
 -- ARGV[1] epoch  ARGV[2] token of the owner  ARGV[3] the chunk's number in this attempt, from 1
 -- ARGV[4] lease in ms  ARGV[5] tokens in  ARGV[6] tokens out of the answer so far  ARGV[7] the chunk's body
 -- Returns 1, also for a chunk that was sent before; 2 if somebody wants the turn to end; 0 if it is no longer the owner's.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'emitted', 'cut')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'emitted', 'cancel_epoch')
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
 redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[4])
 if tonumber(now[3]) < tonumber(ARGV[3]) then
-  redis.call('HSET', KEYS[1], 'emitted', ARGV[3], 'sent', ARGV[5], 'said', ARGV[6])
+  redis.call('HSET', KEYS[1], 'emitted', ARGV[3], 'attempt_tokens_in', ARGV[5], 'attempt_tokens_out', ARGV[6])
   publish(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[7])
 end
 return now[4] == ARGV[1] and 2 or 1

@@ -7,7 +7,7 @@
 -- ARGV[6..] ids of items
 -- Returns 1, or 0 if the task is not known. Cost: O(ids), of which callers send at most 500.
 for i = 6, #ARGV do redis.call('SADD', KEYS[2], ARGV[i]) end
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'cut', 'emitted', 'phase', 'owner')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'cancel_epoch', 'emitted', 'phase', 'owner')
 if not now[1] or now[4] == 'end' then
   local left = redis.call('PTTL', KEYS[1])
   redis.call('PEXPIRE', KEYS[2], left > 0 and left or ARGV[5] * 1000)
@@ -18,7 +18,7 @@ if ARGV[1] == '0' or (ARGV[4] ~= '' and ARGV[4] ~= now[1]) then return 1 end
 if ARGV[1] == 'hold' and (now[4] ~= 'turn' or now[5] ~= '') then return 1 end
 if now[2] ~= now[1] then
   local time = redis.call('TIME')
-  redis.call('HSET', KEYS[1], 'cut', now[1], 'cut_emitted', now[3], 'cut_at', time[1] .. string.format('.%06d', time[2]))
+  redis.call('HSET', KEYS[1], 'cancel_epoch', now[1], 'cancel_emitted', now[3], 'cancel_requested_at', time[1] .. string.format('.%06d', time[2]))
 end
 redis.call('PUBLISH', ARGV[2], ARGV[3] .. ' ' .. now[1])
 return 1

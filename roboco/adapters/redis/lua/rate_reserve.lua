@@ -68,7 +68,7 @@ local function until_free(slots, excess, limit)
 end
 
 local function ask(of)
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', of.late, '-inf', now, 'LIMIT', 0, MOST_LATE)) do
+  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', of.deadlines, '-inf', now, 'LIMIT', 0, MOST_LATE)) do
     if gone ~= ticket then leave(of, gone, false) end
   end
   if redis.call('EXISTS', of.queue) == 1 then join(of) end
@@ -91,8 +91,8 @@ for _, of in ipairs(buckets) do
   local kept = math.ceil(2 * window + wait + ARGV[6])
   if wait > 0 then
     join(of)
-    redis.call('ZADD', of.late, now + wait + ARGV[6], ticket)
-    for _, key in ipairs({ of.queue, of.tickets, of.flows, of.late }) do
+    redis.call('ZADD', of.deadlines, now + wait + ARGV[6], ticket)
+    for _, key in ipairs({ of.queue, of.tickets, of.flows, of.deadlines }) do
       if redis.call('PTTL', key) < kept then redis.call('PEXPIRE', key, kept) end
     end
   else

@@ -7,7 +7,7 @@
 -- Returns the new epoch, or 0 if the fence had moved, the inbox holds an item that was not seen, or the run is another.
 -- Cost: O(items in the inbox), which are limited to about 1,000.
 local choice = 4 + (tonumber(ARGV[3]) or 0)
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'op')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'op_token')
 if not now[1] then return 0 end
 if now[2] == ARGV[choice] then return tonumber(now[1]) end
 if now[1] ~= ARGV[1] then return 0 end

@@ -5,7 +5,7 @@
 -- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
 -- ARGV[3..] the events' bodies
 -- Returns 1, also if it was done before or the task is not known; 0 if the fence had moved. Cost: O(log + events).
-local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase', 'begun')
+local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase', 'reset_token')
 if not now[1] or now[4] == ARGV[2] then return 1 end
 if now[2] ~= ARGV[1] then return 0 end
 local time = redis.call('TIME')
@@ -14,7 +14,7 @@ if now[3] == 'idle' or now[3] == 'wait' then
   redis.call('HSET', KEYS[1], 'epoch', math.max(ms, tonumber(now[2]) + 1))
 end
 local generation = string.format('%012x', math.max(ms, tonumber(now[1], 16) + 1))
-redis.call('HSET', KEYS[1], 'generation', generation, 'begun', ARGV[2], 'chunks', 0, 'events', 0)
+redis.call('HSET', KEYS[1], 'generation', generation, 'reset_token', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
 for i = 3, #ARGV do publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
 -- A task that was left goes with all its keys: a new log has to have the time to live of the old one.

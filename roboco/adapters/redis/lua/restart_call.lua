@@ -5,11 +5,11 @@
 -- Returns the next attempt, or 0 if there is nothing to void.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 local field = ARGV[2] .. ':'
-local call = redis.call('HMGET', KEYS[2], field .. 'outcome', field .. 'attempt', field .. 'owner', field .. 'op')
+local call = redis.call('HMGET', KEYS[2], field .. 'outcome', field .. 'attempt', field .. 'owner', field .. 'op_token')
 if call[4] == ARGV[4] then return tonumber(call[2]) end
 if call[1] or (call[2] or '1') ~= ARGV[3] or (call[3] or '') == '' then return 0 end
 if ARGV[5] ~= '1' and redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
 redis.call('DEL', KEYS[3])
-redis.call('HSET', KEYS[2], field .. 'owner', '', field .. 'attempt', tonumber(ARGV[3]) + 1, field .. 'op', ARGV[4])
-redis.call('HSET', KEYS[1], 'handed', redis.call('TIME')[1])
+redis.call('HSET', KEYS[2], field .. 'owner', '', field .. 'attempt', tonumber(ARGV[3]) + 1, field .. 'op_token', ARGV[4])
+redis.call('HSET', KEYS[1], 'dispatched_at', redis.call('TIME')[1])
 return tonumber(ARGV[3]) + 1
