@@ -1,8 +1,9 @@
--- Prepended to every script that notes a worker which cannot do some work.
--- add_decline: add a worker to those that have declined the work of an epoch.
---   stored  what is stored: epoch, count and distinct names, a line each, or ''   epoch  of the work
---   worker  its name
--- Returns what is to be stored. At most 10,000 characters of names are kept; the count goes on.
+-- add_decline: add a worker to those that declined some work because they cannot do it. A library of other scripts.
+--   stored  the text in Redis: epoch, count and distinct names, a line each, or ''
+--   epoch   epoch of the work
+--   worker  name of the worker
+-- Return the text to store. It holds at most 10,000 characters of names; the count keeps growing.
+-- Cost: O(length of the text), at most about 10,000 characters.
 local function add_decline(stored, epoch, worker)
   local of_epoch, count, names = string.match(stored, '^(%d+)\n(%d+)(.*)$')
   if of_epoch ~= epoch then count, names = 0, '' end

@@ -1,13 +1,17 @@
--- Prepended to every script that tells followers something.
--- publish: numbers a message, appends it to its log and publishes it on the channel of the same name.
---   state  hash of the task           log    stream and channel of the message
---   mine   counter of this channel    other  counter of the other channel, which the message carries too
---   body   the message's JSON without its opening brace
--- Returns the message's number.
+-- publish: number a message, append it to its log and publish it on the channel of the same name. A library of other
+-- scripts.
+--   state  hash: the task            log    stream and channel of the message
+--   mine   field: the counter of this channel
+--   other  field: the counter of the other channel. The message carries its value, so that followers can merge both
+--          channels into one order.
+--   body   JSON of the message without its opening brace
+-- Return the number of the message.
+-- Cost: O(1), and O(subscribers of the channel) for PUBLISH.
 local function publish(state, log, mine, other, body)
   local number = redis.call('HINCRBY', state, mine, 1)
-  local seen = redis.call('HMGET', state, 'generation', other)
-  local message = '{"seq":' .. number .. ',"generation":"' .. seen[1] .. '","' .. other .. '":' .. seen[2] .. ',' .. body
+  local fields = redis.call('HMGET', state, 'generation', other)
+  local message = '{"seq":' .. number .. ',"generation":"' .. fields[1]
+    .. '","' .. other .. '":' .. fields[2] .. ',' .. body
   redis.call('XADD', log, number .. '-0', 'm', message)
   redis.call('PUBLISH', log, message)
   return number

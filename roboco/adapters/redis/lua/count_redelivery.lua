@@ -1,8 +1,9 @@
--- count_redelivery: count that the pending choice was found untaken.
+-- count_redelivery: count that the sweeper found the pending choice unclaimed.
 -- KEYS[1] state (hash)
--- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
--- ARGV[3] 1 if it is handed out once more
--- Returns how often it was found untaken, this time included; 0 if the fence had moved.
+-- ARGV[1] expected epoch  ARGV[2] token of this call: a call that is sent twice takes effect once
+-- ARGV[3] 1 if the caller dispatches the choice again, else 0
+-- Return the count, this time included, or 0 if the fence moved.
+-- Cost: O(1).
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'op_token', 'redeliveries')
 if now[1] ~= ARGV[1] then return 0 end
 if now[2] == ARGV[2] then return tonumber(now[3]) end

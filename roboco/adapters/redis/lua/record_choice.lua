@@ -1,11 +1,11 @@
--- record_choice: write down what is to happen next, and move the fence.
+-- record_choice: record the next choice of a task, and move the fence.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)  KEYS[4] calls (hash)
 -- KEYS[5] inbox (set)
--- ARGV[1] expected epoch  ARGV[2] run ids of which this server must have one, or '' for any
--- ARGV[3] how many ids of seen inbox items follow, or '' if any item may wait; these ids; then the choice, as
--- `record_choice` takes it
--- Returns the new epoch, or 0 if the fence had moved, the inbox holds an item that was not seen, or the run is another.
--- Cost: O(items in the inbox), which are limited to about 1,000.
+-- ARGV[1] expected epoch  ARGV[2] run ids of Redis in which the choice is valid, or '' for any
+-- ARGV[3] number of ids of considered inbox items that follow, or '' if the inbox may hold any item; these ids; then
+-- the choice, for `record_choice`
+-- Return the new epoch, or 0 if the fence moved, the inbox holds an item that was not considered, or the run differs.
+-- Cost: O(items in the inbox), at most about 1,000.
 local choice = 4 + (tonumber(ARGV[3]) or 0)
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'op_token')
 if not now[1] then return 0 end
@@ -23,7 +23,8 @@ if ARGV[3] ~= '' then
   end
 end
 redis.call('DEL', KEYS[3])
--- Whoever waits for somebody's word on a call keeps the outcomes of the others, and so does who has that call run then.
+-- A task that waits for a person's answer on a call keeps the outcomes of the other calls. So does the choice that runs
+-- the call after that answer.
 local phase = ARGV[choice + 1]
 if phase ~= 'wait' and phase ~= 'tools' then redis.call('DEL', KEYS[4]) end
 return record_choice(KEYS[1], KEYS[2], tonumber(ARGV[1]) + 1, choice)

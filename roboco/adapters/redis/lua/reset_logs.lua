@@ -1,10 +1,11 @@
--- reset_logs: begin a new generation of a task's logs, because the old one may have lost its end.
--- The fence moves unless the task has ended or a worker may hold work, so that an epoch that was lost is not used for
--- another choice.
+-- reset_logs: begin a new generation of the logs of a task, because the old generation may have lost its end.
+-- The fence moves if the task is idle or waits, so that an epoch that Redis has lost is not used for another choice. It
+-- does not move if the task has ended or a worker may hold work.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] content (stream)
--- ARGV[1] expected epoch  ARGV[2] token of this call, so that sending it twice is sending it once
--- ARGV[3..] the events' bodies
--- Returns 1, also if it was done before or the task is not known; 0 if the fence had moved. Cost: O(log + events).
+-- ARGV[1] expected epoch  ARGV[2] token of this call: a call that is sent twice takes effect once
+-- ARGV[3..] bodies of the events
+-- Return 1, also if the logs were reset before or the task does not exist; 0 if the fence moved.
+-- Cost: O(log + events).
 local now = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'phase', 'reset_token')
 if not now[1] or now[4] == ARGV[2] then return 1 end
 if now[2] ~= ARGV[1] then return 0 end
@@ -17,7 +18,7 @@ local generation = string.format('%012x', math.max(ms, tonumber(now[1], 16) + 1)
 redis.call('HSET', KEYS[1], 'generation', generation, 'reset_token', ARGV[2], 'chunks', 0, 'events', 0)
 redis.call('DEL', KEYS[2], KEYS[3])
 for i = 3, #ARGV do publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
--- A task that was left goes with all its keys: a new log has to have the time to live of the old one.
-local left = redis.call('PTTL', KEYS[1])
-if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
+-- All keys of an ended task expire together: the new log gets the time to live that the state has.
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl > 0 then redis.call('PEXPIRE', KEYS[2], ttl) end
 return 1
