@@ -96,7 +96,9 @@ class _Values:
         self._seen: dict[str, set[str]] = {}
         self._levels: dict[str, dict[int, float]] = {figure.name: {} for figure in figures if figure.kind == "gauge"}
         self._lost = Counter(
-            "roboco_metrics_lost_total", "Values that a process of the worker could not tell.", registry=registry
+            "roboco_metric_values_dropped_total",
+            "Values that a child process could not pass on to the first process of its worker.",
+            registry=registry,
         )
         self._made = {figure.name: made for figure in figures if (made := _made(figure, registry)) is not None}
         registry.register(_Watched(self._gauges))
