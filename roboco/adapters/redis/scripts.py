@@ -1,4 +1,8 @@
-"""The Lua scripts, one file an operation, sent by hash."""
+"""The Lua scripts: one file for each operation, called by hash.
+
+Because scripts travel by hash, workers of two releases can use one Redis during a rolling deployment. Only coordinators
+load scripts; other Redis users get a TransientError until a coordinator of their release has loaded them.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +33,7 @@ _LIBRARIES = {
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 
 KNOWN_FOR = 5.0
-"""Seconds for which `load_missing` takes the primaries of a cluster for the same."""
+"""Seconds for which `load_missing` relies on the known primaries of a cluster."""
 _UNUSABLE = (
     redis.ConnectionError,
     redis.TimeoutError,
@@ -51,20 +55,20 @@ class Scripts:
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
-        """The hash by which the script is called."""
+        """Return the hash by which the script is called."""
         return str(self._scripts[name].sha)
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
-        """The script's answer; TransientError if Redis gave none."""
+        """Call the script and return its answer. Raise TransientError if Redis does not answer."""
         with answering():
             return call(self._scripts[name], keys, args)
 
     def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
-        """The answers to many calls of a script, sent in one go; in place of one that Redis did not give, its error.
+        """Call a script many times in one round trip. Return the answer to each call, or the error of that call.
 
-        TransientError if it gave none at all. It may run a call twice.
+        Raise TransientError if Redis does not answer at all. Redis may run a call twice.
         """
-        if isinstance(self.client, LazyCluster):  # whose pipelines refuse scripts
+        if isinstance(self.client, LazyCluster):  # pipelines of a cluster refuse scripts
             return [self._answer_or_error(name, *call) for call in calls]
         script = self._scripts[name]
         with answering(), self.client.pipeline(transaction=False) as pipe:
@@ -84,7 +88,7 @@ class Scripts:
 
 
 def script_of(client: redis.Redis, name: str) -> Script:
-    """One script on this client, for what is seldom asked."""
+    """Return one script for this client, for operations that are rare."""
     return client.register_script(script_texts()[name])
 
 
@@ -99,9 +103,9 @@ def script_texts() -> dict[str, str]:
 
 
 def call(script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
-    """Call the script by its hash. If Redis does not hold it, load it first, if the Redis user may.
+    """Call the script by its hash and return its answer. If Redis lacks the script, load it, if the Redis user may.
 
-    Of the users in deploy/redis-users.acl only that of the coordinators may.
+    Of the users in deploy/redis-users.acl only the user of the coordinators may. Raise NoScriptError for the others.
     """
     client: Any = script.registered_client
     try:
@@ -123,11 +127,11 @@ def _load(script: Script) -> bool:
 
 
 def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:
-    """Load the scripts that Redis does not hold, in each primary of a cluster. Return how many loads that took.
+    """Load the scripts that Redis lacks, in each primary of a cluster. Return the number of loads.
 
-    TransientError if Redis does not answer. If a primary does not answer, the others have the scripts by then.
-    Cost if none is missing: one SCRIPT EXISTS for each primary, O(scripts): 2 µs of Redis for all of Roboco's. In a
-    cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, since a primary that took over or joined lacks the scripts.
+    Raise TransientError if Redis does not answer. If one primary does not answer, the others have the scripts by then.
+    Cost if none is missing: one SCRIPT EXISTS for each primary, O(scripts), which takes Redis 2 µs for all of Roboco's.
+    In a cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, because a new primary lacks the scripts.
     """
     if not isinstance(client, LazyCluster):
         with answering():
@@ -167,7 +171,7 @@ def _told(answer: Any) -> Any:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turns the errors of a Redis that cannot be used now into TransientError."""
+    """Raise TransientError in place of the errors of a Redis that cannot be used now."""
     try:
         yield
     except NoScriptError as error:
