@@ -41,9 +41,7 @@ class Emitter:
     def send(self, keys: list[str], arguments: list[Any], answered: Callable[[Any], None]) -> None:
         """Add a call to the next batch. The batcher's thread calls `answered` with the answer, or with the error."""
         self._calls.put(_Call(keys, arguments, answered))
-        with (
-            self._lock
-        ):  # otherwise the thread may end between the put and the check, and leave the call
+        with self._lock:  # otherwise the thread may end between the put and the check, and leave the call
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="roboco-emitter", daemon=True).start()

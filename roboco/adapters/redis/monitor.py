@@ -76,7 +76,7 @@ class RedisPicture:
             return int(self._client.zcard(self._keys.schedule))
 
     def tasks(self, most: int) -> list[TaskNow]:
-        """Return at most `most` open tasks, those with the earliest sweep first: tasks with running work are among them."""
+        """Return at most `most` open tasks, earliest sweep first: so tasks with running work precede idle ones."""
         with answering():
             task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, most - 1)]
         if not task_ids:
@@ -95,7 +95,7 @@ class RedisPicture:
             return int(self._client.hlen(self._keys.dead))
 
     def rates(self, asking: Iterable[tuple[str, Team]]) -> list[RateNow]:
-        """Return the usage of the rate limits that apply to these tasks: those of their teams and those of the operator.
+        """Return the usage of the rate limits of these tasks: those of their teams and those of the operator.
 
         A model without limits is listed only while its server demands a pause.
         """

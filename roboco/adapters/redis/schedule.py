@@ -110,7 +110,7 @@ class RedisSchedule:
             return run if waits == [None, None] and same_run(self._client, run) else None
 
     def restarted(self) -> bool:
-        """Return True if Redis was restarted or replaced since the schedule was filled. Return False if it was emptied."""
+        """Return True if Redis was restarted or replaced since the schedule was filled; False if it was emptied."""
         with answering():
             before = (cast(str | None, self._client.get(self._keys.sentinel)) or "").partition(MARK)[0]
             return before != "" and not same_run(self._client, before)

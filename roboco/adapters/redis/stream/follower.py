@@ -161,7 +161,7 @@ class RedisFollower:
             yield from self.replay(task_id, position)
 
     def _merged(self, task_id: str, position: Position, page: int | None) -> Iterator[Record]:
-        """Yield the messages of both logs in one order. The caller moves the position before it asks for the next one."""
+        """Yield the messages of both logs in one order. The caller moves the position before it asks for another."""
         chunks = self._entries(self._keys.content(task_id), position.chunks, page)
         events = self._entries(self._keys.events(task_id), position.events, page)
         chunk, event = next(chunks, None), next(events, None)

@@ -25,7 +25,7 @@ from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
 
 IDLE = 1.0
-"""Seconds without a message after which the hub compares the logs of a task with its followers. It doubles each time."""
+"""Seconds without a message after which the hub compares logs with followers. The interval doubles each time."""
 LONGEST_IDLE = 16.0
 """Seconds at which that interval stops growing."""
 PATIENCE = 60.0
