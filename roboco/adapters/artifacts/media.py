@@ -1,4 +1,4 @@
-"""Media in the results of tools are kept as artifacts, which a result names."""
+"""Media in tool results become artifacts, and the result contains their URIs."""
 
 import hashlib
 import re
@@ -25,9 +25,9 @@ _ENDINGS = {
 
 
 def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
-    """The outcome, with its media as artifacts of the step; their names follow from their bytes.
+    """Store the media as artifacts of the step and return the outcome with their URIs. Names derive from the bytes.
 
-    A call that runs twice, or a server that repeats a picture, leaves one artifact.
+    So a call that runs twice, or a server that repeats a picture, leaves one artifact.
     """
     if not outcome.media:
         return outcome
@@ -42,7 +42,7 @@ def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Ou
 
 
 def drop_media(outcome: Outcome) -> Outcome:
-    """The outcome without its media, of which it says that they could not be stored."""
+    """Return the outcome without its media, each marked as not stored."""
     changed = _with(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
     return changed.model_copy(update={"media": ()})
 
