@@ -5,7 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
 
 from roboco.errors import RobocoError
 
@@ -31,9 +32,9 @@ class Levels:
         self._fresh = fresh
         self._lock = threading.Lock()
         self._read_at = float("-inf")
-        self._last: list[Metric] = []
+        self._last: list[PrometheusMetric] = []
 
-    def __call__(self) -> Iterable[Metric]:
+    def __call__(self) -> Iterable[PrometheusMetric]:
         """Return the gauges."""
         with self._lock:
             if time.monotonic() - self._read_at >= self._fresh:
@@ -41,7 +42,7 @@ class Levels:
                 self._read_at = time.monotonic()
             return list(self._last)
 
-    def _read(self) -> list[Metric]:
+    def _read(self) -> list[PrometheusMetric]:
         try:
             tasks = GaugeMetricFamily(
                 "roboco_open_tasks", "Tasks that have not ended, waiting ones included.", value=self._open_tasks()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
 from roboco.ports import Figure
@@ -27,7 +28,7 @@ OTHER = "other"
 
 Line = list[Any]
 """The index of a metric, the value, the label values, the process id, and the number of dropped values, if any."""
-Watch = Callable[[], Iterable[Metric]]
+Watch = Callable[[], Iterable[PrometheusMetric]]
 """Reads metrics when Prometheus scrapes."""
 
 
@@ -130,7 +131,7 @@ class _Values:
                 seen.add(value)
             return value
 
-    def _gauges(self) -> Iterator[Metric]:
+    def _gauges(self) -> Iterator[PrometheusMetric]:
         """Yield the gauges, without the values of processes that have ended: those would never decrease."""
         for figure in self._figures:
             if figure.kind == "gauge":
@@ -146,11 +147,11 @@ class _Watched(Collector):
     def __init__(self, read: Watch) -> None:
         self._read = read
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[PrometheusMetric]:
         """Return the present values."""
         return self._read()
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[PrometheusMetric]:
         """Return no metrics: the registry would read them only for their names."""
         return ()
 
