@@ -51,8 +51,8 @@ def _kept(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
     digest = hashlib.sha256(media.data).hexdigest()[:32]
     ending = _ENDINGS.get(mime_of("", media.data[:HEAD]), "")
     kind = "file" if media.kind == "resource" else media.kind
-    said = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
-    return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", said, step_id), media.data)
+    declared = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
+    return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", declared, step_id), media.data)
 
 
 def _with(outcome: Outcome, described: dict[int, dict[str, Any]]) -> Outcome:

@@ -80,9 +80,9 @@ def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
     name = checked_name(uri_or_name)
     size = files.size(artifact_path(task_id, name))
     if size is None:
-        there = files.names(artifacts_path(task_id))
-        told = ", ".join(there[:_TOLD]) + (f" and {len(there) - _TOLD} more" if len(there) > _TOLD else "")
-        raise UsageError(f"no artifact {name!r} in this task; artifacts: {told or 'none'}")
+        existing = files.names(artifacts_path(task_id))
+        listed = ", ".join(existing[:_TOLD]) + (f" and {len(existing) - _TOLD} more" if len(existing) > _TOLD else "")
+        raise UsageError(f"no artifact {name!r} in this task; artifacts: {listed or 'none'}")
     info = files.get(artifact_info_path(task_id, name))
     if info is not None:
         return Artifact.model_validate_json(info)
@@ -139,10 +139,10 @@ def _looked_through(source: BinaryIO) -> tuple[str, int, bytes]:
     return digest.hexdigest(), size, head
 
 
-def _type_of(name: str, head: bytes, told: str) -> str:
+def _type_of(name: str, head: bytes, declared: str) -> str:
     """Return the detected type. The writer of a text may declare another text type."""
     found = mime_of(name, head)
-    return told if told and is_text(told) and is_text(found) else found
+    return declared if declared and is_text(declared) and is_text(found) else found
 
 
 def _versions(files: Files, task_id: str, base: str) -> Iterator[int]:

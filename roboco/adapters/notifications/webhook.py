@@ -49,9 +49,9 @@ class Webhooks:
         if answer.status == GONE:
             raise UsageError(f"webhook {target.named!r} answers 410: it is gone for good")
         if not 200 <= answer.status < 300:
-            told = f"webhook {target.named!r} answers {answer.status}: {answer.said!r}"
-            later = retry_after(answer.retry_after) if answer.status in BUSY else None
-            raise TransientError(told) if later is None else Later(told, later)
+            message = f"webhook {target.named!r} answers {answer.status}: {answer.said!r}"
+            delay = retry_after(answer.retry_after) if answer.status in BUSY else None
+            raise TransientError(message) if delay is None else Later(message, delay)
 
     def _post(self, target: Notify, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         parts = urlsplit(url)

@@ -40,8 +40,8 @@ class RedisAttempts:
             pipe.sadd(self._keys.begun(key), uuid.uuid4().hex)
             pipe.expire(self._keys.begun(key), KEPT)
             pipe.scard(self._keys.begun(key))
-            *_, begun = cast(list[int], pipe.execute())
-        return begun - 1
+            *_, started = cast(list[int], pipe.execute())
+        return started - 1
 
     def end(self, key: str) -> None:
         """Release the lease and reset the count: the work has finished."""

@@ -29,8 +29,8 @@ class RedisInbox:
     ) -> None:
         """Add the items. With `urgent` or `hold`, also request the end of the pending work, of this epoch if given."""
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
-        ends = "1" if urgent else "hold" if hold else "0"
-        fixed = [ends, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
+        request = "1" if urgent else "hold" if hold else "0"
+        fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
         for start in range(0, len(item_ids) or urgent, PAGE):
             self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + PAGE])
 

@@ -31,8 +31,8 @@ class RedisTurns:
         """
         task_id = order.task_id
         names = [self._keys.state(task_id), self._keys.tail(task_id), self._keys.lease(task_id)]
-        asked = [order.epoch, order.seq, order.attempt, token, self._lease_ms, tail]
-        answer = self._scripts.run("claim", names, *asked)
+        arguments = [order.epoch, order.seq, order.attempt, token, self._lease_ms, tail]
+        answer = self._scripts.run("claim", names, *arguments)
         if answer is None:
             return None
         state, steps = answer
@@ -42,10 +42,10 @@ class RedisTurns:
         """Number, log and publish the chunk, once, and renew the lease, if this claim holds it."""
         task_id, used = claim.order.task_id, chunk.used
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
-        asked = [claim.order.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
-        told = [*asked, body(chunk.message)]
+        arguments = [claim.order.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
+        arguments = [*arguments, body(chunk.message)]
         self._emitter.send(
-            names, told, lambda answer: heard(answer if isinstance(answer, Exception) else LeaseStatus(answer))
+            names, arguments, lambda answer: heard(answer if isinstance(answer, Exception) else LeaseStatus(answer))
         )
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
@@ -65,9 +65,9 @@ class RedisTurns:
         """Defer the turn for these seconds. Return False if this claim does not hold the lease."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
-        asked = [claim.order.epoch, claim.token, max(0, int(seconds * 1000)), int(refused), event.reason, body(event)]
-        asked.append(declined_by)
-        return bool(self._scripts.run("defer", names, *asked))
+        delay_ms = max(0, int(seconds * 1000))
+        arguments = [claim.order.epoch, claim.token, delay_ms, int(refused), event.reason, body(event), declined_by]
+        return bool(self._scripts.run("defer", names, *arguments))
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
         """Void the attempt. Return the new epoch, or None if the fence moved or another worker's lease is live."""
@@ -75,7 +75,7 @@ class RedisTurns:
         return self._scripts.run("restart", names, epoch, uuid.uuid4().hex, token, body(event)) or None
 
     def ring(self, task_id: str, epoch: int, again: bool) -> int:
-        """Count that the pending choice was found unclaimed. Return the count, or 0 if the fence moved.
+        """Count that the pending decision was found unclaimed. Return the count, or 0 if the fence moved.
 
         With `again`, also record this moment as its last dispatch.
         """
@@ -93,29 +93,29 @@ class RedisCalls:
 
     def claim(self, order: CallOrder, token: str) -> bool:
         """Claim the call. Return True if this worker holds it now."""
-        asked = [order.epoch, order.call_id, order.attempt, token, self._lease_ms]
-        return bool(self._scripts.run("claim_call", self._names(order), *asked))
+        arguments = [order.epoch, order.call_id, order.attempt, token, self._lease_ms]
+        return bool(self._scripts.run("claim_call", self._names(order), *arguments))
 
     def renew(self, order: CallOrder, token: str) -> bool:
         """Renew the lease. Return False if this worker no longer holds the call."""
-        asked = [order.epoch, order.call_id, token, self._lease_ms]
-        return bool(self._scripts.run("renew_call", self._names(order), *asked))
+        arguments = [order.epoch, order.call_id, token, self._lease_ms]
+        return bool(self._scripts.run("renew_call", self._names(order), *arguments))
 
     def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
         """Store the outcome, once. Return the number of outcomes of the step, or None if the call is not held."""
         names = [*self._names(order), self._keys.events(order.task_id)]
-        asked = [order.epoch, order.call_id, order.attempt, token or ""]
-        return self._scripts.run("record_outcome", names, *asked, outcome.model_dump_json(), body(event)) or None
+        arguments = [order.epoch, order.call_id, order.attempt, token or ""]
+        return self._scripts.run("record_outcome", names, *arguments, outcome.model_dump_json(), body(event)) or None
 
     def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
         """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held."""
-        asked = [order.epoch, order.call_id, order.attempt, token, declined_by]
-        self._scripts.run("release_call", self._names(order), *asked)
+        arguments = [order.epoch, order.call_id, order.attempt, token, declined_by]
+        self._scripts.run("release_call", self._names(order), *arguments)
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired, or whose worker is gone. Return the next attempt, or None."""
-        asked = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex, int(lost)]
-        return self._scripts.run("restart_call", self._names(order), *asked) or None
+        arguments = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex, int(lost)]
+        return self._scripts.run("restart_call", self._names(order), *arguments) or None
 
     def _names(self, order: CallOrder) -> list[str]:
         keys = self._keys

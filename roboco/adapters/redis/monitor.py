@@ -129,19 +129,19 @@ class RedisPicture:
 
 
 def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow:
-    told = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
-    state = TaskState.model_validate_json(told["history_state"])
-    speaks = told["phase"] == "turn" and told["emitted"] not in ("", "0")
+    values = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
+    state = TaskState.model_validate_json(values["history_state"])
+    speaks = values["phase"] == "turn" and values["emitted"] not in ("", "0")
     return TaskNow(
         task_id=task_id,
-        status=told["status"],
-        agent=told["agent"],
-        seq=int(told["seq"]),
-        attempt=int(told["attempt"]),
-        working=told["owner"] != "" or told["phase"] == "tools",
-        reason=told["reason"],
-        tokens_in=state.tokens_in + (int(told["attempt_tokens_in"] or 0) if speaks else 0),
-        tokens_out=state.tokens_out + (int(told["attempt_tokens_out"] or 0) if speaks else 0),
+        status=values["status"],
+        agent=values["agent"],
+        seq=int(values["seq"]),
+        attempt=int(values["attempt"]),
+        working=values["owner"] != "" or values["phase"] == "tools",
+        reason=values["reason"],
+        tokens_in=state.tokens_in + (int(values["attempt_tokens_in"] or 0) if speaks else 0),
+        tokens_out=state.tokens_out + (int(values["attempt_tokens_out"] or 0) if speaks else 0),
         cost=state.cost,
         started_at=state.started_at.timestamp() if state.started_at else 0.0,
         followers=followers,

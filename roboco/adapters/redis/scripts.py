@@ -28,7 +28,7 @@ from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
 _LIBRARIES = {
-    name: (_LUA / f"_{name}.lua").read_text() for name in ("add_decline", "bucket", "record_choice", "publish")
+    name: (_LUA / f"_{name}.lua").read_text() for name in ("add_decline", "bucket", "record_decision", "publish")
 }
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 

@@ -32,7 +32,7 @@ KEPT_STEPS = 512
 
 
 _NOT_APPLIED, _APPLIED = 0, 1
-"""Answers of `commit.lua`. Any other answer is the new epoch of the choice that it recorded."""
+"""Answers of `commit.lua`. Any other answer is the new epoch of the decision that it recorded."""
 
 
 class RedisBoard:
@@ -74,13 +74,13 @@ class RedisBoard:
         return bool(answer)
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Record the choice and move the fence. Return the new epoch, or None if the fence had moved or it is void."""
+        """Record the decision and move the fence. Return the new epoch, or None if the fence moved or it is void."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
         names += [keys.inbox(task_id)]
         seen = [""] if choice.seen is None else [len(choice.seen), *choice.seen]
         conditions = [epoch, choice.run or "", *seen]
-        answer = self._scripts.run("record_choice", names, *conditions, *_written(choice), *map(body, events))
+        answer = self._scripts.run("record_decision", names, *conditions, *_written(choice), *map(body, events))
         return answer or None
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
@@ -90,21 +90,21 @@ class RedisBoard:
     def commit_and_choose(
         self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
     ) -> int | None:
-        """Apply a stored step and, unless an inbox item waits, record the choice, atomically.
+        """Apply a stored step and, unless an inbox item waits, record the decision, atomically.
 
-        Return the new epoch, or None if the choice was not recorded; the step may be applied all the same.
+        Return the new epoch, or None if the decision was not recorded; the step may be applied all the same.
         """
         answer = self._commit(task_id, epoch, commit, *_written(choice), *map(body, events))
         return None if answer in (_NOT_APPLIED, _APPLIED) else answer
 
-    def _commit(self, task_id: str, epoch: int, commit: Commit, *then: Any) -> int:
+    def _commit(self, task_id: str, epoch: int, commit: Commit, *decision: Any) -> int:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
         names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
-        written = [epoch, commit.step.seq, commit.step.line(), _folded(commit.state)]
-        kept = [KEPT_STEPS, KEPT_CHUNKS]
-        told = list(map(body, commit.events))
-        return int(self._scripts.run("commit", names, *written, *kept, len(told), *told, *then))
+        step = [epoch, commit.step.seq, commit.step.line(), _folded(commit.state)]
+        limits = [KEPT_STEPS, KEPT_CHUNKS]
+        events = list(map(body, commit.events))
+        return int(self._scripts.run("commit", names, *step, *limits, len(events), *events, *decision))
 
     def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Begin a new generation of the logs with these events. Return False if the fence had moved."""
@@ -135,7 +135,7 @@ def _folded(state: TaskState) -> str:
 
 
 def _written(choice: Choice) -> list[str]:
-    """Return a choice as the arguments of `record_choice` in Lua.
+    """Return a decision as the arguments of `record_decision` in Lua.
 
     The first one is a token of this call, so that a call that is sent twice takes effect once.
     """

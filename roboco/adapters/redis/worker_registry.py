@@ -38,9 +38,10 @@ class RedisWorkerRegistry:
         """
         for pool in pools:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
-            said = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
+            worker = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
+            limits = [self._live, FORGOTTEN, int(foreign_tasks)]
             with _permitted():
-                other = self._scripts.run("register_worker", keys, *said, self._live, FORGOTTEN, int(foreign_tasks))
+                other = self._scripts.run("register_worker", keys, *worker, *limits)
             if other:
                 return _workspace(other)
         return None

@@ -59,8 +59,8 @@ def log_as_json(app: Celery, hidden: Hidden) -> None:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [], True
 
-    def configure_worker(**told: Any) -> None:
-        configure(told["loglevel"], told["logfile"])
+    def configure_worker(**options: Any) -> None:
+        configure(options["loglevel"], options["logfile"])
         app.log.redirect_stdouts(_PRINTED)  # printed text becomes log lines, as in any Celery worker
 
     def be_quiet(instance: Any, **_: Any) -> None:

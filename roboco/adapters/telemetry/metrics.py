@@ -72,9 +72,9 @@ class Metrics:
 
     def _pass_on(self, line: Line) -> None:
         """Write the line, which is shorter than a pipe's atomic write, with the number of dropped values before it."""
-        told = [*line, self._untold] if self._untold else line
+        sent = [*line, self._untold] if self._untold else line
         try:
-            os.write(self._write_to, json.dumps(told).encode() + b"\n")
+            os.write(self._write_to, json.dumps(sent).encode() + b"\n")
             self._untold = 0
         except OSError:  # the pipe is full, or its reader has ended
             self._untold += 1
@@ -106,7 +106,7 @@ class _Values:
 
     def take(self, line: Line) -> None:
         """Record the value of a line; for a gauge it is the change."""
-        number, value, values, pid, *untold = line
+        number, value, values, pid, *dropped = line
         figure = self._figures[number]
         if figure.kind == "gauge":
             with self._lock:
@@ -119,8 +119,8 @@ class _Values:
                 one.observe(max(0.0, value))  # the clocks of two machines may differ
             else:
                 one.inc(value)
-        if untold:
-            self._lost.inc(untold[0])
+        if dropped:
+            self._lost.inc(dropped[0])
 
     def _capped(self, label: str, value: str) -> str:
         with self._lock:

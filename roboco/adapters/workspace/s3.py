@@ -126,10 +126,10 @@ class S3Objects:
         """
         if source == path:
             return
-        asked = {"Bucket": self._bucket, "Key": self._key(source)}
+        origin = {"Bucket": self._bucket, "Key": self._key(source)}
         with _answering(self._client, self._bucket):
             try:
-                self._client.copy(asked, self._bucket, self._key(path), Config=_TRANSFER)
+                self._client.copy(origin, self._bucket, self._key(path), Config=_TRANSFER)
             except ClientError as error:
                 if _status(error) != 404:
                     raise
@@ -169,9 +169,9 @@ class S3Objects:
 
     def link(self, path: str, seconds: int) -> str:
         """Return a URL, signed with this process' credentials, that grants access to the object for these seconds."""
-        asked = {"Bucket": self._bucket, "Key": self._key(path)}
+        params = {"Bucket": self._bucket, "Key": self._key(path)}
         with _answering(self._client, self._bucket):
-            return str(self._client.generate_presigned_url("get_object", Params=asked, ExpiresIn=seconds))
+            return str(self._client.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds))
 
     def metadata(self, path: str) -> dict[str, str] | None:
         """Return the metadata of the object, or None if there is none."""

@@ -1,7 +1,7 @@
--- count_redelivery: count that the sweeper found the pending choice unclaimed.
+-- count_redelivery: count that the sweeper found the pending decision unclaimed.
 -- KEYS[1] state (hash)
 -- ARGV[1] expected epoch  ARGV[2] token of this call: a call that is sent twice takes effect once
--- ARGV[3] 1 if the caller dispatches the choice again, else 0
+-- ARGV[3] 1 if the caller dispatches the decision again, else 0
 -- Return the count, this time included, or 0 if the fence moved.
 -- Cost: O(1).
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'op_token', 'redeliveries')

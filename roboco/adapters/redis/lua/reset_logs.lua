@@ -1,6 +1,6 @@
 -- reset_logs: begin a new generation of the logs of a task, because the old generation may have lost its end.
--- The fence moves if the task is idle or waits, so that an epoch that Redis has lost is not used for another choice. It
--- does not move if the task has ended or a worker may hold work.
+-- The fence moves if the task is idle or waits, so that an epoch that Redis has lost is not used again. It does
+-- not move if the task has ended or a worker may hold work.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] content (stream)
 -- ARGV[1] expected epoch  ARGV[2] token of this call: a call that is sent twice takes effect once
 -- ARGV[3..] bodies of the events
