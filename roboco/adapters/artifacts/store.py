@@ -81,7 +81,8 @@ def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
     size = files.size(artifact_path(task_id, name))
     if size is None:
         existing = files.names(artifacts_path(task_id))
-        listed = ", ".join(existing[:_TOLD]) + (f" and {len(existing) - _TOLD} more" if len(existing) > _TOLD else "")
+        more = len(existing) - _TOLD
+        listed = ", ".join(existing[:_TOLD]) + (f" and {more} more" if more > 0 else "")
         raise UsageError(f"no artifact {name!r} in this task; artifacts: {listed or 'none'}")
     info = files.get(artifact_info_path(task_id, name))
     if info is not None:

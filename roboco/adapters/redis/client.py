@@ -114,7 +114,8 @@ class _Retry(Retry):
 
 
 def _client(url: str, **options: Any) -> redis.Redis:
-    retry = _Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
+    backoff = ExponentialWithJitterBackoff(base=0.05, cap=1)
+    retry = _Retry(backoff, 5, supported_errors=(redis.ConnectionError,))
     common: dict[str, Any] = {
         "decode_responses": True,
         "socket_connect_timeout": TIMEOUT,

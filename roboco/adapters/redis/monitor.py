@@ -87,7 +87,8 @@ class RedisPicture:
             pipe.pubsub_numsub(*map(self._keys.content, task_ids))
             *states, followers = pipe.execute()
         found = zip(task_ids, states, followers, strict=True)
-        return [_task(task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None]
+        known = ((task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None)
+        return [_task(*one) for one in known]
 
     def dead_letters(self) -> int:
         """Return the number of dead letters."""

@@ -94,7 +94,12 @@ class RedisRates:
     """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them."""
 
     def __init__(
-        self, scripts: Scripts, keys: Keys, limits: ModelLimits, window: float = WINDOW, late: float = LATE
+        self,
+        scripts: Scripts,
+        keys: Keys,
+        limits: ModelLimits,
+        window: float = WINDOW,
+        late: float = LATE,
     ) -> None:
         self._scripts = scripts
         self._buckets = Buckets(keys, limits)
@@ -110,7 +115,8 @@ class RedisRates:
         names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket)]
         names += [self._buckets.awaiting(profile), *_keys(buckets)]
         times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
-        wait = self._scripts.run("rate_reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
+        request = (ticket.name, tokens, ticket.tenant)
+        wait = self._scripts.run("rate_reserve", names, *request, *times, *_limits(buckets))
         return float(wait) / 1000
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:

@@ -63,9 +63,9 @@ class Tracer:
 
     def begin(self, work: Work, task_id: str) -> "_Span":
         """Start a span for the work."""
-        operation = _OPERATIONS.get(work.kind, work.kind)
+        name = _OPERATIONS.get(work.kind, work.kind)
         facts: dict[str, Value | None] = {
-            "gen_ai.operation.name": operation if work.kind in _OPERATIONS else None,
+            "gen_ai.operation.name": name if work.kind in _OPERATIONS else None,
             "gen_ai.conversation.id": task_id,
             "gen_ai.provider.name": "openai" if work.kind in ("turn", "model") else None,  # its protocol
             "gen_ai.request.model": work.model or None,
@@ -75,10 +75,10 @@ class Tracer:
             "roboco.attempt": work.attempt,
         }
         span = self._tracer.start_span(
-            f"{operation} {work.model}" if work.model else operation,
+            f"{name} {work.model}" if work.model else name,
             context=self._above(work, task_id),
             kind=SpanKind.CLIENT if work.kind == "model" else SpanKind.INTERNAL,
-            attributes={name: value for name, value in facts.items() if value is not None},
+            attributes={key: value for key, value in facts.items() if value is not None},
         )
         return _Span(span, work.kind)
 

@@ -73,7 +73,8 @@ class Topic:
             if listener.waits_since is None:
                 listener.waits_since = now
             elif now - listener.waits_since > PATIENCE:
-                listener.fail(TransientError(f"redis does not answer for {PATIENCE:g} s: {refusal(error) or error}"))
+                why = refusal(error) or error
+                listener.fail(TransientError(f"redis does not answer for {PATIENCE:g} s: {why}"))
 
     def fail(self, error: BaseException) -> None:
         """Raise this error in all followers."""
