@@ -324,7 +324,8 @@ def _any(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
         if not (wrong := run.of(one, value, path)):
             return ""
         reasons.append(wrong)
-    return f"{_at(path)}: {shown(value)} fits no alternative: {'; '.join(shortened(one, 100) for one in reasons[:3])}"
+    first = "; ".join(shortened(one, 100) for one in reasons[:3])
+    return f"{_at(path)}: {shown(value)} fits no alternative: {first}"
 
 
 def _one(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:

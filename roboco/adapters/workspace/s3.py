@@ -220,8 +220,8 @@ class S3Files:
             if (stored := self.get(path)) is not None:
                 return stored == data
         raise TransientError(
-            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and remove "
-            "it; try again later"
+            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and "
+            "remove it; try again later"
         )
 
     def put(self, path: str, data: bytes) -> None:

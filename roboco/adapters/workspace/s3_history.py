@@ -214,8 +214,9 @@ def _lacks_count(task_id: str, stored: Stored | None, lines: list[bytes]) -> boo
 
 def _unreadable(task_id: str) -> str:
     return (
-        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS!r} in its metadata, and its last line "
-        "does not say how many steps it holds: restore the object, or remove the task's open marker to give the task up"
+        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS!r} in its metadata, and its last "
+        "line does not say how many steps it holds: restore the object, or remove the task's open marker to give the "
+        "task up"
     )
 
 
