@@ -80,7 +80,8 @@ def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
         try:
             count(record)
         except Exception:
-            _log.exception("dead letter %s is stored, but not counted in roboco_refused_total", record["letter_id"])
+            letter_id = record["letter_id"]
+            _log.exception("dead letter %s is stored, but not counted in roboco_refused_messages_total", letter_id)
 
     return keep
 

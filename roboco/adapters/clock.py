@@ -4,12 +4,12 @@ import time
 
 
 class SystemClock:
-    """The time of this machine; machines are kept together by NTP, and seconds of difference do no harm."""
+    """The time of this machine. NTP keeps machines in step, and a difference of seconds does no harm."""
 
     def now(self) -> float:
-        """Unix seconds, UTC."""
+        """Return the Unix time in seconds."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Sleep for these seconds."""
         time.sleep(seconds)

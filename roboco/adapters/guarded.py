@@ -1,4 +1,4 @@
-"""Guarded: a process that hides its environment, memory and descriptors from other processes of its user."""
+"""Protection of a process: it hides its environment, memory and descriptors from other processes of its user."""
 
 import ctypes
 import logging
@@ -10,11 +10,11 @@ _log = logging.getLogger(__name__)
 
 
 def guard_process() -> None:
-    """Make this process and all that fork from it non-dumpable: prctl(2). It writes no core dump from here on.
+    """Make this process and its forked children non-dumpable with prctl(2). From then on it writes no core dump.
 
-    The files of its folder in /proc belong to root then. Two limits: root and processes with CAP_SYS_PTRACE still read
+    The files of its folder in /proc then belong to root. Two limits: root and processes with CAP_SYS_PTRACE still read
     them, and debuggers such as py-spy need these rights. A program that the process starts by exec is dumpable again.
-    Elsewhere than on Linux nothing happens.
+    On systems other than Linux this does nothing.
     """
     if sys.platform != "linux":
         return

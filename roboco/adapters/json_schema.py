@@ -1,7 +1,7 @@
-"""JSON Schemas from outside (goals, client tools, MCP tools): are they sound, and does a value fit them?
+"""Checks of untrusted JSON Schemas (goals, client tools, MCP tools), and of values against them.
 
-Schemas and values are hostile input. No code here calls Python's `re`, fetches anything, or works longer than
-a bounded number of steps: `schema_rules` refuses schemas, `schema_validator` counts the work of a validation.
+Schemas and values are hostile input. This code does not call Python's `re`, fetches nothing, and takes a bounded number
+of steps: `schema_rules` refuses schemas, `schema_validator` counts the steps of a validation.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from roboco.adapters.schema_rules import unsound
 from roboco.adapters.schema_validator import Unusable, Validation, shortened
 
 MOST_SHOWN = 400
-"""Characters of a mistake at most: a model or a person reads it."""
+"""Characters of an error message: a model or a person reads it."""
 
 
 def schema_mistake(schema: dict[str, Any]) -> str:
@@ -26,5 +26,5 @@ def mistake(schema: dict[str, Any], value: Any) -> str:
         return f"the schema cannot be used: {shortened(str(error), MOST_SHOWN)}"
     except RecursionError:
         return "the schema cannot be used: it is nested too deeply"
-    except (ValueError, ArithmeticError) as error:  # no rule has checked the schemas of the operator's tool functions
+    except (ValueError, ArithmeticError) as error:  # the rules do not check schemas of tool functions
         return f"the schema cannot be used: {shortened(f'{type(error).__name__}: {error}', MOST_SHOWN)}"

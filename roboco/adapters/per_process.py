@@ -1,4 +1,4 @@
-"""PerProcess: a value that each process makes for itself, at its first use."""
+"""A value that each process creates at its first use."""
 
 import os
 from collections.abc import Callable
@@ -9,10 +9,10 @@ Made = TypeVar("Made")
 
 
 class PerProcess(Generic[Made]):
-    """Returns the value of the calling process. Connections must not be shared across a fork.
+    """Returns the value of the calling process, because connections must not be shared across a fork.
 
-    However many threads ask at once, a process makes one value. `functools.cache` would make one for each of them and
-    keep the last: the others, with their open connections, are dropped in the middle of their use.
+    A process creates one value, even if many threads call concurrently. `functools.cache` would create one for each
+    thread and keep the last: the others would lose their open connections while in use.
     """
 
     def __init__(self, make: Callable[[], Made]) -> None:
@@ -21,7 +21,7 @@ class PerProcess(Generic[Made]):
         self._locks: dict[int, RLock] = {}  # a child must not wait for a lock that a thread of its parent holds
 
     def __call__(self) -> Made:
-        """Return the value, which the first caller makes."""
+        """Return the value, which the first call creates."""
         pid = os.getpid()
         with self._locks.setdefault(pid, RLock()):
             if pid not in self._made:

@@ -1,4 +1,4 @@
-"""Retry-After: in how many seconds a server wants to be asked again."""
+"""Retry-After headers: the seconds after which a server accepts another request."""
 
 import math
 import time
@@ -7,16 +7,16 @@ from email.utils import parsedate_to_datetime
 
 
 def retry_after(header: str) -> float | None:
-    """The seconds that a Retry-After header says, or that are left until the time that it says; None if it says none.
+    """Return the seconds in a Retry-After header, or until the time in it, or None if it has neither.
 
-    A time without a zone is UTC, and one that has passed is now.
+    A time without a zone is UTC. A time in the past gives 0.
     """
     seconds = seconds_of(header)
     return _until(header) if seconds is None else seconds
 
 
 def seconds_of(text: str) -> float | None:
-    """The number of seconds; None if it is none that can be waited for."""
+    """Return the number of seconds, or None if the text is no finite number from 0."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rules for JSON Schemas from outside: which keywords, references and sizes are accepted.
+"""Rules for untrusted JSON Schemas: the accepted keywords, references and sizes.
 
 A reference may lead only to places that these rules have checked. An unknown keyword is refused, because a validator
 ignores it silently, and because a reference could lead into it.
@@ -11,13 +11,13 @@ from roboco.domain.canonical_json import canonical, checked_json
 from roboco.domain.pattern import LONGEST, check_pattern, weight
 
 MAX_SCHEMA = 64 * 1024
-"""The largest schema, in characters of canonical JSON."""
+"""Characters of a schema as canonical JSON."""
 MOST_PARTS = 2000
-"""How many objects and lists a schema may hold."""
+"""Objects and lists in a schema."""
 MOST_CHAINED = 64
-"""How many schemas may apply to one value one below the other, by references, `anyOf` and the like."""
+"""Nested schemas that apply to one value, by references, `anyOf` and the like."""
 MOST_WEIGHT = 2000
-"""How much the different patterns of a schema may weigh together: about 50 ms to compile."""
+"""Weight of the distinct patterns of a schema: about 50 ms to compile."""
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -27,7 +27,7 @@ _NOTES = frozenset(
     {"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment"}
     | {"$schema", "format", "contentEncoding", "contentMediaType", "discriminator"}
 )
-"""Keywords that describe and decide nothing: their values are not read."""
+"""Keywords that only describe: their values are not read."""
 
 
 def _count(value: Any) -> str:
@@ -105,7 +105,7 @@ _RULES: dict[str, Callable[[Any], str]] = {
 
 
 def unsound(schema: Any) -> str:
-    """Return why the schema is refused as that of an object, or "" if it is accepted."""
+    """Return why the schema is refused as the schema of an object, or "" if it is accepted."""
     if large := too_much(schema):
         return large
     if wrong := next(_mistakes(schema, schema, "#"), ""):
@@ -124,7 +124,7 @@ def is_accepted(keyword: str, value: Any) -> bool:
 
 
 def referenced(ref: str, root: Any) -> Any:
-    """Return the schema that `#`, `#/$defs/NAME` or `#/definitions/NAME` leads to, or None if it is none of these."""
+    """Return the schema that `#`, `#/$defs/NAME` or `#/definitions/NAME` leads to, or None for other references."""
     if ref == "#":
         return root
     for place in ("$defs", "definitions"):
@@ -146,7 +146,7 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def too_much(schema: Any) -> str:
-    """Return why the schema is no JSON object or too large, or ""."""
+    """Return why the schema is no JSON object or too large, or "" if it is fine."""
     if not isinstance(schema, dict):
         return "must be an object"
     try:
@@ -166,7 +166,7 @@ def _parts(value: Any) -> int:
 
 
 def _mistakes(schema: Any, root: dict[str, Any], at: str) -> Iterator[str]:
-    """Yield what is wrong with a schema and those in it. Its depth is bounded, as it is JSON."""
+    """Yield the errors of a schema and of those in it. Its depth is bounded, because it is JSON."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
@@ -211,7 +211,7 @@ def _wrong_patterns(patterns: set[str]) -> str:
 
 
 class _Loops:
-    """Finds references that lead back to where they begin without a step into the value, and long chains of them."""
+    """Finds references that lead back to themselves without a step into the value, and long chains of them."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -219,7 +219,7 @@ class _Loops:
         self._open: list[int] = []
 
     def found(self) -> str:
-        """Return the mistake, or ""."""
+        """Return the error, or "" if there is none."""
         waiting: list[Any] = [self._root]
         while waiting:
             schema = waiting.pop()
@@ -230,7 +230,7 @@ class _Loops:
         return ""
 
     def _height(self, schema: Any) -> int:
-        """Return how many schemas apply to one value below this one; more than the most if there is no end."""
+        """Return the number of schemas that apply to one value below this one, or more than the maximum for a loop."""
         if not isinstance(schema, dict):
             return 0
         if id(schema) in self._heights:

@@ -1,7 +1,7 @@
-"""Validation: one value against one JSON Schema of draft 2020-12, in a bounded number of steps.
+"""Validation of one value against one JSON Schema of draft 2020-12, in a bounded number of steps.
 
-Every schema applied, name compared, item hashed and character searched costs steps, so that no nesting of alternatives
-and references can work for long. Annotations, formats and unknown keywords decide nothing.
+Every applied schema, compared name, hashed item and searched character costs steps, so that no nesting of alternatives
+and references takes long. Annotations, formats and unknown keywords have no effect.
 """
 
 import json
@@ -17,22 +17,22 @@ from roboco.domain.pattern import check_pattern, reach, searcher, weight
 MOST_STEPS = 50_000
 """Steps of one validation: up to 30 ms, and 50 ms more for the heaviest patterns."""
 DEEPEST = 200
-"""How many schemas may be open one in the other."""
+"""Schemas that are applied one inside another."""
 _SHOWN = 60
 _MOST_BITS = 200
 _PER_MISTAKE = 8
-"""The steps of wording a mistake."""
+"""Steps to build an error message."""
 _PER_WEIGHT = 5
-"""The steps of compiling a pattern, for each unit of its weight."""
+"""Steps to compile a pattern, for each unit of its weight."""
 _PER_STEP = 100
-"""How many characters, or characters times weight of a pattern, cost one step."""
+"""Characters, or characters times the weight of a pattern, that cost one step."""
 
 Path = tuple[str | int, ...]
 Check = Callable[["Validation", Any, Any, dict[str, Any], Path], str]
 
 
 class Unusable(Exception):
-    """The validation ended without a result, because it takes too many steps or leads too deep."""
+    """The validation ended without a result: it takes too many steps or nests too deeply."""
 
 
 MOST_SECONDS = 1.0
@@ -40,7 +40,7 @@ MOST_SECONDS = 1.0
 
 
 class Validation:
-    """One run over one value; it counts its steps."""
+    """One validation of one value. It counts its steps."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -51,11 +51,11 @@ class Validation:
         self._searchers: dict[str, Callable[[str], bool]] = {}
 
     def mistake(self, value: Any) -> str:
-        """Return the first mistake with its path, or ""; raise Unusable if there is no result in time."""
+        """Return the first error with its path, or "". Raise Unusable if there is no result within the limits."""
         return self.of(self._root, value, ())
 
     def of(self, schema: Any, value: Any, path: Path) -> str:
-        """Return the first mistake of this value, or ""."""
+        """Return the first error of this value, or ""."""
         self.spend(1)
         if not isinstance(schema, dict):
             return f"{_at(path)}: {shown(value)} is not allowed here" if schema is False else ""
@@ -73,18 +73,18 @@ class Validation:
         return ""
 
     def fits(self, schema: Any, value: Any) -> bool:
-        """Return True if the value has no mistake."""
+        """Return True if the value fits the schema."""
         return not self.of(schema, value, ())
 
     def follow(self, ref: str) -> Any:
-        """Return the schema that a reference leads to."""
+        """Return the schema that a reference leads to. Raise Unusable if it leads to none."""
         found = referenced(ref, self._root)
         if not isinstance(found, dict | bool):
             raise Unusable(f"the reference {ref!r:.80} leads to no schema in it")
         return found
 
     def spend(self, steps: int) -> None:
-        """Count steps; raise Unusable if they are more than one validation may take."""
+        """Count steps. Raise Unusable if the validation takes too many of them, or too much time."""
         self._left -= steps
         if self._left < 0:
             raise Unusable(f"a validation takes more than {MOST_STEPS} steps; make the schema or the value simpler")
@@ -133,7 +133,7 @@ class Validation:
                 return f"{{{','.join(pairs)}}}"
 
     def finds(self, pattern: str, text: str) -> bool:
-        """Return True if the pattern is found in the text; raise Unusable if the text is too long for it."""
+        """Return True if the pattern is found in the text. Raise Unusable if the text is too long for it."""
         search = self._searchers.get(pattern)
         if search is None:
             self.spend(weight(pattern) * _PER_WEIGHT)
@@ -145,7 +145,7 @@ class Validation:
 
 
 def shown(value: Any, depth: int = 2) -> str:
-    """Return a few words of the value, however large it is."""
+    """Return a short text of the value, however large it is."""
     match value:
         case str():
             return repr(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
@@ -207,7 +207,7 @@ def _const(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
 
 
 def _compared(holds: Callable[[Any, Any], bool], words: str, measure: Callable[[Any], Any], kind: Any) -> Check:
-    """Return the check of a limit on a measure of values of one kind."""
+    """Return the check of a limit on a measure of values of one type."""
 
     def check(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
         if not isinstance(value, kind) or isinstance(value, bool) or holds(measure(value), wanted):
@@ -226,7 +226,7 @@ def _multiple(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> s
 
 
 def _exact(number: float) -> Fraction:
-    """Return the number as it is written: 0.1 is a tenth."""
+    """Return the decimal value of the number as it is written: 0.1 is a tenth."""
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
@@ -235,7 +235,7 @@ def _pattern(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> st
         return ""
     try:
         check_pattern(wanted)
-    except ValueError:  # only a tool function of the operator has one, and it validates its arguments itself
+    except ValueError:  # only a tool function of the operator has such a pattern, and it validates its arguments itself
         return ""
     return "" if run.finds(wanted, value) else f"{_at(path)}: {shown(value)} does not match {wanted!r:.80}"
 
@@ -324,7 +324,8 @@ def _any(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:
         if not (wrong := run.of(one, value, path)):
             return ""
         reasons.append(wrong)
-    return f"{_at(path)}: {shown(value)} fits no alternative: {'; '.join(shortened(one, 100) for one in reasons[:3])}"
+    first = "; ".join(shortened(one, 100) for one in reasons[:3])
+    return f"{_at(path)}: {shown(value)} fits no alternative: {first}"
 
 
 def _one(run: Validation, value: Any, wanted: Any, _: Any, path: Path) -> str:

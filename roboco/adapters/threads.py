@@ -1,4 +1,4 @@
-"""Threads: what blocks, done beside an event loop."""
+"""Threads for blocking calls of event loops."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most so many threads, shared by all event loops of the process; a forked one gets its own."""
+    """A pool of at most `most` threads for all event loops of a process. A forked process gets a new pool."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -20,11 +20,11 @@ class Threads:
         self._asked: dict[tuple[asyncio.AbstractEventLoop, Hashable], asyncio.Task[Any]] = {}
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What the call returns. Who is cancelled does not wait for it, and what it returns is dropped then."""
+        """Run the call in a thread and return its result. If the caller is cancelled, the result is dropped."""
         return await asyncio.get_running_loop().run_in_executor(self._pool(), call)
 
     async def once(self, name: Hashable, call: Callable[[], T]) -> T:
-        """What a call returns that begins after the asking, made once for all in this loop who ask by that name."""
+        """Return the result of a call that starts after this request. Concurrent requests of one name share a call."""
         asker = asyncio.get_running_loop(), name
         if (too_early := self._asked.get(asker)) is not None:
             await asyncio.wait([too_early])
@@ -38,7 +38,7 @@ class Threads:
     def _forget(self, asker: tuple[asyncio.AbstractEventLoop, Hashable], done: asyncio.Task[Any]) -> None:
         self._asked.pop(asker, None)
         if not done.cancelled():
-            done.exception()  # taken note of, also if all who asked have gone
+            done.exception()  # marks the exception as retrieved, even if all callers have gone
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:

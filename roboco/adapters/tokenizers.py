@@ -1,4 +1,4 @@
-"""Tokenizers: how the tokens of known models are counted, by `bpe-openai`, if it is installed."""
+"""Tokenizers of known models, from `bpe-openai` if that is installed."""
 
 import importlib
 import re
@@ -11,28 +11,28 @@ _ENCODINGS = (
     (re.compile(r"(gpt-(4o|4\.1|4\.5|5)|chatgpt-4o|o[1-9])([-.].*)?"), "o200k_base"),
     (re.compile(r"(gpt-4|gpt-3\.5)([-.].*)?"), "cl100k_base"),
 )
-"""Which models use which encoding, as OpenAI's tiktoken maps them (tiktoken/model.py)."""
+"""Models and their encodings, as in OpenAI's tiktoken (tiktoken/model.py)."""
 KEPT = 4096
-"""How many texts' counts are kept: a turn sends mostly what the one before sent."""
+"""Texts whose counts are cached: a turn sends mostly the texts of the turn before."""
 
 
 class KnownTokenizers:
-    """Counts with the tokenizer of models that are known, and estimates for all others."""
+    """Counts tokens of known models with their tokenizers, and estimates those of others."""
 
     def of(self, model: str) -> Tokens:
-        """How this model's tokens are counted."""
+        """Return the counter of this model's tokens."""
         name = next((encoding for known, encoding in _ENCODINGS if known.fullmatch(model)), None)
         return ESTIMATE if name is None else _tokens(name)
 
 
 @lru_cache(maxsize=4)
 def _tokens(name: str) -> Tokens:
-    """The tokenizer of this name, which is loaded at its first use (0.2 s and 60 MB); the estimate without it."""
+    """Load the tokenizer of this name (0.2 s and 60 MB) and return its counter, or the estimate if it is missing."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of how it reads its own files
+            warnings.simplefilter("ignore", DeprecationWarning)  # about how the package reads its files
             encoding = importlib.import_module("bpe_openai").get_encoding(name)
-    except ImportError:  # an optional part: `roboco[tokenizers]`
+    except ImportError:  # an optional extra: `roboco[tokenizers]`
         return ESTIMATE
 
     @lru_cache(maxsize=KEPT)

@@ -39,13 +39,13 @@ QUEUE_WAIT_SECONDS: Final = Figure(
     "roboco_queue_wait_seconds", "From the sending of a message to its start.", "histogram", ("queue",), _SHORT
 )
 LEASE_LOSSES: Final = Figure(
-    "roboco_lease_losses_total", "Leases that expired before their work finished.", "counter", ("kind",), known=_BOTH
+    "roboco_lease_expirations_total", "Leases that expired before their work finished.", "counter", ("kind",), known=_BOTH
 )
 RESTARTS: Final = Figure(
-    "roboco_restarts_total", "Attempts that were voided and restarted.", "counter", ("kind",), known=_BOTH
+    "roboco_attempt_restarts_total", "Attempts that were voided and restarted.", "counter", ("kind",), known=_BOTH
 )
 STOP_SECONDS: Final = Figure(
-    "roboco_stop_seconds",
+    "roboco_interrupt_latency_seconds",
     "From the request to interrupt or stop a turn until the connection to its model was closed.",
     "histogram",
     (),
@@ -64,7 +64,7 @@ TOOL_SECONDS: Final = Figure(
 )
 TASKS: Final = Figure("roboco_tasks_total", "Tasks that have ended, by their final status.", "counter", ("status",))
 REFUSED: Final = Figure(
-    "roboco_refused_total",
+    "roboco_refused_messages_total",
     "Messages that workers refused, by their Celery task.",
     "counter",
     ("message",),

@@ -22,7 +22,7 @@ FOLLOWERS, TASKS, CHUNKS = 2_000, 200, 10
 RATE = 200
 """Chunks a second, of all tasks together."""
 SOON = 120.0
-SAY = (ROOT / "roboco/adapters/redis/lua/_say.lua").read_text()
+PUBLISH = (ROOT / "roboco/adapters/redis/lua/_publish.lua").read_text()
 
 
 class Crowd:
@@ -34,8 +34,8 @@ class Crowd:
         self._stage = stage
         self._tasks = [f"{self.name}-{number}" for number in range(tasks)]
         self._chunks = chunks
-        self._say: Any = stage.redis.register_script(
-            f"{SAY}\nreturn say(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[1])"
+        self._publish: Any = stage.redis.register_script(
+            f"{PUBLISH}\nreturn publish(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[1])"
         )
         self._log = stage.folder / f"{self.name}.log"
         self.rounds: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ class Crowd:
     def _speak(self, task: str) -> None:
         now = str(time.time_ns())
         chunk = StreamChunk(task_id=task, step_id=f"step_{'0' * 32}", agent_name="writer", attempt=1, text=now)
-        self._say(keys=[Keys().state(task), Keys().content(task)], args=[body(chunk)])
+        self._publish(keys=[Keys().state(task), Keys().content(task)], args=[body(chunk)])
 
     def _read(self) -> int:
         lines = self._log.read_text().split("\n")[:-1] if self._log.exists() else []

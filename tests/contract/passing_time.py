@@ -4,7 +4,7 @@ from typing import Any
 
 import redis
 
-_TIMES = ("handed", "cut_at", "due_at")
+_TIMES = ("dispatched_at", "cancel_requested_at", "deferred_until")
 """Fields of a task's hash that hold Unix seconds."""
 
 
@@ -23,7 +23,7 @@ def _age_contents(client: Any, name: str, seconds: float) -> None:
             for field in _TIMES:
                 if stored := client.hget(name, field):
                     client.hset(name, field, f"{float(stored) - seconds:.6f}")
-        case "schedule" | "telling":
+        case "schedule" | "scheduled_jobs":
             _age_scores(client, name, seconds)
         case "asked":
             _age_scores(client, name, seconds * 1000)

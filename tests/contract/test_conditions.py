@@ -42,11 +42,11 @@ def test_a_store_that_honours_conditions_keeps_one_object_of_all_checks() -> Non
 @pytest.mark.parametrize(
     ("conditions", "said"),
     [
-        ("ignored", "does not honour If-None-Match: one worker could replace what another one has stored"),
+        ("ignored", "does not honour If-None-Match: a worker could replace an object of another worker"),
         ("501", "refuses writes with If-None-Match (501 NotImplemented), although it takes the same write without it"),
         ("400", "refuses writes with If-None-Match (400 NotImplemented), although it takes the same write without it"),
         ("412", "does not honour If-None-Match"),
-        ("If-None-Match", "does not honour If-Match: one worker could replace"),
+        ("If-None-Match", "does not honour If-Match: a worker could replace"),
     ],
 )
 def test_a_store_without_conditions_has_a_flaw(conditions: str, said: str) -> None:

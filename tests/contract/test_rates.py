@@ -252,7 +252,7 @@ def test_a_turn_that_an_earlier_release_deferred_is_deferred_again(redis_task: T
     task.create(3)
     task.choose()
     task.turns.defer(task.claim(), 0, told("waits"), True)
-    task.client.hdel(task.keys.state(TASK), "refused_at", "refused_for")
+    task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
     assert (task.now.refusals, task.now.refused_for) == (1, 0)
     assert task.turns.defer(task.claim(), 0, told("waits"), True)
     assert (task.now.refusals, task.now.refused_for) == (2, 0)

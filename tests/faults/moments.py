@@ -75,7 +75,7 @@ AGENTS = (
 )
 TOOLS = (
     Moment("claimed", PARALLEL, script="claim_call", answered=True),
-    Moment("result not recorded", PARALLEL, script="record"),
+    Moment("result not recorded", PARALLEL, script="record_outcome"),
     Moment("last result recorded, not handed on", PARALLEL, message="roboco.advance"),
 )
 RUNNING = Moment("two tools running", PARALLEL, nth=2)

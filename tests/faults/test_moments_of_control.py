@@ -133,10 +133,10 @@ RESUME = Act(
 )
 
 CASES: tuple[tuple[str, Act, Moment], ...] = (
-    ("agents", INTERRUPT, Moment("told to end", GRAPH, script="cut")),
+    ("agents", INTERRUPT, Moment("told to end", GRAPH, script="cancel_request")),
     ("agents", INTERRUPT, Moment("what was said appended, not committed", GRAPH, script="commit")),
     ("agents", INTERRUPT, Moment("committed, not handed on", GRAPH, message="roboco.advance")),
-    ("agents", STOP, Moment("told to end", GRAPH, script="cut")),
+    ("agents", STOP, Moment("told to end", GRAPH, script="cancel_request")),
     ("coordinator", INTERRUPT, Moment("message appended, not committed", GRAPH, script="commit")),
     ("coordinator", INTERRUPT, Moment("turn chosen, not handed out", GRAPH, message="roboco.turn")),
     ("coordinator", STOP, Moment("stop appended, not committed", GRAPH, script="commit")),

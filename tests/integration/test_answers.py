@@ -113,7 +113,7 @@ def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: St
         (("return_object", {}), "returned a value of type object that is not JSON"),
         (("delete_everything", {}), "tool 'delete_everything' is not on your list; you may call: add, raise_error"),
         (("artifact_read", {"uri": "../../team.json"}), "is not allowed: a name has"),
-        (("artifact_read", {"uri": "file://artifacts/none.md"}), "no artifact 'none.md' in this task; there are: none"),
+        (("artifact_read", {"uri": "file://artifacts/none.md"}), "no artifact 'none.md' in this task; artifacts: none"),
     ],
 )
 def test_tool_call_that_fails(folder_stack: Stack, call: tuple[str, Any], told: str) -> None:

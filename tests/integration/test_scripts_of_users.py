@@ -153,7 +153,7 @@ def test_no_window_of_time_keeps_redis_busy(acl_stack: Stack, window: str) -> No
     with connect(url_of(acl_stack.valkey, "roboco-agents")) as client, connect(acl_stack.valkey.url) as admin:
         try:
             with suppress(redis.ResponseError):
-                Scripts(client).run("reserve", keys, "ticket", 1, "tenant", window, 1000, 1000, "0", "")
+                Scripts(client).run("rate_reserve", keys, "ticket", 1, "tenant", window, 1000, 1000, "0", "")
         finally:
             with pytest.raises(redis.ResponseError, match="NOTBUSY"):
                 admin.script_kill()

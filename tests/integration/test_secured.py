@@ -182,7 +182,7 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("ZRANGE roboco:schedule 0 -1", {"coordinator"}),
     ("ZADD roboco:schedule 0 x", WORKERS | CLIENTS),
     ("ZREM roboco:schedule x", {"coordinator"}),
-    ("ZREM roboco:telling x", {"coordinator"}),
+    ("ZREM roboco:scheduled_jobs x", {"coordinator"}),
     ("DEL roboco:schedule", {"coordinator"}),
     ("SET roboco:schedule x", {"coordinator"}),
     ("EXPIRE roboco:schedule 0", {"coordinator"}),
@@ -196,8 +196,8 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("ZRANGE roboco:{workers}:agents 0 -1", {"agents"} | CLIENTS),
     ("HSET roboco:{dead}:letters x x", WORKERS | {"client"}),
     ("HDEL roboco:{dead}:letters x", WORKERS | {"client"}),
-    ("GET roboco:{rate:m}:until", {"coordinator", "agents"}),
-    ("SET roboco:{rate:m}:until x", {"coordinator", "agents"}),
+    ("GET roboco:{rate:m}:paused_until", {"coordinator", "agents"}),
+    ("SET roboco:{rate:m}:paused_until x", {"coordinator", "agents"}),
 ]
 """Each command, and the users that may run it."""
 

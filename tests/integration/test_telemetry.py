@@ -136,7 +136,7 @@ def test_figures_of_all_pools(stack: Observed, task: Task) -> None:
 
 
 def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task: Task) -> None:
-    assert stack.figures("coordinator")["roboco_refused_total message=roboco.submit"] == 0
+    assert stack.figures("coordinator")["roboco_refused_messages_total message=roboco.submit"] == 0
     with producer(stack.settings) as app:
         app.send_task("roboco.submit", kwargs={"team": TEAM, "prompt": []}, ignore_result=True)
         app.send_task("roboco.send", kwargs={"task_id": "nobody", "message": "x"}, ignore_result=True)
@@ -148,7 +148,7 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task
 
     def counted() -> dict[str, float | None]:
         now = stack.figures("coordinator")
-        return {name: now.get(f"roboco_refused_total message={name}") for name in expected}
+        return {name: now.get(f"roboco_refused_messages_total message={name}") for name in expected}
 
     until(lambda: counted() == expected, 20, lambda: str(counted()))
     letters = stack.orchestrator.dead_letters()
@@ -192,8 +192,9 @@ def test_a_tool_that_kills_its_child(stack: Observed, task: Task) -> None:
     assert after[waits] >= before[waits] + 2
     assert after["roboco_open_streams"] == 0
     figures = stack.figures("coordinator")
-    assert figures["roboco_restarts_total kind=tool"] == figures["roboco_lease_losses_total kind=tool"] >= 1
-    assert figures["roboco_restarts_total kind=turn"] == 0
+    restarts = figures["roboco_attempt_restarts_total kind=tool"]
+    assert restarts == figures["roboco_lease_expirations_total kind=tool"] >= 1
+    assert figures["roboco_attempt_restarts_total kind=turn"] == 0
 
 
 def test_how_soon_a_stop_stops(stack: Observed, task: Task) -> None:
@@ -207,8 +208,8 @@ def test_how_soon_a_stop_stops(stack: Observed, task: Task) -> None:
     assert stopped.result(30).status == "cancelled"
     took = time.monotonic() - began
     agents = stack.figures("agents")
-    assert agents["roboco_stop_seconds_count"] == 1
-    assert 0 < agents["roboco_stop_seconds_sum"] <= took
+    assert agents["roboco_interrupt_latency_seconds_count"] == 1
+    assert 0 < agents["roboco_interrupt_latency_seconds_sum"] <= took
     assert agents["roboco_open_streams"] == 0
     until(lambda: stack.figures("coordinator").get("roboco_tasks_total status=cancelled") == 1, 5, "the end is told")
 

@@ -1,1 +1,1 @@
-"""Files of tasks: names, types and texts, and results that are too large for the history. Read `store.py` first."""
+"""Artifacts, the files of tasks: names, types, texts, and results too large for the history. Read `store.py` first."""

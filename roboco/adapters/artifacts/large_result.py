@@ -1,4 +1,4 @@
-"""Large results of tools are kept as artifacts, so that the history stays light."""
+"""Large tool results become artifacts, so that the history stays small."""
 
 import json
 
@@ -8,13 +8,13 @@ from roboco.domain.history.tool_outcome import Outcome
 from roboco.ports import Files
 
 LARGEST = 32 * 1024
-"""Bytes of a result that stand in the history."""
+"""Bytes of a result that the history contains whole."""
 KEPT = 2 * 1024
-"""Bytes of a larger result that stand in the history."""
+"""Bytes of a larger result that the history contains."""
 
 
 def keep_large(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
-    """The outcome, with a result that is too large kept as an artifact of the step and cut to its beginning."""
+    """Return the outcome. A result that is too large becomes an artifact of the step and is truncated here."""
     if (data := _large(outcome)) is None:
         return outcome
     is_text = isinstance(outcome.result.result, str)
@@ -26,13 +26,13 @@ def keep_large(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Ou
 
 
 def cut_large(outcome: Outcome) -> Outcome:
-    """The outcome, with a result that is too large cut to its beginning."""
+    """Return the outcome. A result that is too large is truncated."""
     data = _large(outcome)
     return outcome if data is None else _cut(outcome, data, "the rest could not be stored")
 
 
 def _large(outcome: Outcome) -> bytes | None:
-    """The bytes of a result that is too large for the history; None of any other."""
+    """Return the bytes of a result that is too large for the history, or None if it is small enough."""
     result = outcome.result.result
     text = result if isinstance(result, str) else canonical(result)
     if len(data := text.encode()) <= LARGEST:

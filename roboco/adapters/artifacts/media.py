@@ -1,4 +1,4 @@
-"""Media in the results of tools are kept as artifacts, which a result names."""
+"""Media in tool results become artifacts, and the result contains their URIs."""
 
 import hashlib
 import re
@@ -25,9 +25,9 @@ _ENDINGS = {
 
 
 def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
-    """The outcome, with its media as artifacts of the step; their names follow from their bytes.
+    """Store the media as artifacts of the step and return the outcome with their URIs. Names derive from the bytes.
 
-    A call that runs twice, or a server that repeats a picture, leaves one artifact.
+    So a call that runs twice, or a server that repeats a picture, leaves one artifact.
     """
     if not outcome.media:
         return outcome
@@ -42,7 +42,7 @@ def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Ou
 
 
 def drop_media(outcome: Outcome) -> Outcome:
-    """The outcome without its media, of which it says that they could not be stored."""
+    """Return the outcome without its media, each marked as not stored."""
     changed = _with(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
     return changed.model_copy(update={"media": ()})
 
@@ -51,8 +51,8 @@ def _kept(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
     digest = hashlib.sha256(media.data).hexdigest()[:32]
     ending = _ENDINGS.get(mime_of("", media.data[:HEAD]), "")
     kind = "file" if media.kind == "resource" else media.kind
-    said = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
-    return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", said, step_id), media.data)
+    declared = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
+    return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", declared, step_id), media.data)
 
 
 def _with(outcome: Outcome, described: dict[int, dict[str, Any]]) -> Outcome:

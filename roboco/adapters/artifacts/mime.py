@@ -1,11 +1,11 @@
-"""Mime: of what type a file is, by what stands in it, and by its name where that says nothing."""
+"""MIME types of files, by their content, and by their name if the content does not decide."""
 
 import mimetypes
 
 import puremagic
 
 HEAD = 4096
-"""How many bytes of a file are looked at."""
+"""Bytes of a file that decide its type."""
 _TEXTS = {
     ".md": "text/markdown",
     ".csv": "text/csv",
@@ -22,7 +22,7 @@ _UNKNOWN = "application/octet-stream"
 
 
 def mime_of(name: str, head: bytes) -> str:
-    """The type of a file with this name that begins with these bytes; a name never makes a text an image."""
+    """Return the type of a file with this name and these first bytes. A name never makes a text an image."""
     ending = f".{name.rpartition('.')[2].lower()}" if "." in name else ""
     if _is_text(head):
         guessed = _TEXTS.get(ending) or mimetypes.guess_type(name)[0] or ""
@@ -31,13 +31,13 @@ def mime_of(name: str, head: bytes) -> str:
 
 
 def is_text(mime_type: str) -> bool:
-    """Whether files of this type can be read as a text."""
+    """Return True if files of this type are text."""
     kind = mime_type.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind.endswith(("json", "+json", "jsonl", "xml", "yaml", "x-sh", "javascript"))
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether the bytes are UTF-8 without control characters; the last character may be cut."""
+    """Return True if the bytes are UTF-8 without control characters. The last character may be incomplete."""
     if b"\0" in head:
         return False
     for cut in range(4):

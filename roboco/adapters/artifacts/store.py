@@ -3,8 +3,8 @@
     artifact_info/NAME.json ─► artifacts/NAME
     (create: the version is ours) (put: the same bytes, however often)
 
-What is known of a version is written first, with the digest of its bytes. Whoever dies before the bytes are there
-leaves a version that counts as not there, and the same call again completes it.
+The worker writes the metadata of a version first, with the digest of its bytes. If it dies before it writes the bytes,
+the version counts as missing, and the same call completes it later.
 """
 
 import hashlib
@@ -21,33 +21,36 @@ from roboco.errors import UsageError
 from roboco.ports import Files
 
 MAX_VERSIONS = 10_000
+"""Versions of one name."""
 LOOKED_AT = 8
-"""How many of the newest versions of a name are looked at for the same bytes, as a call leaves that is made again."""
+"""Newest versions of a name that are compared with new bytes: a repeated call has left the same bytes."""
 _PIECE = 1024 * 1024
 _TOLD = 50
-"""How many names an error tells."""
+"""Names that an error message lists."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What is to be written: `mime_type` is found out, unless given; `step_id` is the step that writes it."""
+    """The name and type of a new artifact."""
 
     name: str
     mime_type: str = ""
+    """Its type, or "" to detect it."""
     step_id: str = ""
+    """The step that writes it."""
 
 
 def write_artifact(files: Files, task_id: str, written: Written, data: bytes) -> Artifact:
-    """Store the data under the name, or, where other data has it, under the next free version of it.
+    """Store the data under the name, or under its next free version if other data has the name. Return the artifact.
 
-    The same data under the same name, lately, is the same artifact. UsageError for a name that could leave the
-    workspace.
+    The same data under one of the newest versions of the name is the same artifact. Raise UsageError for a name that
+    could leave the workspace.
     """
     return store_artifact(files, task_id, written, io.BytesIO(data))
 
 
 def store_artifact(files: Files, task_id: str, written: Written, source: BinaryIO) -> Artifact:
-    """Store all that the source holds, of any size, as `write_artifact` does; it is read twice, from its beginning."""
+    """Store the whole source, of any size, as `write_artifact` does. It is read twice, from its beginning."""
     base = checked_name(written.name)
     digest, size, head = _looked_through(source)
     mime_type = _type_of(base, head, written.mime_type)
@@ -69,17 +72,18 @@ def store_artifact(files: Files, task_id: str, written: Written, source: BinaryI
             source.seek(0)
             files.put_from(artifact_path(task_id, name), source)
         return stored
-    raise UsageError(f"artifact {written.name!r} has {MAX_VERSIONS} versions, use another name")
+    raise UsageError(f"artifact {written.name!r} has {MAX_VERSIONS} versions; use another name")
 
 
 def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
-    """What is known of an artifact; UsageError names what there is instead."""
+    """Return the metadata of an artifact. Raise UsageError, with the existing names, if there is none."""
     name = checked_name(uri_or_name)
     size = files.size(artifact_path(task_id, name))
     if size is None:
-        there = files.names(artifacts_path(task_id))
-        told = ", ".join(there[:_TOLD]) + (f" and {len(there) - _TOLD} more" if len(there) > _TOLD else "")
-        raise UsageError(f"no artifact {name!r} in this task; there are: {told or 'none'}")
+        existing = files.names(artifacts_path(task_id))
+        more = len(existing) - _TOLD
+        listed = ", ".join(existing[:_TOLD]) + (f" and {more} more" if more > 0 else "")
+        raise UsageError(f"no artifact {name!r} in this task; artifacts: {listed or 'none'}")
     info = files.get(artifact_info_path(task_id, name))
     if info is not None:
         return Artifact.model_validate_json(info)
@@ -88,18 +92,18 @@ def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
 
 
 def list_artifacts(files: Files, task_id: str) -> list[Artifact]:
-    """All artifacts of a task, by name."""
+    """Return all artifacts of a task, sorted by name."""
     return [find_artifact(files, task_id, name) for name in files.names(artifacts_path(task_id))]
 
 
 def read_artifact(files: Files, task_id: str, uri_or_name: str) -> bytes:
-    """The bytes of an artifact; UsageError names what there is instead."""
+    """Return the bytes of an artifact. Raise UsageError, with the existing names, if there is none."""
     artifact = find_artifact(files, task_id, uri_or_name)
     return files.get(artifact_path(task_id, artifact.name)) or b""
 
 
 def pieces_of(files: Files, task_id: str, artifact: Artifact) -> Iterator[bytes]:
-    """The bytes of an artifact, piece by piece."""
+    """Yield the bytes of an artifact in pieces."""
     place, path = 0, artifact_path(task_id, artifact.name)
     while piece := files.read(path, place, _PIECE):
         yield piece
@@ -107,7 +111,7 @@ def pieces_of(files: Files, task_id: str, artifact: Artifact) -> Iterator[bytes]
 
 
 def checked_name(uri_or_name: str) -> str:
-    """The name of an artifact; UsageError if it could leave the workspace."""
+    """Return the name of an artifact. Raise UsageError if it could leave the workspace."""
     try:
         return artifact_name(uri_or_name)
     except ValueError as error:
@@ -115,10 +119,10 @@ def checked_name(uri_or_name: str) -> str:
 
 
 def _claimed(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
-    """The artifact of this version, if it is ours or holds the same bytes; None if it holds others."""
+    """Claim this version. Return its artifact, or None if the version has other bytes."""
     path = artifact_info_path(task_id, artifact.name)
     if files.get(path) is None and files.size(artifact_path(task_id, artifact.name)) is not None:
-        return None  # somebody else's, of whom nothing is known
+        return None  # another writer's file, without metadata
     if files.create(path, artifact.model_dump_json().encode()):
         return artifact
     stored = Artifact.model_validate_json(files.get(path) or b"{}")
@@ -126,7 +130,7 @@ def _claimed(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
 
 
 def _looked_through(source: BinaryIO) -> tuple[str, int, bytes]:
-    """The digest of all bytes, how many there are, and the first of them."""
+    """Return the digest of all bytes, their number, and the first of them."""
     source.seek(0)
     digest, size, head = hashlib.sha256(), 0, b""
     while piece := source.read(_PIECE):
@@ -136,16 +140,16 @@ def _looked_through(source: BinaryIO) -> tuple[str, int, bytes]:
     return digest.hexdigest(), size, head
 
 
-def _type_of(name: str, head: bytes, told: str) -> str:
-    """The type that is found out; who writes a text may say which kind of text it is."""
+def _type_of(name: str, head: bytes, declared: str) -> str:
+    """Return the detected type. The writer of a text may declare another text type."""
     found = mime_of(name, head)
-    return told if told and is_text(told) and is_text(found) else found
+    return declared if declared and is_text(declared) and is_text(found) else found
 
 
 def _versions(files: Files, task_id: str, base: str) -> Iterator[int]:
-    """The versions that the name may get: those of the newest few, which may hold the same bytes, and the next ones.
+    """Yield the versions that the name may get: the newest ones, which may have the same bytes, then the next ones.
 
-    However many there are, no more than one listing and LOOKED_AT of them are read.
+    However many versions exist, the caller reads one listing and LOOKED_AT of them at most.
     """
     yield 1
     names = set(files.names(artifact_info_path(task_id)))

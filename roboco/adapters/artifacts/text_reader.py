@@ -1,11 +1,11 @@
-"""TextReader: a part of a long text in UTF-8, of which no more than a piece is held at a time."""
+"""Reads a part of a long text in UTF-8, with one piece in memory at a time."""
 
 import codecs
 from collections.abc import Iterator
 
 
 class TextReader:
-    """Reads a text that comes in pieces; `more` says whether there is more after what was read."""
+    """Reads a text in pieces. `more` is True if the text continues after the part that was read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -13,7 +13,7 @@ class TextReader:
         self.more = False
 
     def characters(self, offset: int, limit: int) -> str:
-        """At most `limit` characters after `offset` ones; UnicodeDecodeError if it is no UTF-8 up to there."""
+        """Return at most `limit` characters from `offset` on. Raise UnicodeDecodeError if the text is not UTF-8."""
         taken: list[str] = []
         skip, left = offset, limit
         for text in self._texts():

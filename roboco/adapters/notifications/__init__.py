@@ -1,1 +1,1 @@
-"""Notices to webhooks and Celery tasks, with signatures and an allowlist. Read `notifier.py` first."""
+"""Notifications to webhooks and Celery tasks, with signatures and an allowlist. Read `notifier.py` first."""

@@ -1,4 +1,4 @@
-"""Which webhooks the operator of a worker allows: who submits a task reaches nothing by that, and gets no secret."""
+"""The webhooks that the operator of a worker allows. A caller can name no other address and use no other secret."""
 
 import ipaddress
 import socket
@@ -14,7 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def check_webhook(target: Notify, allowed: tuple[str, ...], variables: tuple[str, ...]) -> str:
-    """The webhook's address; UsageError unless it lies below an entry, and its secret may be used."""
+    """Return the webhook's URL. Raise UsageError unless an entry covers it and its secret may be used."""
     url, variable = target.webhook or "", target.secret_env or ""
     if not any(leads(entry, url) for entry in allowed):
         raise UsageError(
@@ -27,7 +27,7 @@ def check_webhook(target: Notify, allowed: tuple[str, ...], variables: tuple[str
 
 
 def secret_of(variable: str, environment: Mapping[str, str]) -> str:
-    """The secret in the variable; UsageError if that is not set."""
+    """Return the secret in the variable. Raise UsageError if the variable is not set."""
     secret = environment.get(variable, "")
     if not secret:
         raise UsageError(f"the variable {variable}, which holds a webhook's secret, is not set on this worker")
@@ -35,10 +35,11 @@ def secret_of(variable: str, environment: Mapping[str, str]) -> str:
 
 
 def reachable(host: str, port: int, allowed: tuple[str, ...]) -> str:
-    """An address of the host that may be connected to: a public one, or one that the operator lists.
+    """Return an allowed address of the host: a public one, or one that the operator lists.
 
-    A private one is listed as a network ("10.0.0.0/8"), or as the host of an entry. UsageError if the host has only
-    others: a name that somebody points elsewhere leads nowhere. TransientError if it is not found.
+    The operator lists a private address as a network ("10.0.0.0/8"), or as the host of an entry. Raise UsageError if
+    the host has other addresses only, so that an attacker gains nothing by changing the DNS entry of a name. Raise
+    TransientError if the host is not found.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -58,7 +59,7 @@ def reachable(host: str, port: int, allowed: tuple[str, ...]) -> str:
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
-        "192.0.0.0/24",  # protocol assignments, which Python counts as public in part
+        "192.0.0.0/24",  # protocol assignments, some of which Python counts as public
         "192.88.99.0/24",  # relays of 6to4
         "100.64.0.0/10",  # shared by the customers of a carrier
         "::/96",  # IPv4-compatible
@@ -73,7 +74,7 @@ _NOT_PUBLIC = tuple(
         "fec0::/10",  # site-local
     )
 )
-"""Networks that are private, lead to others or reach nothing, whatever the ipaddress module of this Python says."""
+"""Networks that are private, contain other addresses or reach nothing, even if `ipaddress` calls them global."""
 
 
 def _is_public(address: Address) -> bool:

@@ -1,4 +1,4 @@
-"""Callbacks: Celery tasks of the shop's application, sent to its broker."""
+"""Callbacks: Celery tasks of the caller's application, which the coordinator sends to its broker."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Callbacks:
-    """Sends the Celery tasks that receive notices, if `allowed` names them. It declares none of the shop's queues.
+    """Sends the Celery tasks that receive notifications, if `allowed` names them. It declares no queue of the caller.
 
     The coordinator checks each callback again, whichever service has submitted the task. So a tenant can reach no other
     Celery task and no other queue.
@@ -32,9 +32,10 @@ class Callbacks:
         self._app.conf.update(callback_configuration(broker_url))
 
     def deliver(self, target: Notify, notice: Notice) -> None:
-        """Send the Celery task with the notice as its first argument. Its id is the same in every attempt.
+        """Send the Celery task with the notification as its first argument. Its id is the same in every attempt.
 
-        The Celery task that continues a canvas gets the names of task and notice instead and reads the workspace.
+        The Celery task that continues a canvas gets the names of task and notification instead, and reads the
+        workspace. Raise UsageError if the callback is not allowed, and TransientError if the broker fails.
         """
         self._check(target)
         given: dict[str, Any] = target.celery or {}
@@ -55,7 +56,7 @@ class Callbacks:
                 signature.apply_async((notice.body(),), argsrepr=repr((notice.notice_id,)), **sent)
 
     def _warn_of_broker(self, target: Notify, notice: Notice) -> None:
-        """Log a warning if the application that waits for this has another broker, as far as addresses show that."""
+        """Log a warning if the waiting application has another broker, as far as the addresses show that."""
         kept = json.loads(target.kept or "{}")
         own = str(kept.get(BROKER) or "") if isinstance(kept, dict) else ""
         if not same_broker(own, self._broker_url):

@@ -1,4 +1,4 @@
-"""Rests: a server that does not answer is left alone for a while, so that it does not hold up a whole pool."""
+"""A circuit breaker: calls of a server that does not answer fail immediately for a while, so that it blocks no pool."""
 
 import threading
 import time
@@ -7,14 +7,15 @@ from collections.abc import Callable
 from roboco.errors import TransientError
 
 FIRST = 30.0
-"""Seconds of the first rest; each next one is twice as long."""
+"""Seconds for which the circuit of a server stays open first; each next time is twice as long."""
 LONGEST = 600.0
+"""Seconds for which a circuit stays open at most."""
 MOST = 1000
-"""How many servers are remembered."""
+"""Servers that a process remembers."""
 
 
 class Rests:
-    """Which servers have a rest, in this process."""
+    """The servers of this process whose circuit is open: the last call got no answer."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -22,14 +23,14 @@ class Rests:
         self._resting: dict[str, tuple[float, float]] = {}
 
     def check(self, server: str) -> None:
-        """TransientError while the server has a rest."""
+        """Raise TransientError while the circuit of the server is open."""
         with self._lock:
             until, pause = self._resting.get(server, (0.0, 0.0))
         if until > self._clock():
-            raise TransientError(f"{server} has not answered, and is left alone for {pause:g} s")
+            raise TransientError(f"{server} did not answer; this worker does not call it for {pause:g} s")
 
     def begin(self, server: str) -> None:
-        """The server has not answered."""
+        """Open the circuit: the server did not answer."""
         with self._lock:
             _, before = self._resting.pop(server, (0.0, 0.0))
             pause = min(before * 2 or FIRST, LONGEST)
@@ -38,6 +39,6 @@ class Rests:
                 del self._resting[next(iter(self._resting))]
 
     def end(self, server: str) -> None:
-        """The server has answered."""
+        """Close the circuit: the server answered."""
         with self._lock:
             self._resting.pop(server, None)

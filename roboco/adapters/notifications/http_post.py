@@ -1,4 +1,4 @@
-"""post: one request to an address that was checked, over within seconds whatever the server does."""
+"""One HTTP POST to a checked address. It ends within seconds, whatever the server does."""
 
 import http.client
 import socket
@@ -9,28 +9,30 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 EACH = 5.0
-"""Seconds for which a connection, and each piece of an answer, is waited for."""
+"""Seconds to wait for a connection, and for each piece of a response."""
 LONGEST = 10.0
-"""Seconds after which the connection is closed, however much comes."""
+"""Seconds after which the connection is closed, even if the server still sends."""
 SHOWN = 300
-"""How many bytes of an answer are read: what it says of a refusal."""
+"""Bytes of a response body that are read, for error messages."""
 PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answers: the beginning of its text, and its Retry-After, or ""."""
+    """The response of a server."""
 
     status: int
     said: str
+    """The beginning of its body."""
     retry_after: str
+    """Its Retry-After header, or ""."""
 
 
 def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-    """The answer. No redirection is followed, and no name looked up.
+    """Send the request and return the response. Follow no redirection, and resolve no name.
 
     Certificates are checked against the authorities of the system, or those in the file that SSL_CERT_FILE names.
-    OSError, http.client.HTTPException or ValueError if there is no answer.
+    Raise OSError, http.client.HTTPException or ValueError if there is no response.
     """
     parts = urlsplit(url)
     port = parts.port or PORTS[parts.scheme]
@@ -49,8 +51,8 @@ def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> Ans
         client.request("POST", path, body, dict(headers))
         answer = client.getresponse()
         said = answer.read(SHOWN).decode("utf-8", "replace")
-        if over.is_set():  # what was cut off looks like an answer that has ended
-            raise TimeoutError(f"no whole answer within {LONGEST:g} s")
+        if over.is_set():  # a truncated response looks like a complete one
+            raise TimeoutError(f"no complete answer within {LONGEST:g} s")
         return Answer(answer.status, said, answer.getheader("retry-after", ""))
     finally:
         timer.cancel()
@@ -58,7 +60,7 @@ def post(url: str, address: str, body: bytes, headers: Mapping[str, str]) -> Ans
 
 
 def connected(url: str, address: str) -> socket.socket:
-    """A connection to the address on which nothing was sent yet; OSError if it fails, or the certificate is wrong."""
+    """Return a new connection to the address. Raise OSError if it fails or the certificate is wrong."""
     parts = urlsplit(url)
     connection = socket.create_connection((address, parts.port or PORTS[parts.scheme]), timeout=EACH)
     if parts.scheme != "https":
@@ -73,15 +75,15 @@ def connected(url: str, address: str) -> socket.socket:
 
 
 def _secured(connection: socket.socket, host: str | None) -> ssl.SSLSocket:
-    """The connection with TLS, before it has said anything."""
+    """Return the connection with TLS, before the handshake."""
     context = ssl.create_default_context()
     return context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
 
 
 def _cut(connection: socket.socket, over: threading.Event) -> None:
-    """End whatever waits for the connection."""
+    """Shut the connection down, so that a thread that waits for it continues."""
     over.set()
     try:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
-        return  # it has ended already
+        return  # it is closed already

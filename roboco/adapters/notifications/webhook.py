@@ -1,4 +1,4 @@
-"""Webhooks: a notice, posted and signed, to an address that the operator allows."""
+"""Webhooks: signed notifications by HTTP POST to addresses that the operator allows."""
 
 import http.client
 import os
@@ -16,12 +16,13 @@ from roboco.domain.notification import Notice, Notify
 from roboco.errors import Later, TransientError, UsageError
 
 GONE = 410
+"""HTTP status of a webhook that is gone for good."""
 BUSY = (429, 503)
-"""Answers whose Retry-After is obeyed."""
+"""HTTP statuses whose Retry-After header counts."""
 
 
 class Webhooks:
-    """Posts notices to the webhooks that `allowed` leads to, signed with the secrets of these `variables`."""
+    """Posts notifications to the webhooks that `allowed` covers, signed with the secrets of these `variables`."""
 
     def __init__(
         self, allowed: tuple[str, ...], variables: tuple[str, ...], environment: Mapping[str, str] = os.environ
@@ -32,9 +33,10 @@ class Webhooks:
         self._rests = Rests()
 
     def deliver(self, target: Notify, notice: Notice) -> None:
-        """Post the notice: an answer of 2xx takes it. A redirection is not followed, and is a refusal.
+        """Post the notification. A response of 2xx accepts it. A redirection is not followed, and is a refusal.
 
-        Later if the server is busy and says until when.
+        Raise RetryLater if the server is busy and names a time, UsageError if the webhook is gone or not allowed, and
+        TransientError for any other failure.
         """
         url = check_webhook(target, self._allowed, self._variables)
         secret = secret_of(target.secret_env or "", self._environment)
@@ -47,9 +49,9 @@ class Webhooks:
         if answer.status == GONE:
             raise UsageError(f"webhook {target.named!r} answers 410: it is gone for good")
         if not 200 <= answer.status < 300:
-            told = f"webhook {target.named!r} answers {answer.status}: {answer.said!r}"
-            later = retry_after(answer.retry_after) if answer.status in BUSY else None
-            raise TransientError(told) if later is None else Later(told, later)
+            message = f"webhook {target.named!r} answers {answer.status}: {answer.said!r}"
+            delay = retry_after(answer.retry_after) if answer.status in BUSY else None
+            raise TransientError(message) if delay is None else Later(message, delay)
 
     def _post(self, target: Notify, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""A signed message, as the Standard Webhooks specification has it."""
+"""Signatures of messages, by the Standard Webhooks specification."""
 
 import base64
 import binascii
@@ -11,10 +11,10 @@ _ENCODED = "whsec_"
 
 
 def signed(notice_id: str, timestamp: int, body: bytes, secret: str) -> dict[str, str]:
-    """The headers that let the receiver check who sent the body, and when, in Unix seconds.
+    """Return the headers with which the receiver checks the sender and the time of the body, in Unix seconds.
 
-    HMAC-SHA256 over id, timestamp and body, joined by full stops. A secret that begins with "whsec_" is base64, as the
-    specification writes it; any other is taken as it stands.
+    The signature is HMAC-SHA256 over id, timestamp and body, joined by full stops. A secret that begins with "whsec_"
+    is base64, as in the specification; any other secret is used unchanged. Raise UsageError if the base64 is invalid.
     """
     content = f"{notice_id}.{timestamp}.".encode() + body
     signature = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()

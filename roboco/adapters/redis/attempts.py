@@ -1,4 +1,4 @@
-"""Counts of attempts on Redis."""
+"""Counts of attempts on Redis, which find work that ends its workers."""
 
 import uuid
 from typing import cast
@@ -9,11 +9,11 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import answering
 
 KEPT = 86_400
-"""Seconds after its last attempt for which a count is kept."""
+"""Seconds after the last attempt for which Redis keeps a count."""
 
 
 class RedisAttempts:
-    """For each key a set with an entry for each attempt that has not ended, and a lease of the running one."""
+    """For each key, a set with an entry for each attempt that has not ended, and the lease of the running attempt."""
 
     def __init__(self, client: redis.Redis, keys: Keys, lease: float) -> None:
         self._client = client
@@ -21,7 +21,7 @@ class RedisAttempts:
         self._lease_ms = int(lease * 1000)
 
     def begin(self, key: str) -> int | None:
-        """Begin an attempt. Return how many earlier ones have not ended, or None while another one has the lease."""
+        """Start an attempt. Return the number of earlier ones that have not ended, or None if another one is live."""
         token = uuid.uuid4().hex
         with answering():
             holder = self._client.set(self._keys.at_work(key), token, nx=True, px=self._lease_ms, get=True)
@@ -35,16 +35,16 @@ class RedisAttempts:
             return bool(self._client.pexpire(self._keys.at_work(key), self._lease_ms))
 
     def count(self, key: str) -> int:
-        """Begin an attempt without a lease. Return how many earlier attempts have not ended."""
+        """Start an attempt without a lease. Return the number of earlier attempts that have not ended."""
         with answering(), self._client.pipeline(transaction=False) as pipe:
             pipe.sadd(self._keys.begun(key), uuid.uuid4().hex)
             pipe.expire(self._keys.begun(key), KEPT)
             pipe.scard(self._keys.begun(key))
-            *_, begun = cast(list[int], pipe.execute())
-        return begun - 1
+            *_, started = cast(list[int], pipe.execute())
+        return started - 1
 
     def end(self, key: str) -> None:
-        """End the lease and reset the count."""
+        """Release the lease and reset the count: the work has finished."""
         with answering(), self._client.pipeline(transaction=False) as pipe:
             pipe.delete(self._keys.begun(key))
             pipe.delete(self._keys.at_work(key))

@@ -1,4 +1,8 @@
-"""Emitter: sends the chunks of all turns of a process, as many at once as came while Redis was answering."""
+"""Sends the chunks of all turns of a process to Redis in batches.
+
+A batch contains the chunks that arrived while Redis answered the previous batch. So a busy process makes few round
+trips, and an idle one sends each chunk immediately.
+"""
 
 import logging
 import queue
@@ -12,9 +16,9 @@ from roboco.adapters.redis.scripts import Scripts
 _log = logging.getLogger(__name__)
 
 IDLE = 5.0
-"""Seconds after which a thread ends that has nothing to send."""
+"""Seconds without a call after which the thread ends."""
 MOST = 500
-"""Calls that are sent in one go at most, so that one slow answer does not hold back all."""
+"""Calls of one batch at most, so that one slow answer does not delay all of them."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class _Call:
 
 
 class Emitter:
-    """Calls one script for many callers, in their order, from one thread, which begins with the first call."""
+    """Calls one script for many callers, in their order, from one thread, which starts with the first call."""
 
     def __init__(self, scripts: Scripts, script: str) -> None:
         self._scripts = scripts
@@ -35,9 +39,9 @@ class Emitter:
         self._running = False
 
     def send(self, keys: list[str], arguments: list[Any], answered: Callable[[Any], None]) -> None:
-        """Call the script soon; `answered` is told the answer, or what failed, from the emitter's thread."""
+        """Add a call to the next batch. The batcher's thread calls `answered` with the answer, or with the error."""
         self._calls.put(_Call(keys, arguments, answered))
-        with self._lock:  # else the thread may end in between, and nobody would take the call
+        with self._lock:  # otherwise the thread may end between the put and the check, and leave the call
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="roboco-emitter", daemon=True).start()
@@ -47,7 +51,7 @@ class Emitter:
             self._call(batch)
 
     def _next(self) -> list[_Call]:
-        """What waits, at least one call; nothing if none has come for a while, and the thread is to end."""
+        """Return the next batch, or an empty list if no call has arrived for a while: then the thread ends."""
         try:
             batch = [self._calls.get(timeout=IDLE)]
         except queue.Empty:
@@ -65,10 +69,10 @@ class Emitter:
             try:
                 call.answered(answer)
             except Exception:
-                _log.exception("what became of a chunk could not be told")
+                _log.exception("the callback for the answer to a chunk failed")
 
     def _answers(self, batch: list[_Call]) -> list[Any]:
         try:
             return self._scripts.run_all(self._script, [(call.keys, call.arguments) for call in batch])
-        except Exception as error:  # whoever waits for an answer has to get one
+        except Exception as error:  # every caller needs an answer
             return [error] * len(batch)

@@ -1,4 +1,4 @@
-"""Connections to Redis, or to a Redis Cluster, with limits on every wait."""
+"""Connections to Redis or to a Redis Cluster, with a limit on every wait."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,27 +15,27 @@ from roboco.adapters.redis.cluster import LazyCluster, any_node, first_node, is_
 from roboco.errors import UsageError
 
 TIMEOUT = 5
-"""Seconds for a connection, an answer, and between two health checks."""
+"""Seconds to connect, to wait for an answer, and between two health checks."""
 
 
 def connect(url: str, max_connections: int = 250) -> redis.Redis:
-    """A client for commands: a refused connection is tried again for about two seconds, silence is not.
+    """Return a client for commands. It retries a refused connection for about two seconds, but no timeout.
 
-    `redis+cluster://HOST:PORT,HOST:PORT` names nodes of a cluster, of which one has to answer.
+    `redis+cluster://HOST:PORT,HOST:PORT` names nodes of a cluster, of which one must answer.
     """
     return _client(url, max_connections=max_connections, socket_timeout=TIMEOUT)
 
 
 def connect_briefly(url: str) -> redis.Redis:
-    """A client for commands that fails soon: for a main loop, which must not wait."""
+    """Return a client for commands that fails fast: for a main loop, which must not wait."""
     limits: dict[str, Any] = {"socket_timeout": 2, "socket_connect_timeout": 2, "retry": Retry(NoBackoff(), 0)}
     return _client(url, **limits)
 
 
 def connect_subscriber(url: str) -> redis.Redis:
-    """A client for channels, to be asked with a time-out: it notices a dead connection while nothing is said.
+    """Return a client for channels. Read it with a timeout, so that it finds a dead connection of a silent channel.
 
-    In a cluster it is one of any node that answers, since all of them hear what is published at one.
+    In a cluster it connects to any node that answers, because every node receives all messages.
     """
     options: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_keepalive": True, "encoding_errors": "replace"}
     if not is_cluster(url):
@@ -48,10 +48,10 @@ def connect_subscriber(url: str) -> redis.Redis:
 
 
 def same_run(client: redis.Redis, run: str | None) -> bool:
-    """Return True if this is the run of Redis that `run_of` has named.
+    """Return True if this is the Redis instance with the id `run`.
 
-    In a cluster, each primary that answers must be one of those. A primary that does not answer has lost nothing yet:
-    what takes its place is another run.
+    In a cluster, each primary that answers must be part of that id. A primary that does not answer has lost nothing
+    yet; a node that takes its place has another id.
     """
     if run is None:
         return False
@@ -62,9 +62,9 @@ def same_run(client: redis.Redis, run: str | None) -> bool:
 
 
 def run_of(client: redis.Redis) -> str:
-    """Return the name of this run of Redis: another one may have lost the last second of the one before.
+    """Return the id of this Redis instance. After a restart the id differs, and the last second of writes may be lost.
 
-    In a cluster, the names of the primaries that answer. TransientError if none does.
+    In a cluster, return the ids of the primaries that answer. Raise redis.ConnectionError if none answers.
     """
     if not isinstance(client, LazyCluster):
         server: Any = client.info("server")
@@ -83,17 +83,20 @@ def run_of(client: redis.Redis) -> str:
 
 
 def connect_channels(url: str) -> Connection:
-    """A connection for the channels of an event loop, not yet made: it gives up at once, and waits for messages."""
+    """Return a connection for the channels of an event loop, not connected yet.
+
+    It does not retry to connect, and waits for messages without a limit.
+    """
     retry = AsyncRetry(NoBackoff(), 0)
     limits: dict[str, Any] = {"socket_connect_timeout": TIMEOUT, "socket_timeout": None, "socket_keepalive": True}
-    node = any_node(url) if is_cluster(url) else url  # what is published at one node is heard at all
+    node = any_node(url) if is_cluster(url) else url  # every node receives all messages
     pool: Any = ConnectionPool.from_url(node, protocol=2, retry=retry, **limits)
     connection: Connection = pool.make_connection()
     return connection
 
 
 class _Retry(Retry):
-    """Retries what may succeed: not a refused password, which redis-py counts as a lost connection."""
+    """Retries only errors that may pass: not a refused password, which redis-py counts as a lost connection."""
 
     def call_with_retry(
         self,
@@ -102,7 +105,7 @@ class _Retry(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> Any:
-        """Make the call, and repeat it if its error may pass."""
+        """Make the call and return its result. Repeat the call if its error may pass."""
 
         def may_pass(error: Exception) -> bool:
             return not isinstance(error, redis.AuthenticationError) and (is_retryable is None or is_retryable(error))
@@ -111,7 +114,8 @@ class _Retry(Retry):
 
 
 def _client(url: str, **options: Any) -> redis.Redis:
-    retry = _Retry(ExponentialWithJitterBackoff(base=0.05, cap=1), 5, supported_errors=(redis.ConnectionError,))
+    backoff = ExponentialWithJitterBackoff(base=0.05, cap=1)
+    retry = _Retry(backoff, 5, supported_errors=(redis.ConnectionError,))
     common: dict[str, Any] = {
         "decode_responses": True,
         "socket_connect_timeout": TIMEOUT,
@@ -122,7 +126,7 @@ def _client(url: str, **options: Any) -> redis.Redis:
         if is_cluster(url):
             return cast(redis.Redis, LazyCluster(nodes_of(url), first_node(url), common | options))
         return redis.Redis.from_url(url, **common | options)
-    except ValueError:  # whose message may quote the password
+    except ValueError:  # its message may contain the password
         raise UsageError(
             "ROBOCO_REDIS_URL is not possible: write redis://HOST:PORT/DATABASE, rediss://, unix://, or "
             "redis+cluster://HOST:PORT,HOST:PORT"

@@ -1,4 +1,4 @@
-"""A Redis Cluster as one Redis: every command goes to the node that has its key."""
+"""A Redis Cluster as one Redis: the client sends each command to the node that has its key."""
 
 import random
 import threading
@@ -16,32 +16,32 @@ _SCHEMES: Final = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
 
 
 def is_cluster(url: str) -> bool:
-    """Whether the address names a cluster."""
+    """Return True if the URL names a cluster."""
     return urlsplit(url).scheme in _SCHEMES
 
 
 def nodes_of(url: str) -> list[tuple[str, int]]:
-    """The nodes that the address names."""
+    """Return host and port of each node in the URL."""
     nodes = [urlsplit(f"//{one}") for one in urlsplit(url).netloc.rpartition("@")[2].split(",")]
     return [(str(node.hostname), node.port or 6379) for node in nodes]
 
 
 def first_node(url: str) -> str:
-    """The address of the first node alone, as a client of a single Redis has it."""
+    """Return the URL of the first node, as a client of a single Redis needs it."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], netloc=parts.netloc.partition(",")[0]))
 
 
 def any_node(url: str) -> str:
-    """The address of one of the nodes that it names, another one each time."""
+    """Return the URL of one of the nodes, chosen at random."""
     parts = urlsplit(first_node(url))
     credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
-    host, port = random.choice(nodes_of(url))  # noqa: S311 - which one does not matter
+    host, port = random.choice(nodes_of(url))  # noqa: S311 - any node will do
     return urlunsplit(parts._replace(netloc=f"{credentials}{host}:{port}"))
 
 
 class LazyCluster:
-    """A client of a cluster that connects at its first use; for commands it is like that of a single Redis."""
+    """A client of a cluster that connects at its first use. It takes the commands of a client of a single Redis."""
 
     def __init__(self, nodes: list[tuple[str, int]], url: str, options: dict[str, Any]) -> None:
         self._nodes = nodes
@@ -63,11 +63,11 @@ class LazyCluster:
         return getattr(self._connected(), name)
 
     def register_script(self, script: str) -> Script:
-        """The script, to be called with its keys, which are all of one slot."""
+        """Return a script for this client. All keys of a call must be in one slot."""
         return Script(cast(Any, self), cast(Any, script.encode()))
 
     def anew(self, age: float = 0.0) -> Self:
-        """This client, having asked the nodes who they are now, or no more than `age` seconds ago."""
+        """Read the topology of the cluster again if it is older than `age` seconds. Return this client."""
         cluster = self._connected()
         if time.monotonic() - self._asked > age:
             cluster.nodes_manager.initialize()

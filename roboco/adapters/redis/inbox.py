@@ -9,11 +9,11 @@ from roboco.adapters.redis.scripts import Scripts, answering
 PAGE = 500
 """Entries that are read or sent at a time."""
 KEPT = 86_400
-"""Seconds after which the inbox of a task that Redis does not know is removed."""
+"""Seconds after which the inbox of a task that Redis does not have expires."""
 
 
 class RedisInbox:
-    """The ids of the items that wait for a task: one set for each task."""
+    """The ids of waiting items: one set for each task."""
 
     def __init__(self, scripts: Scripts, keys: Keys) -> None:
         self._scripts = scripts
@@ -27,10 +27,10 @@ class RedisInbox:
         epoch: int | None = None,
         hold: bool = False,
     ) -> None:
-        """Add the items, and with `urgent` or `hold` request the end of the pending work (of this epoch)."""
+        """Add the items. With `urgent` or `hold`, also request the end of the pending work, of this epoch if given."""
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
-        ends = "1" if urgent else "hold" if hold else "0"
-        fixed = [ends, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
+        request = "1" if urgent else "hold" if hold else "0"
+        fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
         for start in range(0, len(item_ids) or urgent, PAGE):
             self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + PAGE])
 

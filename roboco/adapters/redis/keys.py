@@ -1,7 +1,7 @@
 """The names of all keys and channels in Redis.
 
-Every key of a task holds its id in braces, so that a cluster keeps a task in one slot. Channels and
-logs share a name.
+Every key of a task contains its id in braces, so that a cluster keeps the task in one slot and one script can use all
+its keys. A channel and its log have the same name.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Keys:
         return self._of(task_id, "events")
 
     def inbox(self, task_id: str) -> str:
-        """Set: ids of items from outside that are not applied yet."""
+        """Set: ids of inbox items that are not applied yet."""
         return self._of(task_id, "inbox")
 
     def lease(self, task_id: str, call_id: str = "") -> str:
@@ -43,7 +43,7 @@ class Keys:
 
     @property
     def signals(self) -> str:
-        """Channel: the task and epoch of work that is requested to end."""
+        """Channel: task and epoch of work whose end is requested."""
         return f"{self.prefix}:signals"
 
     @property
@@ -53,18 +53,18 @@ class Keys:
 
     @property
     def telling(self) -> str:
-        """Sorted set: the other entries of the schedule, such as notices, by the time of their next sweep."""
-        return f"{self.prefix}:telling"
+        """Sorted set: scheduled jobs that are no tasks, such as notifications, by the time of their next sweep."""
+        return f"{self.prefix}:scheduled_jobs"
 
     @property
     def sentinel(self) -> str:
-        """String: the run of Redis in which the schedule was filled. It is lost when Redis is emptied."""
+        """String: the Redis instance in which the schedule was filled. It is lost when Redis is emptied."""
         return f"{self.prefix}:sentinel"
 
     @property
     def filled(self) -> str:
-        """String with a time to live: exists for a while after the schedule was filled."""
-        return f"{self.prefix}:filled"
+        """String with a time to live: exists while the schedule counts as filled recently."""
+        return f"{self.prefix}:schedule_filled"
 
     @property
     def sweeper(self) -> str:
@@ -91,7 +91,7 @@ class Keys:
         return f"{self.prefix}:{{workers}}:{pool}"
 
     def modules(self, pool: str) -> str:
-        """Hash: the modules of tools of each worker of a pool, as JSON."""
+        """Hash: the tool modules of each worker of a pool, as JSON."""
         return f"{self.prefix}:{{workers}}:modules:{pool}"
 
     @property
@@ -101,31 +101,31 @@ class Keys:
 
     def begun(self, work: str) -> str:
         """Set with a time to live: an entry for each attempt at the work that has not ended."""
-        return f"{self.prefix}:{{{work}}}:begun"
+        return f"{self.prefix}:{{{work}}}:attempts"
 
     def at_work(self, work: str) -> str:
-        """String with a time to live: the lease of the attempt that works on it."""
-        return f"{self.prefix}:{{{work}}}:at-work"
+        """String with a time to live: the lease of the running attempt at the work."""
+        return f"{self.prefix}:{{{work}}}:attempt_lease"
 
     def bucket(self, server: str, name: str) -> tuple[str, ...]:
-        """The keys of a rate limit, as `lua/_bucket.lua` names them: used, queue, tickets, flows, late."""
+        """Return the keys of a rate limit, in the order of `lua/_bucket.lua`."""
         start = f"{self.prefix}:{{rate:{server}}}:{name}"
-        return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "late"))
+        return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "deadlines"))
 
     def made(self, server: str, ticket: str) -> str:
-        """String with a time to live: the slot and tokens of a request that may be made or was made."""
-        return f"{self.prefix}:{{rate:{server}}}:made:{ticket}"
+        """String with a time to live: slot and tokens of an admitted request."""
+        return f"{self.prefix}:{{rate:{server}}}:admission:{ticket}"
 
     def held_back(self, server: str, variable: str) -> str:
-        """String with a time to live: until when requests with the API key of this variable are held back."""
-        return f"{self.prefix}:{{rate:{server}}}:until:{variable}"
+        """String with a time to live: the end of a pause of requests with the API key of this variable, in ms."""
+        return f"{self.prefix}:{{rate:{server}}}:paused_until:{variable}"
 
     def awaiting(self, server: str, variable: str) -> str:
-        """Sorted set with a time to live: tasks that await an answer to requests with this key, by when they began."""
+        """Sorted set with a time to live: tasks that wait for a reply to requests with this API key, oldest first."""
         return f"{self.prefix}:{{rate:{server}}}:awaiting:{variable}"
 
     def of_task(self, task_id: str) -> tuple[str, ...]:
-        """The keys of an ended task, which expire."""
+        """Return the keys of a task that expire after its end."""
         names = (self.state, self.tail, self.content, self.events, self.inbox, self.calls)
         return tuple(name(task_id) for name in names)
 

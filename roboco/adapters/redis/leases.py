@@ -1,4 +1,8 @@
-"""Leases on Redis: on turns, with the chunks that they emit, and on tool calls."""
+"""Leases on Redis: on turns, with the chunks that they emit, and on tool calls.
+
+A lease is a key with a time to live that names its owner. The fence, not the lease, decides whether a write counts: a
+worker whose lease has expired may still commit, unless the sweeper has restarted the attempt, which moves the fence.
+"""
 
 import uuid
 
@@ -12,7 +16,7 @@ from roboco.ports import CallOrder, Chunk, Cut, Heard, LeaseStatus, TurnClaim, T
 
 
 class RedisTurns:
-    """Leases on turns, `lease` seconds long."""
+    """Leases on turns; each lasts `lease` seconds."""
 
     def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
         self._scripts = scripts
@@ -21,59 +25,66 @@ class RedisTurns:
         self._emitter = Emitter(scripts, "emit")
 
     def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
-        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
+
+        Return None also if the end of the turn was requested before the claim.
+        """
         task_id = order.task_id
         names = [self._keys.state(task_id), self._keys.tail(task_id), self._keys.lease(task_id)]
-        asked = [order.epoch, order.seq, order.attempt, token, self._lease_ms, tail]
-        answer = self._scripts.run("claim", names, *asked)
+        arguments = [order.epoch, order.seq, order.attempt, token, self._lease_ms, tail]
+        answer = self._scripts.run("claim", names, *arguments)
         if answer is None:
             return None
         state, steps = answer
         return TurnClaim(order, token, snapshot(pairs(state), steps, (), self._lease_ms, {}))
 
     def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
-        """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
+        """Number, log and publish the chunk, once, and renew the lease, if this claim holds it."""
         task_id, used = claim.order.task_id, chunk.used
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
-        asked = [claim.order.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
-        told = [*asked, body(chunk.message)]
+        arguments = [claim.order.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
+        arguments = [*arguments, body(chunk.message)]
         self._emitter.send(
-            names, told, lambda answer: heard(answer if isinstance(answer, Exception) else LeaseStatus(answer))
+            names, arguments, lambda answer: heard(answer if isinstance(answer, Exception) else LeaseStatus(answer))
         )
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease, if the turn is still ours."""
+        """Renew the lease, if this claim still holds it. Return its status."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.lease(task_id)]
         return LeaseStatus(self._scripts.run("renew", names, claim.order.epoch, claim.token, self._lease_ms))
 
     def cut(self, claim: TurnClaim) -> Cut | None:
-        """That somebody wants the turn to end, if so."""
-        answer = self._scripts.run("cut", [self._keys.state(claim.order.task_id)], claim.order.epoch)
+        """Return the request to end the turn, or None."""
+        answer = self._scripts.run("cancel_request", [self._keys.state(claim.order.task_id)], claim.order.epoch)
         return None if answer is None else Cut(float(answer[0]), int(answer[1]))
 
     def defer(
         self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
     ) -> bool:
-        """Give the turn back until so many seconds from now; False if it is not ours."""
+        """Defer the turn for these seconds. Return False if this claim does not hold the lease."""
         task_id = claim.order.task_id
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
-        asked = [claim.order.epoch, claim.token, max(0, int(seconds * 1000)), int(refused), event.reason, body(event)]
-        asked.append(declined_by)
-        return bool(self._scripts.run("defer", names, *asked))
+        delay_ms = max(0, int(seconds * 1000))
+        arguments = [claim.order.epoch, claim.token, delay_ms, int(refused), event.reason, body(event), declined_by]
+        return bool(self._scripts.run("defer", names, *arguments))
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
-        """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
+        """Void the attempt. Return the new epoch, or None if the fence moved or another worker's lease is live."""
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
         return self._scripts.run("restart", names, epoch, uuid.uuid4().hex, token, body(event)) or None
 
     def ring(self, task_id: str, epoch: int, again: bool) -> int:
-        """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
-        return int(self._scripts.run("ring", [self._keys.state(task_id)], epoch, uuid.uuid4().hex, int(again)))
+        """Count that the pending decision was found unclaimed. Return the count, or 0 if the fence moved.
+
+        With `again`, also record this moment as its last dispatch.
+        """
+        arguments = [epoch, uuid.uuid4().hex, int(again)]
+        return int(self._scripts.run("count_redelivery", [self._keys.state(task_id)], *arguments))
 
 
 class RedisCalls:
-    """Leases on tool calls, `lease` seconds long, and their outcomes."""
+    """Leases on tool calls, and the outcomes of calls; each lease lasts `lease` seconds."""
 
     def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
         self._scripts = scripts
@@ -81,30 +92,30 @@ class RedisCalls:
         self._lease_ms = int(lease * 1000)
 
     def claim(self, order: CallOrder, token: str) -> bool:
-        """Whether the call is ours now."""
-        asked = [order.epoch, order.call_id, order.attempt, token, self._lease_ms]
-        return bool(self._scripts.run("claim_call", self._names(order), *asked))
+        """Claim the call. Return True if this worker holds it now."""
+        arguments = [order.epoch, order.call_id, order.attempt, token, self._lease_ms]
+        return bool(self._scripts.run("claim_call", self._names(order), *arguments))
 
     def renew(self, order: CallOrder, token: str) -> bool:
-        """Renew the lease; False if the call is no longer ours."""
-        asked = [order.epoch, order.call_id, token, self._lease_ms]
-        return bool(self._scripts.run("renew_call", self._names(order), *asked))
+        """Renew the lease. Return False if this worker no longer holds the call."""
+        arguments = [order.epoch, order.call_id, token, self._lease_ms]
+        return bool(self._scripts.run("renew_call", self._names(order), *arguments))
 
     def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
-        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
+        """Store the outcome, once. Return the number of outcomes of the step, or None if the call is not held."""
         names = [*self._names(order), self._keys.events(order.task_id)]
-        asked = [order.epoch, order.call_id, order.attempt, token or ""]
-        return self._scripts.run("record", names, *asked, outcome.model_dump_json(), body(event)) or None
+        arguments = [order.epoch, order.call_id, order.attempt, token or ""]
+        return self._scripts.run("record_outcome", names, *arguments, outcome.model_dump_json(), body(event)) or None
 
     def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
-        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
-        asked = [order.epoch, order.call_id, order.attempt, token, declined_by]
-        self._scripts.run("give_back_call", self._names(order), *asked)
+        """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held."""
+        arguments = [order.epoch, order.call_id, order.attempt, token, declined_by]
+        self._scripts.run("release_call", self._names(order), *arguments)
 
     def restart(self, order: CallOrder, lost: bool = False) -> int | None:
-        """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
-        asked = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex, int(lost)]
-        return self._scripts.run("restart_call", self._names(order), *asked) or None
+        """Void an attempt whose lease has expired, or whose worker is gone. Return the next attempt, or None."""
+        arguments = [order.epoch, order.call_id, order.attempt, uuid.uuid4().hex, int(lost)]
+        return self._scripts.run("restart_call", self._names(order), *arguments) or None
 
     def _names(self, order: CallOrder) -> list[str]:
         keys = self._keys

@@ -1,4 +1,4 @@
-"""The logs of both channels of a task on Redis."""
+"""The logs of both channels of a task on Redis: the events of its execution, and the content that its turns publish."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ PAGE = 500
 
 
 class RedisLogs:
-    """The logs of both channels: one stream each."""
+    """The logs of both channels of a task: one Redis stream for each."""
 
     def __init__(self, client: redis.Redis, keys: Keys) -> None:
         self._client = client
@@ -26,11 +26,11 @@ class RedisLogs:
         return (message.encode() for _, message in self.entries(self._keys.events(task_id), after))
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """Return the messages of the content channel after this number that are still kept, oldest first."""
+        """Return the messages of the content channel after this number that Redis still has, oldest first."""
         return (message.encode() for _, message in self.entries(self._keys.content(task_id), after))
 
     def announce(self, task_id: str, event: AnyEvent) -> None:
-        """Publish an event of a task that does not exist. It has no number and is stored in no log."""
+        """Publish an event of a task that does not exist. The event has no number, and no log stores it."""
         with answering():
             self._client.publish(self._keys.events(task_id), canonical(event.model_dump(mode="json")))
 

@@ -1,4 +1,4 @@
-"""RedisPicture: what stands in Redis at this moment, for people; only as much is read as is shown."""
+"""The live state of Redis for `roboco top` and other displays. It reads only as many entries as a display shows."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -14,15 +14,15 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.team import Team
 
-_FIELDS = ("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted", "sent", "said", "reason", "fold")
+_FIELDS = (
+    *("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted"),
+    *("attempt_tokens_in", "attempt_tokens_out", "reason", "history_state"),
+)
 
 
 @dataclass(frozen=True)
 class TaskNow:
-    """An open task. `working` says whether a worker is at it; tokens are those of its steps, and of the answer so far.
-
-    `followers` are the connections that follow its text.
-    """
+    """An open task at this moment."""
 
     task_id: str
     status: str
@@ -30,29 +30,40 @@ class TaskNow:
     seq: int
     attempt: int
     working: bool
+    """True if a worker has claimed its turn, or its tool calls are pending."""
     reason: str
     tokens_in: int
+    """Input tokens of its steps and of the reply so far."""
     tokens_out: int
+    """Output tokens of its steps and of the reply so far."""
     cost: float
     started_at: float
+    """Unix seconds."""
     followers: int
+    """Connections that subscribe to its content channel."""
 
 
 @dataclass(frozen=True)
 class RateNow:
-    """What was asked of a model in the last minute, of its server or by a team; None where that is not limited."""
+    """The usage of a rate limit in the last minute."""
 
     model: str
+    """The model, with its team in parentheses if the limit is the team's."""
     requests: int
     most_requests: int | None
+    """The limit of requests, or None if unlimited."""
     tokens: int | None
+    """Used tokens, or None if unlimited."""
     most_tokens: int | None
+    """The limit of tokens, or None if unlimited."""
     waiting: int
+    """Tickets that wait for admission."""
     held_back: float
+    """Seconds that are left of a pause that the model server demands, or 0."""
 
 
 class RedisPicture:
-    """Bounded reads, a few round trips each."""
+    """Reads the live state in a few round trips each, with bounded cost."""
 
     def __init__(self, client: redis.Redis, keys: Keys, limits: ModelLimits) -> None:
         self._client = client
@@ -60,12 +71,12 @@ class RedisPicture:
         self._buckets = Buckets(keys, limits)
 
     def open_tasks(self) -> int:
-        """How many tasks have not ended."""
+        """Return the number of tasks that have not ended."""
         with answering():
             return int(self._client.zcard(self._keys.schedule))
 
     def tasks(self, most: int) -> list[TaskNow]:
-        """Open tasks, at most so many: those that are looked after soonest, which those at work are."""
+        """Return at most `most` open tasks, earliest sweep first: so tasks with running work precede idle ones."""
         with answering():
             task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, most - 1)]
         if not task_ids:
@@ -76,15 +87,19 @@ class RedisPicture:
             pipe.pubsub_numsub(*map(self._keys.content, task_ids))
             *states, followers = pipe.execute()
         found = zip(task_ids, states, followers, strict=True)
-        return [_task(task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None]
+        known = ((task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None)
+        return [_task(*one) for one in known]
 
     def dead_letters(self) -> int:
-        """How many dead letters there are."""
+        """Return the number of dead letters."""
         with answering():
             return int(self._client.hlen(self._keys.dead))
 
     def rates(self, asking: Iterable[tuple[str, Team]]) -> list[RateNow]:
-        """How much is used of the limits of the teams of these tasks, and of the operator's, where there are any."""
+        """Return the usage of the rate limits of these tasks: those of their teams and those of the operator.
+
+        A model without limits is listed only while its server demands a pause.
+        """
         buckets: dict[tuple[str, ...], tuple[Bucket, str]] = {}
         for task_id, team in asking:
             for profile in team.models.values():
@@ -115,19 +130,19 @@ class RedisPicture:
 
 
 def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow:
-    told = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
-    state = TaskState.model_validate_json(told["fold"])
-    speaks = told["phase"] == "turn" and told["emitted"] not in ("", "0")
+    values = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
+    state = TaskState.model_validate_json(values["history_state"])
+    speaks = values["phase"] == "turn" and values["emitted"] not in ("", "0")
     return TaskNow(
         task_id=task_id,
-        status=told["status"],
-        agent=told["agent"],
-        seq=int(told["seq"]),
-        attempt=int(told["attempt"]),
-        working=told["owner"] != "" or told["phase"] == "tools",
-        reason=told["reason"],
-        tokens_in=state.tokens_in + (int(told["sent"] or 0) if speaks else 0),
-        tokens_out=state.tokens_out + (int(told["said"] or 0) if speaks else 0),
+        status=values["status"],
+        agent=values["agent"],
+        seq=int(values["seq"]),
+        attempt=int(values["attempt"]),
+        working=values["owner"] != "" or values["phase"] == "tools",
+        reason=values["reason"],
+        tokens_in=state.tokens_in + (int(values["attempt_tokens_in"] or 0) if speaks else 0),
+        tokens_out=state.tokens_out + (int(values["attempt_tokens_out"] or 0) if speaks else 0),
         cost=state.cost,
         started_at=state.started_at.timestamp() if state.started_at else 0.0,
         followers=followers,

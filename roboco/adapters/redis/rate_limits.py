@@ -1,9 +1,10 @@
-"""Rates on Redis: what was asked of a model in the last minute, and the tickets that wait to ask.
+"""Rate limits on Redis: the requests to each model in the last minute, and the tickets that wait for admission.
 
     a turn ─► the team's own bucket ─► the operator's bucket ─► the model's server
               (tenant, team, limits)   (address and model; fair across tenants)
 
-All buckets of a model at an address share a slot of a cluster, so that one script sees both.
+The operator's bucket is a fair queue across tenants: a tenant with many waiting tickets does not delay the others; see
+`lua/_bucket.lua`. All buckets of a model at an address share a slot of a cluster, so that one script sees both.
 """
 
 import math
@@ -20,35 +21,39 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import AWAITING, Ticket
 
 WINDOW = 61.0
-"""Seconds in which the limits hold: a minute, and how late a request may reach its server."""
+"""Seconds in which the limits apply: a minute, plus the time that a request may take to reach its server."""
 SLOTS = 60
-"""Into how many slots a window is divided, as in `_bucket.lua`."""
+"""Slots of a window, as in `_bucket.lua`."""
 ASK_AGAIN = 65.0
-"""Seconds, more than a window, after which a ticket asks again; a quarter of its expected wait, if that is longer."""
+"""Seconds, more than a window, after which a ticket asks again, or a quarter of its expected wait if that is longer."""
 KEPT = 86_400
-"""Seconds for which a task awaits an answer unless the sweeper, which looks at it every hour, says so again."""
+"""Seconds for which Redis keeps the tasks that wait for a reply. The sweeper, which passes hourly, adds them again."""
 LATE = 15.0
-"""Seconds after which a ticket that should have asked again loses its place."""
+"""Seconds after its due time at which a ticket that has not asked again loses its place."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A limit that requests share, and the keys of its counts. `team` is "" if it is the operator's."""
+    """A limit that requests share."""
 
     model: str
     team: str
+    """The team that the limit belongs to, or "" for the operator's limit."""
     keys: tuple[str, ...]
+    """The Redis keys of its usage and of its queue."""
     requests: int | None
+    """Requests for each minute, or None if unlimited."""
     tokens: int | None
+    """Tokens for each minute, or None if unlimited."""
 
     @property
     def limits(self) -> tuple[int | str, int | str]:
-        """Requests and tokens a minute, as scripts take them."""
+        """Requests and tokens for each minute, as arguments of scripts."""
         return self.requests or "", self.tokens or ""
 
 
 class Buckets:
-    """The buckets of requests, and where they are kept."""
+    """The buckets that limit requests, and the Redis keys of rate limits."""
 
     def __init__(self, keys: Keys, limits: ModelLimits) -> None:
         self._keys = keys
@@ -64,20 +69,20 @@ class Buckets:
         return [one for one in (teams, operators) if one.requests or one.tokens]
 
     def shown(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
-        """Return the buckets of a request, or one without limits, whose server may be held back all the same."""
+        """Return the buckets of a request, or one without limits: its server may still demand a pause."""
         none = Bucket(profile.model, "", self._keys.bucket(self._server(profile), "all"), None, None)
         return self.of(profile, tenant, team) or [none]
 
     def held_back(self, profile: ModelProfile) -> str:
-        """The key of the pause of a model's server: each key of the server has pauses of its own."""
+        """Return the key of a pause that a model server demands. Pauses apply to one API key of the server."""
         return self._keys.held_back(self._server(profile), profile.api_key_env or "")
 
     def awaiting(self, profile: ModelProfile) -> str:
-        """The key of the tasks that await an answer of a model."""
+        """Return the key of the tasks that wait for a reply of a model."""
         return self._keys.awaiting(self._server(profile), profile.api_key_env or "")
 
     def made(self, profile: ModelProfile, ticket: Ticket) -> str:
-        """The key of the mark of a ticket whose request may be made."""
+        """Return the key of the admission of a ticket."""
         return self._keys.made(self._server(profile), ticket.name)
 
     def _server(self, profile: ModelProfile) -> str:
@@ -86,10 +91,15 @@ class Buckets:
 
 
 class RedisRates:
-    """Requests of the last `window` seconds, counted in slots, and the tickets that wait in order behind them."""
+    """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them."""
 
     def __init__(
-        self, scripts: Scripts, keys: Keys, limits: ModelLimits, window: float = WINDOW, late: float = LATE
+        self,
+        scripts: Scripts,
+        keys: Keys,
+        limits: ModelLimits,
+        window: float = WINDOW,
+        late: float = LATE,
     ) -> None:
         self._scripts = scripts
         self._buckets = Buckets(keys, limits)
@@ -97,27 +107,31 @@ class RedisRates:
         self._late_ms = int(late * 1000)
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
-        """Seconds until the ticket asks again: 0 if its request may be made now."""
+        """Return the seconds after which to ask again. 0 or a negative number: the request is admitted.
+
+        A negative number also means that tasks wait for a reply of this model.
+        """
         buckets = self._of(profile, ticket)
         names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket)]
         names += [self._buckets.awaiting(profile), *_keys(buckets)]
         times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
-        wait = self._scripts.run("reserve", names, ticket.name, tokens, ticket.tenant, *times, *_limits(buckets))
+        request = (ticket.name, tokens, ticket.tenant)
+        wait = self._scripts.run("rate_reserve", names, *request, *times, *_limits(buckets))
         return float(wait) / 1000
 
     def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
-        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
+        """Record the tokens that the ticket's request has used, and that it was sent `ago` seconds ago."""
         if buckets := self._of(profile, ticket):
             names = [self._buckets.made(profile, ticket), *_keys(buckets)]
-            self._scripts.run("settle", names, tokens, int(ago * 1000), self._window_ms, *_limits(buckets))
+            self._scripts.run("rate_record", names, tokens, int(ago * 1000), self._window_ms, *_limits(buckets))
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
-        """Give up the place of a ticket whose request is not made any more."""
+        """Remove a waiting ticket, whose request will not be sent."""
         if buckets := self._of(profile, ticket):
-            self._scripts.run("release", _keys(buckets), ticket.name)
+            self._scripts.run("rate_release", _keys(buckets), ticket.name)
 
     def await_answer(self, profile: ModelProfile, task_id: str) -> None:
-        """Note that the task is paused until this profile's model has answered a request with this key."""
+        """Record that the task is paused until the profile's model answers a request with its API key."""
         name = self._buckets.awaiting(profile)
         with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
             pipe.zadd(name, {task_id: time.time()}, nx=True)
@@ -125,20 +139,20 @@ class RedisRates:
             pipe.execute()
 
     def awaiting(self, profile: ModelProfile) -> list[str]:
-        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+        """Return the tasks that wait for a reply of this model, at most AWAITING, those that wait longest first."""
         with answering():
             found: Any = self._scripts.client.zrange(self._buckets.awaiting(profile), 0, AWAITING - 1)
             return [str(task_id) for task_id in found]
 
     def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
-        """Forget that these tasks await an answer."""
+        """Record that these tasks no longer wait for a reply."""
         if task_ids:
             with answering():
                 self._scripts.client.zrem(self._buckets.awaiting(profile), *task_ids)
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
-        """Let nobody ask this profile's server for so many seconds."""
-        self._scripts.run("hold_back", [self._buckets.held_back(profile)], math.ceil(seconds * 1000))
+        """Hold back all requests to the profile's server with its API key for these seconds. A longer pause remains."""
+        self._scripts.run("rate_pause", [self._buckets.held_back(profile)], math.ceil(seconds * 1000))
 
     def _of(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         return self._buckets.of(profile, ticket.tenant, ticket.team)

@@ -1,4 +1,4 @@
-"""refusal: a Redis that refuses the user or password of an address, and what its operator writes instead."""
+"""Recognition of a Redis that refuses the user or password of a setting, with the remedy for the operator."""
 
 import re
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _SYNTAX = (
 
 
 class Refusal(NamedTuple):
-    """A mistake in an address, and its remedy."""
+    """A mistake in a Redis URL, and its remedy."""
 
     found: str
     remedy: str
@@ -24,9 +24,9 @@ class Refusal(NamedTuple):
 
 
 def refusal(error: BaseException, setting: str = SETTING) -> Refusal | None:
-    """Return what an error of Redis says about the password in the setting; None if it says nothing about that.
+    """Return the refusal that an error of Redis reports, or None if the error has another cause.
 
-    Clients of a cluster and kombu wrap such an error, so that its text counts.
+    Clients of a cluster and kombu wrap such an error, so this reads its text instead of its type.
     """
     text = str(error)
     if _MISSING.search(text):

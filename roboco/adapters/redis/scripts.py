@@ -1,4 +1,8 @@
-"""The Lua scripts, one file an operation, sent by hash."""
+"""The Lua scripts: one file for each operation, called by hash.
+
+Because scripts travel by hash, workers of two releases can use one Redis during a rolling deployment. Only coordinators
+load scripts; other Redis users get a TransientError until a coordinator of their release has loaded them.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +27,13 @@ from roboco.adapters.redis.refusal import refusal
 from roboco.errors import TransientError
 
 _LUA = resources.files("roboco.adapters.redis") / "lua"
-_SAY, _WRITE_DOWN, _BUCKET, _DECLINED_BY = (
-    (_LUA / f"_{name}.lua").read_text() for name in ("say", "write_down", "bucket", "declined_by")
-)
+_LIBRARIES = {
+    name: (_LUA / f"_{name}.lua").read_text() for name in ("add_decline", "bucket", "record_decision", "publish")
+}
+"""The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 
 KNOWN_FOR = 5.0
-"""Seconds for which `load_missing` takes the primaries of a cluster for the same."""
+"""Seconds for which `load_missing` relies on the known primaries of a cluster."""
 _UNUSABLE = (
     redis.ConnectionError,
     redis.TimeoutError,
@@ -50,20 +55,20 @@ class Scripts:
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
-        """The hash by which the script is called."""
+        """Return the hash by which the script is called."""
         return str(self._scripts[name].sha)
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
-        """The script's answer; TransientError if Redis gave none."""
+        """Call the script and return its answer. Raise TransientError if Redis does not answer."""
         with answering():
             return call(self._scripts[name], keys, args)
 
     def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
-        """The answers to many calls of a script, sent in one go; in place of one that Redis did not give, its error.
+        """Call a script many times in one round trip. Return the answer to each call, or the error of that call.
 
-        TransientError if it gave none at all. It may run a call twice.
+        Raise TransientError if Redis does not answer at all. Redis may run a call twice.
         """
-        if isinstance(self.client, LazyCluster):  # whose pipelines refuse scripts
+        if isinstance(self.client, LazyCluster):  # pipelines of a cluster refuse scripts
             return [self._answer_or_error(name, *call) for call in calls]
         script = self._scripts[name]
         with answering(), self.client.pipeline(transaction=False) as pipe:
@@ -83,7 +88,7 @@ class Scripts:
 
 
 def script_of(client: redis.Redis, name: str) -> Script:
-    """One script on this client, for what is seldom asked."""
+    """Return one script for this client, for operations that are rare."""
     return client.register_script(script_texts()[name])
 
 
@@ -98,9 +103,9 @@ def script_texts() -> dict[str, str]:
 
 
 def call(script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
-    """Call the script by its hash. If Redis does not hold it, load it first, if the Redis user may.
+    """Call the script by its hash and return its answer. If Redis lacks the script, load it, if the Redis user may.
 
-    Of the users in deploy/redis-users.acl only that of the coordinators may.
+    Of the users in deploy/redis-users.acl only the user of the coordinators may. Raise NoScriptError for the others.
     """
     client: Any = script.registered_client
     try:
@@ -122,11 +127,11 @@ def _load(script: Script) -> bool:
 
 
 def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:
-    """Load the scripts that Redis does not hold, in each primary of a cluster. Return how many loads that took.
+    """Load the scripts that Redis lacks, in each primary of a cluster. Return the number of loads.
 
-    TransientError if Redis does not answer. If a primary does not answer, the others have the scripts by then.
-    Cost if none is missing: one SCRIPT EXISTS for each primary, O(scripts): 2 µs of Redis for all of Roboco's. In a
-    cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, since a primary that took over or joined lacks the scripts.
+    Raise TransientError if Redis does not answer. If one primary does not answer, the others have the scripts by then.
+    Cost if none is missing: one SCRIPT EXISTS for each primary, O(scripts), which takes Redis 2 µs for all of Roboco's.
+    In a cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, because a new primary lacks the scripts.
     """
     if not isinstance(client, LazyCluster):
         with answering():
@@ -166,7 +171,7 @@ def _told(answer: Any) -> Any:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turns the errors of a Redis that cannot be used now into TransientError."""
+    """Raise TransientError in place of the errors of a Redis that cannot be used now."""
     try:
         yield
     except NoScriptError as error:
@@ -189,10 +194,9 @@ def _unloaded() -> TransientError:
 
 
 def _source(operation: str) -> str:
-    if "declined_by(" in operation:
-        operation = f"{_DECLINED_BY}\n{operation}"
-    if "write_down(" in operation:
-        return f"{_SAY}\n{_WRITE_DOWN}\n{operation}"
-    if "bucket(" in operation:
-        return f"{_BUCKET}\n{operation}"
-    return f"{_SAY}\n{operation}" if "say(" in operation else operation
+    """Return the script, after the shared functions that it calls, itself or through one of them."""
+    source = operation
+    for name, library in _LIBRARIES.items():
+        if f"{name}(" in source:
+            source = f"{library}\n{source}"
+    return source

@@ -1,4 +1,4 @@
-"""Signals on Redis: one channel for all workers, and one thread in each process that has heard of work."""
+"""Signals on Redis: one channel for all workers, and one listening thread in each process that runs work."""
 
 import contextvars
 import logging
@@ -14,13 +14,13 @@ from roboco.adapters.redis.keys import Keys
 _log = logging.getLogger(__name__)
 
 IDLE = 1.0
-"""Seconds after which a silent connection is looked at."""
+"""Seconds after which the thread checks a silent connection."""
 PAUSE = 1.0
-"""Seconds until a lost connection is made anew. What is signalled meanwhile is lost, and told by the leases."""
+"""Seconds until the thread reconnects. Signals in between are lost; the leases report those requests later."""
 
 
 class RedisSignals:
-    """Hears when work is to end. Its thread begins with the first work of the process, and ends with it."""
+    """Listens for requests to end work. Its thread starts with the first work of the process and ends with `close`."""
 
     def __init__(self, url: str, keys: Keys) -> None:
         self._url = url
@@ -31,16 +31,19 @@ class RedisSignals:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Hear nothing more, and wait for the thread."""
+        """Stop listening, and wait until the thread has ended."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
 
     @contextmanager
     def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> Iterator[None]:
-        """Until the block ends, call `heard` when the work of this epoch is to end: from any thread, and soon over."""
+        """Until the block ends, call `heard` if the end of the work of this epoch is requested.
+
+        `heard` runs in the listening thread and must return quickly.
+        """
         name = f"{task_id} {epoch}"
-        listener = (contextvars.copy_context(), heard)  # the context tells log lines which work it is
+        listener = (contextvars.copy_context(), heard)  # log lines of the callback name its work
         with self._lock:
             self._listening.setdefault(name, []).append(listener)
             if self._thread is None:
@@ -59,9 +62,9 @@ class RedisSignals:
             try:
                 self._hear()
             except redis.RedisError as error:
-                _log.warning("signals are not heard, and leases tell what they say: %s", error)
+                _log.warning("signals do not arrive; leases report the same requests, later: %s", error)
             except Exception:
-                _log.exception("signals are not heard, and leases tell what they say")
+                _log.exception("signals do not arrive; leases report the same requests, later")
             self._closed.wait(PAUSE)
 
     def _hear(self) -> None:
@@ -83,4 +86,4 @@ def _tell(heard: Callable[[], None]) -> None:
     try:
         heard()
     except Exception:
-        _log.exception("work that is to end could not be told so")
+        _log.exception("the callback for a signal failed")

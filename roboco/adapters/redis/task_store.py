@@ -1,4 +1,12 @@
-"""The board on Redis: the state of tasks."""
+"""The task store on Redis: one hash for each task, and the newest steps beside it.
+
+Fencing: every write carries the epoch that its worker has read, and moves the epoch. A write with an old epoch is
+refused, so a worker that was paused and continues later cannot change the task. The workspace is the source of truth:
+Redis can be emptied, and the coordinator rebuilds the state from the history.
+
+Two phases: a worker first appends the step to the history in the workspace, which decides who wins the position, and
+then commits it here. If the worker dies in between, the coordinator commits the stored step.
+"""
 
 import json
 import uuid
@@ -18,9 +26,13 @@ from roboco.domain.stream.event import AnyEvent, body
 from roboco.ports import CallState, Choice, Commit, Declined, Phase, Snapshot, Used
 
 KEPT_CHUNKS = 10_000
-"""How many chunks a content log keeps when a step is committed; older text stands in the history."""
+"""Chunks that a content log keeps when a step is committed. The history has the older text."""
 KEPT_STEPS = 512
-"""How many of the newest steps stand in Redis."""
+"""Newest steps of a task that Redis keeps."""
+
+
+_NOT_APPLIED, _APPLIED = 0, 1
+"""Answers of `commit.lua`. Any other answer is the new epoch of the decision that it recorded."""
 
 
 class RedisBoard:
@@ -31,7 +43,7 @@ class RedisBoard:
         self._keys = keys
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """The task with at most `tail` of its newest steps, at one moment; None if it is not known."""
+        """Return the task with at most `tail` of its newest steps, at one moment, or None if Redis does not have it."""
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.inbox(task_id)]
         answer = self._scripts.run("load", [*names, keys.lease(task_id), keys.calls(task_id)], tail)
@@ -46,9 +58,9 @@ class RedisBoard:
     def create(
         self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
     ) -> bool:
-        """Set the task up, idle, with its first and newest steps; False if it is known already.
+        """Create the task, idle, with its first and newest steps. Return False if it exists.
 
-        The fence starts at Redis' time in milliseconds, so that no epoch comes twice when Redis was emptied.
+        The fence starts at Redis' time in milliseconds, so that no epoch is used twice, even if Redis was emptied.
         """
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
@@ -62,44 +74,47 @@ class RedisBoard:
         return bool(answer)
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Write the choice down and move the fence: the new epoch, or None if the fence had moved or it is void."""
+        """Record the decision and move the fence. Return the new epoch, or None if the fence moved or it is void."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
         names += [keys.inbox(task_id)]
         seen = [""] if choice.seen is None else [len(choice.seen), *choice.seen]
         conditions = [epoch, choice.run or "", *seen]
-        answer = self._scripts.run("choose", names, *conditions, *_written(choice), *map(body, events))
+        answer = self._scripts.run("record_decision", names, *conditions, *_written(choice), *map(body, events))
         return answer or None
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
-        """Take over a stored step; True also if that was done before, False if the fence had moved."""
-        return bool(self._commit(task_id, epoch, commit))
+        """Apply a stored step. Return True also if it was applied before, and False if the fence had moved."""
+        return self._commit(task_id, epoch, commit) != _NOT_APPLIED
 
     def commit_and_choose(
         self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
     ) -> int | None:
-        """`commit`, and `choose` unless an item waits: the new epoch; None if the choice was not written down."""
-        chosen = self._commit(task_id, epoch, commit, *_written(choice), *map(body, events))
-        return chosen if chosen > 1 else None
+        """Apply a stored step and, unless an inbox item waits, record the decision, atomically.
 
-    def _commit(self, task_id: str, epoch: int, commit: Commit, *then: Any) -> int:
+        Return the new epoch, or None if the decision was not recorded; the step may be applied all the same.
+        """
+        answer = self._commit(task_id, epoch, commit, *_written(choice), *map(body, events))
+        return None if answer in (_NOT_APPLIED, _APPLIED) else answer
+
+    def _commit(self, task_id: str, epoch: int, commit: Commit, *decision: Any) -> int:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
         names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
-        written = [epoch, commit.step.seq, commit.step.line(), _folded(commit.state)]
-        kept = [KEPT_STEPS, KEPT_CHUNKS]
-        told = list(map(body, commit.events))
-        return int(self._scripts.run("commit", names, *written, *kept, len(told), *told, *then))
+        step = [epoch, commit.step.seq, commit.step.line(), _folded(commit.state)]
+        limits = [KEPT_STEPS, KEPT_CHUNKS]
+        events = list(map(body, commit.events))
+        return int(self._scripts.run("commit", names, *step, *limits, len(events), *events, *decision))
 
     def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
-        """Begin a new generation of the logs with these events; False if the fence had moved."""
+        """Begin a new generation of the logs with these events. Return False if the fence had moved."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
-        return bool(self._scripts.run("begin_again", names, epoch, uuid.uuid4().hex, *map(body, events)))
+        return bool(self._scripts.run("reset_logs", names, epoch, uuid.uuid4().hex, *map(body, events)))
 
     def leave(self, task_id: str, seconds: int, generation: str) -> bool:
-        """Remove an ended task after so many seconds; False if it has not ended in this generation."""
-        return bool(self._scripts.run("leave", list(self._keys.of_task(task_id)), seconds, generation))
+        """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
+        return bool(self._scripts.run("expire", list(self._keys.of_task(task_id)), seconds, generation))
 
     def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
@@ -115,12 +130,15 @@ class RedisBoard:
 
 
 def _folded(state: TaskState) -> str:
-    """The state without what it has in common with an empty one: every waiting task keeps it."""
+    """Return the state as JSON without default values: Redis keeps it for every waiting task."""
     return state.model_dump_json(exclude_defaults=True)
 
 
 def _written(choice: Choice) -> list[str]:
-    """A choice as scripts write it down, after a token by which the call is known if it is sent twice."""
+    """Return a decision as the arguments of `record_decision` in Lua.
+
+    The first one is a token of this call, so that a call that is sent twice takes effect once.
+    """
     routing = canonical(dict(choice.routing or {}))
     return [uuid.uuid4().hex, choice.phase, choice.status, choice.reason, choice.agent, routing]
 
@@ -132,7 +150,8 @@ def snapshot(
     lease_ms: int,
     calls: Mapping[str, CallState],
 ) -> Snapshot:
-    """The task that the fields of its hash and what stands beside it make."""
+    """Return the snapshot that the fields of a task's hash and its other keys make."""
+    refused = fields.get("refused_epoch") == fields["epoch"]
     return Snapshot(
         epoch=int(fields["epoch"]),
         seq=int(fields["seq"]),
@@ -143,12 +162,12 @@ def snapshot(
         attempt=int(fields["attempt"]),
         claimed=fields["owner"] != "",
         lease_left=max(0, lease_ms) / 1000,
-        rings=int(fields["rings"]),
-        handed_at=float(fields.get("handed", 0)),
+        rings=int(fields["redeliveries"]),
+        handed_at=float(fields.get("dispatched_at", 0)),
         cut_age=None,
         due_in=None,
-        refusals=int(fields["refusals"]) if fields.get("refused") == fields["epoch"] else 0,
-        refused_for=max(0.0, float(fields.get("refused_for", 0))) if fields.get("refused") == fields["epoch"] else 0.0,
+        refusals=int(fields["refusals"]) if refused else 0,
+        refused_for=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
         declined=_declined(fields.get("declined", ""), fields["epoch"]),
         generation=fields["generation"],
         events=int(fields["events"]),
@@ -156,8 +175,8 @@ def snapshot(
         emitted=int(fields["emitted"]),
         used=_used(fields),
         routing=json.loads(fields["routing"]),
-        state=TaskState.model_validate_json(fields["fold"]),
-        first=_step(fields["first"]),
+        state=TaskState.model_validate_json(fields["history_state"]),
+        first=_step(fields["first_step"]),
         tail=tuple(map(_step, steps)),
         item_ids=tuple(item_ids),
         calls=calls,
@@ -165,40 +184,45 @@ def snapshot(
 
 
 def _step(line: str) -> TaskStep:
-    """The step of a line; that of a short one is kept, since the next turn reads it again."""
+    """Return the step of a line. Short ones are cached, because the next turn reads them again."""
     return _read(line) if len(line) <= _SHORT_LINE else read_step(line)
 
 
 _read = lru_cache(maxsize=2048)(read_step)
 _SHORT_LINE = 4096
-"""Characters; so that what is kept is a few dozen megabytes at most."""
+"""Characters of a line whose step is cached, so that the cache takes a few dozen megabytes at most."""
 
 
 def _used(fields: Mapping[str, str]) -> Used:
-    """What attempts at the step to come have used."""
-    broken, speaks = fields.get("broken") == fields["seq"], fields["emitted"] != "0"
-    before = Used(int(fields["broken_in"]), int(fields["broken_out"])) if broken else Used()
-    return before.plus(Used(int(fields.get("sent", 0)), int(fields.get("said", 0)))) if speaks else before
+    """Return the tokens that unfinished attempts at the next step have used."""
+    used = Used()
+    if fields.get("unfinished_seq") == fields["seq"]:
+        used = Used(int(fields["unfinished_tokens_in"]), int(fields["unfinished_tokens_out"]))
+    if fields["emitted"] != "0":
+        used = used.plus(Used(int(fields.get("attempt_tokens_in", 0)), int(fields.get("attempt_tokens_out", 0))))
+    return used
 
 
 def _cut_age(fields: Mapping[str, str], now: float) -> float | None:
-    """Seconds since somebody wants the pending work to end; None if nobody does."""
-    return max(0.0, now - float(fields["cut_at"])) if fields.get("cut") == fields["epoch"] else None
+    """Return the seconds since the end of the pending work was requested, or None."""
+    requested = fields.get("cancel_epoch") == fields["epoch"]
+    return max(0.0, now - float(fields["cancel_requested_at"])) if requested else None
 
 
 def _due_in(fields: Mapping[str, str], now: float) -> float | None:
-    """Seconds until the pending turn is made that was given back; None if it was not."""
-    return max(0.0, float(fields["due_at"]) - now) if fields.get("due") == fields["epoch"] else None
+    """Return the seconds until a deferred turn may be claimed again, or None if the turn is not deferred."""
+    deferred = fields.get("deferred_epoch") == fields["epoch"]
+    return max(0.0, float(fields["deferred_until"]) - now) if deferred else None
 
 
 def pairs(answer: Any) -> dict[str, str]:
-    """The fields of a hash as a script returns them: names and values in turn."""
+    """Return the fields of a hash, which a script returns as alternating names and values."""
     flat = list(answer)
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _declined(stored: str, epoch: str) -> Declined:
-    """Return who has declined the work of this epoch."""
+    """Return the workers that declined the work of this epoch."""
     of_epoch, *rest = stored.split("\n")
     return Declined(int(rest[0]), tuple(rest[1:])) if of_epoch == epoch and rest else Declined()
 

@@ -13,13 +13,13 @@ from roboco.errors import TransientError
 from roboco.ports.registry import COORDINATOR, LIVE, POOLS, WorkspaceName
 
 FORGOTTEN = 86_400
-"""Seconds after which a worker that no longer registers is forgotten."""
+"""Seconds after which a worker that no longer registers is removed."""
 MOST_LISTED = 1000
 """Live workers of a pool that `modules` reads at most."""
 
 
 class RedisWorkerRegistry:
-    """The registry, for a process whose worker has the node name `own`. A worker counts as live for `live` seconds."""
+    """The registry, for the process of the worker `own`. A worker counts as live for `live` seconds."""
 
     def __init__(self, scripts: Scripts, keys: Keys, own: str = "", live: float = LIVE) -> None:
         self._scripts = scripts
@@ -32,18 +32,22 @@ class RedisWorkerRegistry:
     def register(
         self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, foreign_tasks: bool
     ) -> WorkspaceName | None:
-        """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
+        """Record that this worker is alive, and return None.
+
+        If the coordinators use another workspace, record nothing and return theirs.
+        """
         for pool in pools:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
-            said = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
+            worker = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
+            limits = [self._live, FORGOTTEN, int(foreign_tasks)]
             with _permitted():
-                other = self._scripts.run("register", keys, *said, self._live, FORGOTTEN, int(foreign_tasks))
+                other = self._scripts.run("register_worker", keys, *worker, *limits)
             if other:
                 return _workspace(other)
         return None
 
     def silence(self) -> Mapping[str, float | None]:
-        """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
+        """Return for each pool the seconds since one of its workers registered, or None if none did within a day."""
         with _permitted():
             newest: Any = [self._client.zrange(self._keys.workers(pool), -1, -1, withscores=True) for pool in POOLS]
             seconds, micros = self._time()
@@ -55,7 +59,7 @@ class RedisWorkerRegistry:
         }
 
     def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
-        """Return the modules of each live worker of the pool, of a thousand at most."""
+        """Return the modules of each live worker of the pool, for a thousand workers at most."""
         with _permitted():
             seconds, micros = self._time()
             oldest = seconds + micros / 1e6 - self._live
@@ -65,7 +69,7 @@ class RedisWorkerRegistry:
         return {name: frozenset(json.loads(found or "[]")) for name, found in zip(names, listed, strict=True)}
 
     def workspace(self) -> WorkspaceName | None:
-        """Return the workspace of the coordinators; None if none has registered."""
+        """Return the workspace of the coordinators, or None if no coordinator has registered."""
         with _permitted():
             found: Any = self._client.get(self._keys.workspace)
         return _workspace(found or "")

@@ -1,1 +1,1 @@
-"""Metrics, traces and JSON logs, without what users wrote. Read `telemetry.py` first."""
+"""Metrics, traces and JSON logs, without texts of users or models. Read `telemetry.py` first."""

@@ -1,22 +1,23 @@
-"""Levels: how much waits, read from the servers when somebody asks, and at most every few seconds."""
+"""Gauges of the backlog, read from the servers when Prometheus scrapes, and at most every few seconds."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
 
 from roboco.errors import RobocoError
 
 FRESH = 5.0
-"""Seconds for which what was read is told again."""
+"""Seconds for which the gauges keep their values."""
 
 _log = logging.getLogger(__name__)
 
 
 class Levels:
-    """Open tasks, dead letters, and the lengths of queues. Where the server does not answer they are left out."""
+    """Open tasks, dead letters, and the lengths of queues. If a server does not answer, they are left out."""
 
     def __init__(
         self,
@@ -31,28 +32,28 @@ class Levels:
         self._fresh = fresh
         self._lock = threading.Lock()
         self._read_at = float("-inf")
-        self._last: list[Metric] = []
+        self._last: list[PrometheusMetric] = []
 
-    def __call__(self) -> Iterable[Metric]:
-        """The levels as gauges."""
+    def __call__(self) -> Iterable[PrometheusMetric]:
+        """Return the gauges."""
         with self._lock:
             if time.monotonic() - self._read_at >= self._fresh:
                 self._last = self._read()
                 self._read_at = time.monotonic()
             return list(self._last)
 
-    def _read(self) -> list[Metric]:
+    def _read(self) -> list[PrometheusMetric]:
         try:
             tasks = GaugeMetricFamily(
-                "roboco_open_tasks", "Tasks that have not ended, waiting ones too.", value=self._open_tasks()
+                "roboco_open_tasks", "Tasks that have not ended, waiting ones included.", value=self._open_tasks()
             )
             dead = GaugeMetricFamily(
-                "roboco_dead_letters", "Messages and work that were given up.", value=self._dead_letters()
+                "roboco_dead_letters", "Messages and work that Roboco no longer tries.", value=self._dead_letters()
             )
             queues = GaugeMetricFamily("roboco_queue_length", "Messages that no worker has taken.", labels=("queue",))
             for queue, length in self._queue_lengths().items():
                 queues.add_metric((queue,), length)
         except RobocoError as error:
-            _log.warning("open tasks, dead letters and lengths of queues are not told: %s", error)
+            _log.warning("gauges of open tasks, dead letters and queue lengths are left out: %s", error)
             return []
         return [tasks, dead, queues]

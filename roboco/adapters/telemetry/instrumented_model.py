@@ -1,4 +1,4 @@
-"""ObservedModel: a model whose calls are measured. Used only where somebody wants to know."""
+"""A model whose calls are measured. It wraps the model only if telemetry is on."""
 
 import threading
 import time
@@ -11,14 +11,14 @@ from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
 
 
 class ObservedModel:
-    """Calls another model, and notes how many calls run, and when they say something."""
+    """Calls another model, and records the number of running calls and the time to their first tokens."""
 
     def __init__(self, model: Model, telemetry: Telemetry) -> None:
         self._model = model
         self._telemetry = telemetry
 
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
-        """Begin the call."""
+        """Start the call and return its stream."""
         return _ObservedStream(self._model, request, self._telemetry, say)
 
 
@@ -37,7 +37,7 @@ class _ObservedStream:
         self._work.callback(telemetry.note, OPEN_STREAMS, -1)
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Texts, unless somebody else is told them, and at the end the Reply."""
+        """Yield the texts, unless a callback receives them, and at the end the Reply."""
         try:
             for piece in self._stream:
                 if isinstance(piece, Reply):
@@ -50,14 +50,14 @@ class _ObservedStream:
             raise
 
     def close(self) -> None:
-        """Close the connection to the model now, from any thread. Twice is once."""
+        """Close the connection to the model now, from any thread. Further calls do nothing."""
         self._stream.close()
         with self._lock:
             work, self._work = self._work, ExitStack()
         work.close()
 
     def wait_closed(self, seconds: float) -> bool:
-        """Wait until the connection is closed: whether it is, after so many seconds at most."""
+        """Wait until the connection is closed, at most these seconds. Return True if it is closed."""
         return self._stream.wait_closed(seconds)
 
     def _pass_on(self, text: str) -> None:
@@ -71,7 +71,7 @@ class _ObservedStream:
             self._first(time.monotonic() - self._began)
 
     def _answered(self, reply: Reply) -> None:
-        if not self._begun:  # it had only calls to make
+        if not self._begun:  # the reply has tool calls only
             self._first(reply.first_token_ms / 1000)
         self._doing.tell(
             tokens_in=reply.tokens_in,

@@ -1,4 +1,4 @@
-"""Logs of a worker as JSON: one object a line, Celery's own lines too."""
+"""Logs of a worker as JSON: one object for each line, Celery's lines included."""
 
 import json
 import logging
@@ -14,15 +14,15 @@ from roboco.adapters.telemetry.log_context import NAMED
 from roboco.adapters.telemetry.redaction import Hidden
 
 _OTHERS = ("celery", "celery.task", "celery.redirected", "multiprocessing")
-"""Loggers that may have handlers of their own."""
+"""Loggers that may have handlers."""
 _PRINTED: Any = "WARNING"
-"""The level of what is printed; Celery wants its name."""
+"""The level of printed text; Celery wants its name."""
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as a JSON object: when, how grave, by whom, what, in which process, and for which work.
+    """Formats a record as a JSON object: time, level, logger, message, process, and the work that it belongs to.
 
-    Only what is named here goes out, and secrets of the environment do not: neither in the message nor in exceptions.
+    It contains no other attributes of the record. Secrets of the environment are masked in messages and exceptions.
     """
 
     def __init__(self, hidden: Hidden) -> None:
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
         self._hidden = hidden
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return the record as one line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_as_json(app: Celery, hidden: Hidden) -> None:
-    """Have the worker of this process, and its children, log as JSON, to its log file or to stderr; no banner."""
+    """Let the worker of this process and its children log as JSON, to its log file or to stderr, without a banner."""
 
     def configure(loglevel: int, logfile: str | None) -> None:
         handler = WatchedFileHandler(logfile) if logfile else logging.StreamHandler(sys.__stderr__)
@@ -59,14 +59,14 @@ def log_as_json(app: Celery, hidden: Hidden) -> None:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [], True
 
-    def configure_worker(**told: Any) -> None:
-        configure(told["loglevel"], told["logfile"])
-        app.log.redirect_stdouts(_PRINTED)  # what anybody prints, as without us
+    def configure_worker(**options: Any) -> None:
+        configure(options["loglevel"], options["logfile"])
+        app.log.redirect_stdouts(_PRINTED)  # printed text becomes log lines, as in any Celery worker
 
     def be_quiet(instance: Any, **_: Any) -> None:
         instance.quiet = True
 
-    configure(logging.WARNING, None)  # until Celery says how: it warns before that
+    configure(logging.WARNING, None)  # until Celery sends the signal: it logs warnings before
     logging.captureWarnings(True)
     setup_logging.connect(configure_worker, weak=False)
     celeryd_after_setup.connect(be_quiet, weak=False)
@@ -75,5 +75,5 @@ def log_as_json(app: Celery, hidden: Hidden) -> None:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception as error:  # arguments that do not fit: the line must be JSON all the same
+    except Exception as error:  # arguments that do not fit the message: the line must be JSON all the same
         return f"{record.msg} ({error})"

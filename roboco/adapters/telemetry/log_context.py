@@ -1,7 +1,7 @@
-"""What the work that is being done is called: every log line that is written meanwhile says so.
+"""The log context: the fields that name the current work in every log line.
 
-A context variable, so that it follows the work to the loop that runs model streams, and to threads that take a copy
-of the context along. The mapping is one object for one piece of work: what comes to light later shows everywhere.
+It is a context variable, so it follows the work to the loop that runs model streams, and to threads that run in a copy
+of the context. Each piece of work has one mapping object, so fields that are added later appear in all these places.
 """
 
 from contextvars import ContextVar
@@ -9,14 +9,14 @@ from contextvars import ContextVar
 Named = dict[str, str | int]
 
 NAMED: ContextVar[Named | None] = ContextVar("roboco_named", default=None)
-"""`task_id`, `step`, `agent`, `tool_call_id`, as far as they apply."""
+"""The fields `task_id`, `step`, `agent`, `tool_call_id`, as far as they apply."""
 
 LOGGED = {"agent": "agent", "tool": "tool", "task_id": "task_id", "seq": "step", "call_id": "tool_call_id"}
-"""The facts that log lines name, and how they call them."""
+"""The attributes of an operation that log lines contain, with their names there."""
 
 
 def named(facts: dict[str, str | int | float | None]) -> Named:
-    """Those of the facts that log lines name."""
+    """Return the attributes that log lines contain, under their names there."""
     return {
         LOGGED[name]: value
         for name, value in facts.items()

@@ -1,8 +1,8 @@
-"""Metrics: the figures of one worker, for Prometheus. Its children tell them to the process that started them.
+"""The metrics of one worker, for Prometheus. Child processes pass their values to the first process of the worker.
 
-A pool's children come and go, also by SIGKILL. So they keep nothing: each value is one short line in a pipe, which the
-worker's first process reads. A line is written whole or not at all, and never waited for: if the pipe is full, since
-the first process stands still, the value is lost and counted as that.
+A pool's children start and end, also by SIGKILL, so they store no metrics: each value is one short line in a pipe that
+the first process reads. A child writes a line whole or not at all, and never waits: if the pipe is full, because the
+first process is stopped, the value is dropped and counted as dropped.
 """
 
 import json
@@ -12,27 +12,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
 from roboco.ports import Figure
 from roboco.ports.telemetry import FIGURES
 
 MOST_VALUES = 100
-"""How many values a label has at most: names of models and tools come from team files."""
+"""Values of a label at most: team files contain the names of models and tools."""
 LONGEST_VALUE = 100
-"""Characters of a label's value."""
+"""Characters of a label value."""
 OTHER = "other"
-"""The value of a label that has too many."""
+"""The label value that replaces those above the maximum."""
 
 Line = list[Any]
-"""The number of a figure, the value, the labels' values, and the process that tells it."""
-Watch = Callable[[], Iterable[Metric]]
-"""Reads figures at the time when they are asked for."""
+"""The index of a metric, the value, the label values, the process id, and the number of dropped values, if any."""
+Watch = Callable[[], Iterable[PrometheusMetric]]
+"""Reads metrics when Prometheus scrapes."""
 
 
 class Metrics:
-    """Made in the worker's first process, before its pool; `note` may be called there and in all its children."""
+    """The metrics of a worker. Create it in the worker's first process, before its pool; all children may use it."""
 
     def __init__(self, figures: tuple[Figure, ...] = FIGURES) -> None:
         self.registry = CollectorRegistry()
@@ -49,33 +50,33 @@ class Metrics:
         threading.Thread(target=self._listen, args=(self._read_from,), name="roboco-metrics", daemon=True).start()
 
     def note(self, figure: Figure, value: float, *labels: str) -> None:
-        """Add to a counter or gauge, or note a value of a histogram."""
+        """Add to a counter or gauge, or record a value of a histogram."""
         self._tell([self._numbers[figure.name], value, [str(label)[:LONGEST_VALUE] for label in labels], os.getpid()])
 
     def watch(self, read: Watch) -> None:
-        """Have these figures read whenever somebody asks for all."""
+        """Add metrics that `read` returns at each scrape."""
         self.registry.register(_Watched(read))
 
     def close(self) -> None:
-        """Take nothing more from children."""
+        """Stop taking values from children."""
         self._closed = True
-        os.close(self._write_to)  # the listener closes the other end, when no child is left
+        os.close(self._write_to)  # the listener closes the other end when no child is left
 
     def _in_child(self) -> None:
         if self._closed:
             return
-        if self._tell == self._values.take:  # not in a child of a child, which has no more to close
+        if self._tell == self._values.take:  # a child of a child has nothing to close
             os.close(self._read_from)
             self._untold = 0
         self._tell = self._pass_on
 
     def _pass_on(self, line: Line) -> None:
-        """Write the line, less than a pipe takes at once, and before it how many could not be written."""
-        told = [*line, self._untold] if self._untold else line
+        """Write the line, which is shorter than a pipe's atomic write, with the number of dropped values before it."""
+        sent = [*line, self._untold] if self._untold else line
         try:
-            os.write(self._write_to, json.dumps(told).encode() + b"\n")
+            os.write(self._write_to, json.dumps(sent).encode() + b"\n")
             self._untold = 0
-        except OSError:  # full, or nobody reads any more
+        except OSError:  # the pipe is full, or its reader has ended
             self._untold += 1
 
     def _listen(self, descriptor: int) -> None:
@@ -88,7 +89,7 @@ class Metrics:
 
 
 class _Values:
-    """What was told so far. Labels keep to their first MOST_VALUES values."""
+    """The values of all processes of a worker. A label keeps its first MOST_VALUES values."""
 
     def __init__(self, figures: tuple[Figure, ...], registry: CollectorRegistry) -> None:
         self._figures = figures
@@ -96,14 +97,16 @@ class _Values:
         self._seen: dict[str, set[str]] = {}
         self._levels: dict[str, dict[int, float]] = {figure.name: {} for figure in figures if figure.kind == "gauge"}
         self._lost = Counter(
-            "roboco_metrics_lost_total", "Values that a process of the worker could not tell.", registry=registry
+            "roboco_metric_values_dropped_total",
+            "Values that a child process could not pass on to the first process of its worker.",
+            registry=registry,
         )
         self._made = {figure.name: made for figure in figures if (made := _made(figure, registry)) is not None}
         registry.register(_Watched(self._gauges))
 
     def take(self, line: Line) -> None:
-        """Take a value in; of a gauge it is what it changes by."""
-        number, value, values, pid, *untold = line
+        """Record the value of a line; for a gauge it is the change."""
+        number, value, values, pid, *dropped = line
         figure = self._figures[number]
         if figure.kind == "gauge":
             with self._lock:
@@ -113,11 +116,11 @@ class _Values:
             made = self._made[figure.name]
             one = made.labels(*map(self._capped, figure.labels, values)) if figure.labels else made
             if isinstance(one, Histogram):
-                one.observe(max(0.0, value))  # clocks of two machines may differ
+                one.observe(max(0.0, value))  # the clocks of two machines may differ
             else:
                 one.inc(value)
-        if untold:
-            self._lost.inc(untold[0])
+        if dropped:
+            self._lost.inc(dropped[0])
 
     def _capped(self, label: str, value: str) -> str:
         with self._lock:
@@ -128,8 +131,8 @@ class _Values:
                 seen.add(value)
             return value
 
-    def _gauges(self) -> Iterator[Metric]:
-        """The gauges: what a process that is gone has counted up, nobody counts down any more."""
+    def _gauges(self) -> Iterator[PrometheusMetric]:
+        """Yield the gauges, without the values of processes that have ended: those would never decrease."""
         for figure in self._figures:
             if figure.kind == "gauge":
                 with self._lock:
@@ -144,12 +147,12 @@ class _Watched(Collector):
     def __init__(self, read: Watch) -> None:
         self._read = read
 
-    def collect(self) -> Iterable[Metric]:
-        """The figures as they are now."""
+    def collect(self) -> Iterable[PrometheusMetric]:
+        """Return the present values."""
         return self._read()
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry would read them only to learn their names."""
+    def describe(self) -> Iterable[PrometheusMetric]:
+        """Return no metrics: the registry would read them only for their names."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""The address at which a worker's figures are read: http://HOST:PORT/metrics."""
+"""The HTTP server of a worker's metrics: http://HOST:PORT/metrics."""
 
 import os
 from wsgiref.simple_server import WSGIServer
@@ -9,9 +9,9 @@ from roboco.errors import UsageError
 
 
 def serve_metrics(registry: CollectorRegistry, address: str, port: int) -> WSGIServer:
-    """Serve the figures from a thread of this process, as long as it lives; UsageError if the port cannot be had.
+    """Serve the metrics from a thread of this process, until it ends. Raise UsageError if the port is not available.
 
-    A child that is forked later does not keep the port: its parent may be started again before it has ended.
+    A child that is forked later closes the port, because its parent may start again before the child has ended.
     """
     try:
         server, _ = start_http_server(port, address, registry)

@@ -1,23 +1,24 @@
-"""Hidden: texts without the secrets of this process's environment."""
+"""Redaction: removes the secrets of this process's environment from texts."""
 
 import re
 from collections.abc import Mapping
 
 _SECRET = re.compile(r"(KEYS?|TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|HEADERS|AUTH)$", re.IGNORECASE)
-"""Names of variables whose values are secret."""
+"""Names of environment variables whose values are secret."""
 _LISTED = re.compile(r"\s*,\s*")
 _NAMED = re.compile(r"^[A-Za-z0-9_.@-]+[:=]\s*")
-"""What stands before the secret in a value such as `authorization=...`, or `user:...`."""
+"""The name before a secret in a value such as `authorization=...` or `user:...`."""
 _SHORTEST = 6
-"""Characters of a secret at least: a shorter one would be found in words that are none."""
+"""Characters of a secret at least: shorter ones would also match ordinary words."""
 _IN_URL = re.compile(r"(?<=://)([^\s/:@'\"]*):([^\s/@'\"]+)@")
 _MASK = "***"
 
 
 class Hidden:
-    """Replaces values of variables that are secret by their name, or are named as secrets, and passwords in URLs.
+    """Masks the values of secret environment variables, and passwords in URLs.
 
-    Of a list each value counts, and of a value such as `authorization=...` what comes after its name.
+    A variable is secret by its name, or because `variables` lists it. Each value of a comma-separated list is masked,
+    and of a value such as `authorization=...` also the part after its name.
     """
 
     def __init__(self, environment: Mapping[str, str], variables: tuple[str, ...] = ()) -> None:
@@ -27,6 +28,6 @@ class Hidden:
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def __call__(self, text: str) -> str:
-        """The text without them."""
+        """Return the text with its secrets masked."""
         text = _IN_URL.sub(rf"\1:{_MASK}@", text) if "://" in text else text
         return text if self._values is None else self._values.sub(_MASK, text)

@@ -1,4 +1,4 @@
-"""Observed: the telemetry of a process, of the parts that were asked for: metrics, names in log lines, and traces."""
+"""The telemetry of a process: metrics, traces, and the log context. Each of the first two may be off."""
 
 from contextvars import Token
 from types import TracebackType
@@ -10,61 +10,61 @@ from roboco.ports import Doing, Figure, Work
 
 
 class Figures(Protocol):
-    """Where figures go."""
+    """A recorder of metrics."""
 
     def note(self, figure: Figure, value: float, *labels: str) -> None:
-        """Add to a counter or gauge, or note a value of a histogram."""
+        """Add to a counter or gauge, or record a value of a histogram."""
 
 
 class Span(Protocol):
-    """A piece of a trace that is not over."""
+    """An open span of a trace."""
 
     def tell(self, facts: dict[str, str | int | float]) -> None:
-        """Facts that came to light."""
+        """Add attributes to the span."""
 
     def end(self, error: str = "") -> None:
-        """It is over, with this kind of error."""
+        """End the span, with this type of error, if any."""
 
     def drop(self) -> None:
-        """It was nothing."""
+        """Discard the span: it is not sent."""
 
 
 class Spans(Protocol):
-    """Traces: one for each task."""
+    """The spans of this process. All spans of a task belong to one trace."""
 
     def begin(self, work: Work, task_id: str) -> Span:
-        """The work begins; what other code begins in this context is part of it, unless it is a model's call."""
+        """Start a span. Later spans of this context become its children, unless the work is a model call."""
 
     def ended(self, summary: TaskSummary) -> None:
-        """The task has ended."""
+        """Send the root span of the ended task."""
 
     def close(self) -> None:
-        """Send what was not sent."""
+        """Send the remaining spans."""
 
 
 class Observed:
-    """Each part may be missing."""
+    """The telemetry of a process. Metrics, traces, or both may be off."""
 
     def __init__(self, figures: Figures | None, spans: Spans | None) -> None:
         self._figures = figures
         self._spans = spans
 
     def note(self, figure: Figure, value: float, *labels: str) -> None:
-        """Add to a counter or gauge, or note a value of a histogram."""
+        """Add to a counter or gauge, or record a value of a histogram."""
         if self._figures is not None:
             self._figures.note(figure, value, *labels)
 
     def work(self, work: Work) -> "_Doing":
-        """Until the block ends, this work is being done."""
+        """Return a context manager: until its block ends, log lines and spans belong to this work."""
         return _Doing(work, self._spans)
 
     def ended(self, summary: TaskSummary) -> None:
-        """The task has ended."""
+        """Send the root span of the ended task."""
         if self._spans is not None:
             self._spans.ended(summary)
 
     def close(self) -> None:
-        """Send what was not sent."""
+        """Send the remaining spans."""
         if self._spans is not None:
             self._spans.close()
 
@@ -79,7 +79,7 @@ class _Doing:
 
     def __enter__(self) -> Doing:
         self._named = (NAMED.get() or {}) | named(vars(self._work))
-        if self._work.kind != "model":  # that ends in any thread, and nothing is done within it
+        if self._work.kind != "model":  # a model call may end in any thread, and contains no other work
             self._token = NAMED.set(self._named)
         if self._spans is not None:
             self._span = self._spans.begin(self._work, str(self._named.get("task_id", "")))
@@ -94,13 +94,13 @@ class _Doing:
             NAMED.reset(self._token)
 
     def tell(self, **facts: str | int | float) -> None:
-        """Facts that came to light."""
+        """Add attributes to the span."""
         self._named.update(named(dict(facts)))
         if self._span is not None:
             self._span.tell(facts)
 
     def void(self) -> None:
-        """It was not for this worker to do."""
+        """Discard the span, because this work belongs to another worker."""
         if self._span is not None:
             self._span.drop()
             self._span = None

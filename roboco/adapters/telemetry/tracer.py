@@ -1,8 +1,8 @@
-"""Tracer: spans of OpenTelemetry, one trace for each task, named as the conventions for generative AI have it.
+"""Traces of OpenTelemetry, one for each task, with the semantic conventions for generative AI.
 
-The trace and its root are derived from the task's id, so that every process finds them: nothing depends on a message.
-The root is told when the task ends; until then the others are children of one that is to come. Nothing that anybody
-wrote or said is in them. Conventions: open-telemetry/semantic-conventions-genai, of the time after v1.41.
+Every process derives the ids of the trace and its root span from the task id, so no message has to carry them. The root
+span is sent when the task ends; until then the other spans are children of a span that follows later. Spans contain no
+text of users or models. Conventions: open-telemetry/semantic-conventions-genai, after v1.41.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.ports import Work
 
 DELAY = 1000
-"""Milliseconds until spans are sent, unless OTEL_BSP_SCHEDULE_DELAY says otherwise: a killed child loses no more."""
+"""Milliseconds until spans are sent, unless OTEL_BSP_SCHEDULE_DELAY is set. A killed child loses no more."""
 CLOSING = 3000
-"""Milliseconds for which the last ones are waited for."""
+"""Milliseconds to wait for the sending of the last spans."""
 
 _OPERATIONS = {"turn": "invoke_agent", "model": "chat", "tool": "execute_tool"}
 _ATTRIBUTES = {
@@ -41,18 +41,18 @@ _ATTRIBUTES = {
     "first_token_seconds": "gen_ai.response.time_to_first_chunk",
 }
 _TITLES = {"turn": "agent", "tool": "tool"}
-"""The fact that a span of this kind has in its name."""
+"""The attribute that is part of the name of a span of this kind."""
 Value = str | int | float | Sequence[str]
 
 
 def ids_of(task_id: str) -> tuple[int, int]:
-    """The ids of the task's trace and of its root."""
+    """Return the ids of the task's trace and of its root span."""
     digest = hashlib.sha256(f"roboco {task_id}".encode()).digest()
     return int.from_bytes(digest[:16]) or 1, int.from_bytes(digest[16:24]) or 1
 
 
 class Tracer:
-    """Sends the spans of this process to the exporter, in the background. Made anew in a process that was forked."""
+    """Sends the spans of this process to the exporter, in the background. A forked process needs a new one."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._ids = _Ids()
@@ -62,12 +62,12 @@ class Tracer:
         self._tracer = self._provider.get_tracer("roboco")
 
     def begin(self, work: Work, task_id: str) -> "_Span":
-        """The work begins."""
-        operation = _OPERATIONS.get(work.kind, work.kind)
+        """Start a span for the work."""
+        name = _OPERATIONS.get(work.kind, work.kind)
         facts: dict[str, Value | None] = {
-            "gen_ai.operation.name": operation if work.kind in _OPERATIONS else None,
+            "gen_ai.operation.name": name if work.kind in _OPERATIONS else None,
             "gen_ai.conversation.id": task_id,
-            "gen_ai.provider.name": "openai" if work.kind in ("turn", "model") else None,  # the protocol's flavour
+            "gen_ai.provider.name": "openai" if work.kind in ("turn", "model") else None,  # its protocol
             "gen_ai.request.model": work.model or None,
             "gen_ai.tool.call.id": work.call_id or None,
             "gen_ai.tool.type": "function" if work.kind == "tool" else None,
@@ -75,15 +75,15 @@ class Tracer:
             "roboco.attempt": work.attempt,
         }
         span = self._tracer.start_span(
-            f"{operation} {work.model}" if work.model else operation,
+            f"{name} {work.model}" if work.model else name,
             context=self._above(work, task_id),
             kind=SpanKind.CLIENT if work.kind == "model" else SpanKind.INTERNAL,
-            attributes={name: value for name, value in facts.items() if value is not None},
+            attributes={key: value for key, value in facts.items() if value is not None},
         )
         return _Span(span, work.kind)
 
     def ended(self, summary: TaskSummary) -> None:
-        """Tell the root of the task's trace, from its submission to its end."""
+        """Send the root span of the task's trace, from its submission to its end."""
         facts: dict[str, Value] = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": summary.team,
@@ -106,11 +106,11 @@ class Tracer:
         span.end(_nanoseconds(summary.updated_at.timestamp()))
 
     def close(self) -> None:
-        """Send what was not sent; what is not taken soon is left."""
+        """Send the remaining spans. Those that the exporter does not take in time are dropped."""
         self._provider.force_flush(CLOSING)
 
     def _above(self, work: Work, task_id: str) -> Context:
-        """The turn for a model's call, and the root for all else."""
+        """Return the parent of a span: the turn for a model call, the root span for all other work."""
         if work.kind == "model" and trace.get_current_span().get_span_context().is_valid:
             return trace.set_span_in_context(trace.get_current_span())
         trace_id, root = ids_of(task_id)
@@ -121,7 +121,7 @@ class Tracer:
 
 
 class _Span:
-    """A span, and for all but a model's call the context in which the work's own code may begin others."""
+    """A span. Unless it is a model call, it is the current span of its context, so other code can add children."""
 
     def __init__(self, span: trace.Span, kind: str) -> None:
         self._span = span
@@ -132,7 +132,7 @@ class _Span:
             self._current.__enter__()
 
     def tell(self, facts: Mapping[str, str | int | float]) -> None:
-        """Facts that came to light."""
+        """Add attributes to the span."""
         for name, value in facts.items():
             if name == "error":
                 _fail(self._span, str(value))
@@ -144,36 +144,36 @@ class _Span:
             self._span.update_name(f"{_OPERATIONS[self._kind]} {title}")
 
     def end(self, error: str = "") -> None:
-        """It is over, with this kind of error."""
+        """End the span, with this type of error, if any."""
         if error:
             _fail(self._span, error)
         self.drop()
         self._span.end()
 
     def drop(self) -> None:
-        """What never ends is never sent."""
+        """Discard the span: a span that never ends is never sent."""
         if self._current is not None:
             self._current.__exit__(None, None, None)
             self._current = None
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, or within `given` those that are given."""
+    """Generates random ids, or fixed ones within a `given` block."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     def given(self, trace_id: int, span_id: int) -> "_Given":
-        """Until the block ends, spans of this thread get these ids."""
+        """Return a context manager: until its block ends, spans of this thread get these ids."""
         return _Given(self._local, (trace_id, span_id))
 
     def generate_trace_id(self) -> int:
-        """The given id, or a random one."""
+        """Return the fixed id, or a random one."""
         given: tuple[int, int] | None = getattr(self._local, "ids", None)
         return given[0] if given else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        """The given id, or a random one."""
+        """Return the fixed id, or a random one."""
         given: tuple[int, int] | None = getattr(self._local, "ids", None)
         return given[1] if given else super().generate_span_id()
 

@@ -1,4 +1,4 @@
-"""Whether traces are wanted, and where they go: ROBOCO_TRACES, and the variables of OpenTelemetry."""
+"""The setup of tracing from ROBOCO_TRACES and the environment variables of OpenTelemetry."""
 
 import importlib
 import logging
@@ -16,7 +16,7 @@ _OTLP = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
 def traces_wanted(traces: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether ROBOCO_TRACES asks for them, or, where it says nothing, a variable of OpenTelemetry."""
+    """Return True if ROBOCO_TRACES turns traces on or, if it is not set, a variable of OpenTelemetry does."""
     disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if traces == "off" or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
@@ -24,9 +24,9 @@ def traces_wanted(traces: str | None, environment: Mapping[str, str]) -> bool:
 
 
 def open_spans(traces: str | None, environment: Mapping[str, str]) -> Spans | None:
-    """Where this process's spans go; None if nobody wants them. UsageError if they cannot be sent.
+    """Return the tracer of this process, or None if traces are off. Raise UsageError if traces cannot be sent.
 
-    Without the extra, only ROBOCO_TRACES=on is a mistake: other variables may be meant for other services.
+    Without the extra, only ROBOCO_TRACES=on is an error, because the other variables may be meant for other services.
     """
     if not traces_wanted(traces, environment):
         return None
@@ -35,7 +35,7 @@ def open_spans(traces: str | None, environment: Mapping[str, str]) -> Spans | No
     except ImportError as error:
         if traces == "on":
             raise UsageError(f"traces need the extra 'roboco[otel]': install it on this worker ({error})") from error
-        _log.info("no traces are sent, since the extra 'roboco[otel]' is not installed")
+        _log.info("no traces are sent, because the extra 'roboco[otel]' is not installed")
         return None
     spans: Spans = tracer(_exporter(environment))
     return spans
@@ -51,7 +51,7 @@ def _exporter(environment: Mapping[str, str]) -> Any:
     if found is None:
         possible = ", ".join(sorted({one.name for one in entry_points(group="opentelemetry_traces_exporter")}))
         raise UsageError(
-            f"no exporter of traces is called {name!r}, installed are {possible}; correct OTEL_TRACES_EXPORTER or "
+            f"there is no trace exporter {name!r}; installed: {possible}; correct OTEL_TRACES_EXPORTER or "
             "OTEL_EXPORTER_OTLP_PROTOCOL, or install its package"
         )
     return found.load()()

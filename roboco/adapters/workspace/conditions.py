@@ -1,4 +1,4 @@
-"""Conditions: whether an S3 store honours If-None-Match and If-Match on PUT, on which every commit depends."""
+"""A check that an S3 store honours If-None-Match and If-Match on PUT, on which every commit depends."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,20 +9,20 @@ from roboco.adapters.workspace.s3 import S3Objects
 from roboco.errors import TransientError
 
 TRIED: Final = "_checks/conditions"
-"""The object that every check writes: one of this name, so that none is left behind. No task has such a name."""
+"""The object that every check writes. One name, so that checks leave one object at most; no task has such a name."""
 REMEDY: Final = "use a store that honours If-None-Match and If-Match on PUT, as AWS and SeaweedFS do, or a folder"
-_CONTENT: Final = b"A check of Roboco tries here whether this store honours conditional writes.\n"
+_CONTENT: Final = b"Roboco checks with this object whether the store honours conditional writes.\n"
 _NO_TAG: Final = '"00000000000000000000000000000000"'
 _TRIES: Final = 3
 """Writes of which a store that honours If-None-Match refuses one, even if an operator removes the object meanwhile."""
 _REFUSING: Final = frozenset({400, 405, 501})
-"""The answers of a store that takes no conditional write."""
+"""HTTP statuses of a store that takes no conditional write."""
 
 
 def conditions_flaw(objects: S3Objects) -> str | None:
-    """Return what is wrong with the store's conditional writes, or None. TransientError if it does not answer.
+    """Return the flaw of the store's conditional writes, or None. Raise TransientError if the store does not answer.
 
-    It costs three requests, and one more in a bucket where no check has been. Checks at the same time do no harm.
+    The check costs three requests, and one more in a bucket without an earlier check. Concurrent checks do no harm.
     """
     return _flaw(objects, "If-None-Match", _keeps_first) or _flaw(objects, "If-Match", _keeps_newer)
 
@@ -34,11 +34,11 @@ def _flaw(objects: S3Objects, header: str, honours: Callable[[S3Objects], bool])
         if (code := _refusal(objects, error)) is None:
             raise
         return f"refuses writes with {header} ({code}), although it takes the same write without it"
-    return None if honoured else f"does not honour {header}: one worker could replace what another one has stored"
+    return None if honoured else f"does not honour {header}: a worker could replace an object of another worker"
 
 
 def _keeps_first(objects: S3Objects) -> bool:
-    """Return True if the store refuses a second object, and only a second one."""
+    """Return True if the store takes a first object and refuses a second one."""
     refused = any(not objects.put(TRIED, _CONTENT, if_none=True) for _ in range(_TRIES))
     return refused and objects.size(TRIED) is not None
 
@@ -48,7 +48,7 @@ def _keeps_newer(objects: S3Objects) -> bool:
 
 
 def _refusal(objects: S3Objects, error: TransientError) -> str | None:
-    """Return the answer with which the store refuses the condition, or None if it refuses or fails for other causes."""
+    """Return status and code with which the store refuses the condition, or None if the error has another cause."""
     answer = error.__cause__
     if not isinstance(answer, ClientError):
         return None

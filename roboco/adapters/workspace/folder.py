@@ -1,4 +1,4 @@
-"""The workspace in a folder."""
+"""Files of the workspace in a folder."""
 
 import errno
 import hashlib
@@ -17,26 +17,26 @@ from roboco.errors import TransientError
 from roboco.ports import Versioned
 
 _LOCKS = 64
-"""How many locks a folder has in which files are replaced: hidden, empty files that stay.
+"""Lock files of a folder in which files are replaced: hidden, empty files that stay.
 
-A process that is stopped while it holds one keeps up the files that share it, not all.
+A process that is stopped while it holds a lock blocks only the files that share the lock.
 """
 
 _NO_FILE = (FileNotFoundError, IsADirectoryError)
-"""No file has the path: nothing, or a folder."""
+"""Errors of a path that is no file: it does not exist, or is a folder."""
 
 
 class FolderFiles:
-    """Files below a folder: each is written beside its place, synced, and then moved or linked into it.
+    """Files below a folder. Each is written under a temporary name, synced, and then moved or linked into its place.
 
-    A folder that is not there is made for its user alone; one that is there keeps its mode.
+    A missing root is created for its user only; an existing one keeps its mode.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store the file if there is none; False if another one stands there."""
+        """Store the file if there is none. Return False if another file exists."""
         target = self.at(path)
         with self._usable():
             written = self._write(target, data)
@@ -58,7 +58,7 @@ class FolderFiles:
             _sync_folder(target.parent)
 
     def get(self, path: str) -> bytes | None:
-        """The file's bytes; None if there is none."""
+        """Return the file's bytes, or None if there is none."""
         with self._usable():
             try:
                 return self.at(path).read_bytes()
@@ -66,14 +66,14 @@ class FolderFiles:
                 return None
 
     def get_versioned(self, path: str) -> Versioned | None:
-        """The file's bytes and their SHA-256; None if there is none."""
+        """Return the file's bytes and their SHA-256 as version, or None if there is none."""
         data = self.get(path)
         return None if data is None else Versioned(data, hashlib.sha256(data).hexdigest())
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
-        """Store the file if it still has this version; False if another write came first.
+        """Store the file if it still has this version. Return False if another write won.
 
-        Writers of the same folder come one after another; readers wait for none of them.
+        Writers of one folder take turns; readers never wait.
         """
         if version is None:
             return self.create(path, data)
@@ -84,7 +84,7 @@ class FolderFiles:
             with locked(target.parent / _lock_of(target.name)):
                 stored = self.get_versioned(path)
                 if stored is not None and stored.data == data:
-                    _sync_folder(target.parent)  # its writer may have died before it did so
+                    _sync_folder(target.parent)  # its writer may have died before this
                     return True
                 if stored is None or stored.version != version:
                     return False
@@ -92,14 +92,14 @@ class FolderFiles:
         return True
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store all that the source still holds, in place of an older file."""
+        """Store the rest of the source, in place of an older file."""
         target = self.at(path)
         with self._usable():
             self._write(target, source).replace(target)
             _sync_folder(target.parent)
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another file, in place of an older one; nothing if there is no source."""
+        """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
         with self._usable():
             try:
                 with self.at(source).open("rb") as file:
@@ -108,7 +108,7 @@ class FolderFiles:
                 return
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """At most so many bytes of the file from a place on; None if there is no file."""
+        """Return at most `length` bytes of the file from `start` on, or None if there is no file."""
         with self._usable():
             try:
                 with self.at(path).open("rb") as file:
@@ -118,7 +118,7 @@ class FolderFiles:
                 return None
 
     def size(self, path: str) -> int | None:
-        """How many bytes the file has; None if there is none."""
+        """Return the size of the file in bytes, or None if there is none."""
         with self._usable():
             try:
                 found = self.at(path).stat()
@@ -127,18 +127,18 @@ class FolderFiles:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def link(self, path: str, seconds: int) -> str | None:
-        """None: a folder has no URL that others can read."""
+        """Return None: a folder has no URL for other readers."""
         return None
 
     def delete(self, path: str) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file, if it exists."""
         target = self.at(path)
         with self._usable():
             if not target.is_dir():
                 target.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
-        """The names directly below a folder, sorted."""
+        """Return the names directly below a folder, sorted."""
         with self._usable():
             try:
                 return sorted(entry.name for entry in os.scandir(self.at(folder)) if not entry.name.startswith("."))
@@ -146,7 +146,7 @@ class FolderFiles:
                 return []
 
     def at(self, path: str) -> Path:
-        """The absolute place of a relative path; ValueError if that is outside the workspace."""
+        """Return the absolute path of a relative one. Raise ValueError if it leaves the workspace."""
         return self._root / checked_path(path)
 
     def _write(self, target: Path, data: bytes | BinaryIO) -> Path:
@@ -184,11 +184,11 @@ _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def told(error: OSError) -> str:
-    """The error, and what whoever runs the workers can do about it."""
+    """Return the error with a remedy for the operator."""
     if error.errno in _FULL:
-        return f"{error}; make room there: what waits to be written is tried again"
+        return f"{error}; make room there: workers repeat the write"
     if error.errno in _FORBIDDEN:
-        return f"{error}; let the user that workers run as write there: it is tried again"
+        return f"{error}; give the user of the workers write access there: workers repeat the write"
     return f"{error}; check ROBOCO_WORKSPACE"
 
 

@@ -1,7 +1,7 @@
-"""Histories in a folder: one `history.jsonl` a task, appended to under a lock and always complete.
+"""Histories in a folder: one `history.jsonl` for each task. Workers append to it under a lock; it is always complete.
 
-A line is visible before its writer has made it durable. So a reader makes durable all that it has found before it
-returns it: no worker acts on a step that a power failure takes back, and no reader waits for a lock.
+A reader sees a line before its writer has made it durable. So a reader makes all lines durable before it returns them:
+no worker acts on a step that a power failure removes, and no reader waits for a lock.
 """
 
 import errno
@@ -19,20 +19,23 @@ from roboco.errors import CorruptHistory, TransientError
 
 _BLOCK = 64 * 1024
 _READ_ONLY = frozenset({errno.EROFS, errno.EINVAL})
-"""Answers of a file system that cannot be written: nothing there waits to be made durable."""
+"""Errors of a read-only file system: it has no data that must become durable."""
 _REMEMBERED = 10_000
-"""How many histories a process remembers as durable; one needs about 400 bytes."""
+"""Histories that a process remembers as durable; each needs about 400 bytes."""
 
 
 class FolderHistories:
-    """The histories below a folder. A line without its newline is what a death left: it is no step."""
+    """The histories below a folder. A line without a newline is the rest of an interrupted write, and no step."""
 
     def __init__(self, files: FolderFiles) -> None:
         self._files = files
         self._durable: dict[str, tuple[int, int, int]] = {}
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
-        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+        """Store the sealed step at its position. Return the stored step: this one, or an earlier one that won.
+
+        Raise CorruptHistory if the history lacks steps before that position.
+        """
         path = self._files.at(history_path(task_id))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +57,7 @@ class FolderHistories:
         return step
 
     def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
-        """Store the lines as the first steps of a history that has none; False if it has others."""
+        """Store the lines as the first steps of an empty history. Return False if it begins with other steps."""
         data = b"".join(line + b"\n" for line in lines)
         path = self._files.at(history_path(task_id))
         try:
@@ -70,13 +73,13 @@ class FolderHistories:
             raise TransientError(f"history {path} cannot be written: {told(error)}") from error
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        """The committed steps from a position on, each exactly once and in order."""
+        """Return the committed steps from a position on, each exactly once and in order."""
         if start == 0:
             return map(read_step, self.lines(task_id))
         return iter(self._read_back(task_id, start))
 
     def lines(self, task_id: str) -> Iterator[bytes]:
-        """The stored lines, oldest first."""
+        """Yield the stored lines, oldest first."""
         try:
             with self._opened(task_id) as (file, left):
                 file.seek(0)
@@ -88,7 +91,7 @@ class FolderHistories:
             return
 
     def fold(self, task_id: str) -> bool:
-        """Do nothing: the file always holds every step."""
+        """Return True: the file always contains every step."""
         return True
 
     def _read_back(self, task_id: str, start: int) -> list[TaskStep]:
@@ -103,7 +106,7 @@ class FolderHistories:
 
     @contextmanager
     def _opened(self, task_id: str) -> Iterator[tuple[BinaryIO, int]]:
-        """The file, and the size of its complete lines, all durable; FileNotFoundError if there is no history."""
+        """Yield the file and the size of its complete lines, all durable. Raise FileNotFoundError without a history."""
         path = self._files.at(history_path(task_id))
         try:
             with path.open("rb") as file:
@@ -116,9 +119,9 @@ class FolderHistories:
             raise TransientError(f"history {path} cannot be read: {told(error)}") from error
 
     def _make_durable(self, task_id: str, file: BinaryIO) -> None:
-        """Make durable all that the file holds now; its writer may not have done so yet, or have died before it did.
+        """Make the content of the file durable: its writer may be about to do so, or may have died.
 
-        A process does so once for each state of a file: with nothing to write, it still costs a flush of the disk.
+        A process does this once for each version of a file, because even without changes it flushes the disk.
         """
         version = _version(file)
         if self._durable.get(task_id) == version:
@@ -148,7 +151,7 @@ def _write_line(file: BinaryIO, end: int, line: bytes) -> None:
 
 
 def _version(file: BinaryIO) -> tuple[int, int, int]:
-    """What tells one state of the file from another: each append makes it longer."""
+    """Return inode, size and time of change, which differ between versions: each append makes the file longer."""
     found = os.fstat(file.fileno())
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -159,7 +162,7 @@ def _newest(file: BinaryIO, end: int) -> TaskStep | None:
 
 
 def _complete_size(file: BinaryIO) -> int:
-    """The size up to the last newline: what stands before it never changes, what comes after it is no step yet."""
+    """Return the size up to the last newline. Lines before it never change; text after it is no step yet."""
     position = file.seek(0, os.SEEK_END)
     while position > 0:
         start = max(0, position - _BLOCK)
@@ -172,7 +175,7 @@ def _complete_size(file: BinaryIO) -> int:
 
 
 def _lines_back(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """The lines before `end`, newest first, reading only as much as is asked for."""
+    """Yield the lines before `end`, newest first. Only the requested lines are read."""
     position = end
     rest = b""
     while position > 0:

@@ -13,11 +13,12 @@ PATIENCE = 2.0
 """Seconds to wait for a lock. A process that dies releases it. A process that is stopped while it holds the lock does
 not, and a sweeper that waited without a limit would hold up all tasks."""
 _PAUSE = 0.002
+"""Seconds between two tries."""
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[BinaryIO]:
-    """Open the file, create it if there is none, and hold its lock; TransientError after PATIENCE seconds."""
+    """Open or create the file and hold its lock until the block ends. Raise TransientError after a limited wait."""
     with path.open("a+b") as file:
         _lock(file, path)
         yield file
@@ -32,6 +33,6 @@ def _lock(file: BinaryIO, path: Path) -> None:
             if time.monotonic() > until:
                 raise TransientError(
                     f"file {path} has been locked by another process for {PATIENCE:g} s; a process that was "
-                    "stopped in the middle of a write keeps the lock until it continues, or ends"
+                    "stopped in the middle of a write keeps the lock until it continues or ends"
                 ) from error
         time.sleep(_PAUSE)

@@ -1,4 +1,4 @@
-"""Opening the workspace that a URL names."""
+"""Opens the workspace of a URL."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from roboco.ports import Files, Histories
 
 
 class Workspace(NamedTuple):
-    """Where tasks are kept."""
+    """The files and histories of tasks."""
 
     files: Files
     histories: Histories
@@ -22,7 +22,7 @@ class Workspace(NamedTuple):
 def open_workspace(
     url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = ATTEMPTS
 ) -> Workspace:
-    """The workspace at "file:///folder" or "s3://bucket/prefix"; UsageError for anything else."""
+    """Return the workspace at "file:///folder" or "s3://bucket/prefix". Raise UsageError for any other URL."""
     objects = open_objects(url, s3_endpoint_url, s3_timeout, attempts)
     if objects is not None:
         return Workspace(S3Files(objects), S3Histories(objects))
@@ -36,7 +36,7 @@ def open_workspace(
 def open_objects(
     url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = ATTEMPTS
 ) -> S3Objects | None:
-    """The objects at "s3://bucket/prefix"; None if the URL names no bucket."""
+    """Return the objects at "s3://bucket/prefix", or None if the URL names no bucket."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc:
         return None

@@ -1,4 +1,4 @@
-"""The workspace in an S3-compatible store, below a prefix of a bucket."""
+"""Files of the workspace in an S3-compatible store, below a prefix of a bucket."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ from roboco.errors import TransientError
 from roboco.ports import Versioned
 
 LOST = frozenset({409, 412})
-"""A conditional write that lost: 412 as a rule, 409 where two writers met."""
+"""HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""
 ATTEMPTS = 4
-"""How often a request is made that gets no answer, or one of a store in trouble."""
+"""Attempts at a request that gets no answer, or a server error."""
 _NOT_IMPLEMENTED = 501
 _NOTHING_THERE = 416
-"""The answer to a range that begins after the end of an object."""
+"""HTTP status of a range that begins after the end of an object."""
 _TRANSFER = TransferConfig(
     multipart_threshold=16 * 1024 * 1024, multipart_chunksize=16 * 1024 * 1024, max_concurrency=4
 )
@@ -34,9 +34,9 @@ _NO_BUCKET = "NoSuchBucket"
 def connect_s3(
     endpoint_url: str | None, region: str | None = None, timeout: float = 20.0, attempts: int = ATTEMPTS
 ) -> Any:
-    """A client with limits on every wait; credentials come from the environment, as boto3 has it.
+    """Return a client with a limit on every wait. boto3 reads the credentials from the environment.
 
-    Each of its attempts waits `timeout` seconds for an answer.
+    Each attempt waits `timeout` seconds for an answer.
     """
     config = Config(
         connect_timeout=min(5.0, timeout),
@@ -45,8 +45,8 @@ def connect_s3(
         max_pool_connections=50,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        signature_version="s3v4",  # links too: by default boto3 signs them with version 2, which newer regions refuse
-        user_agent=f"roboco boto3/{boto3.__version__}",  # boto3's own is made anew for each call
+        signature_version="s3v4",  # URLs too: by default boto3 signs them with version 2, which newer regions refuse
+        user_agent=f"roboco boto3/{boto3.__version__}",  # boto3 builds its default anew for each call
     )
     session = boto3.session.Session()
     region = region or session.region_name or "us-east-1"
@@ -54,13 +54,16 @@ def connect_s3(
 
 
 class _Open:
-    """A caller's file, which is to stay open: boto3 closes those that fit into one part."""
+    """A caller's file that boto3 must not close. It closes files that fit into one part."""
 
     def __init__(self, source: BinaryIO) -> None:
-        self.read, self.seek, self.tell = source.read, source.seek, source.tell
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
 
     def close(self) -> None:
-        """Nothing: it is the caller's."""
+        """Do nothing: the caller closes the file."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Stored:
 
 
 class S3Objects:
-    """Objects of one bucket below one prefix: the calls that the workspace needs, with our errors."""
+    """Objects of one bucket below one prefix: the operations of the workspace, with Roboco's errors."""
 
     def __init__(self, client: Any, bucket: str, prefix: str = "") -> None:
         self._client = client
@@ -81,7 +84,7 @@ class S3Objects:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
-        """Store the object; False if the condition (nothing there, or this tag there) does not hold."""
+        """Store the object. Return False if the condition (no object, or an object with this tag) does not hold."""
         condition = {"IfNoneMatch": "*"} if if_none else {"IfMatch": if_match} if if_match else {}
         with _answering(self._client, self._bucket):
             try:
@@ -98,7 +101,7 @@ class S3Objects:
         return True
 
     def get(self, path: str) -> Stored | None:
-        """The object; None if there is none."""
+        """Return the object, or None if there is none."""
         with _answering(self._client, self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
@@ -109,7 +112,7 @@ class S3Objects:
                 raise
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store all that the source still holds, in parts where it is large."""
+        """Store the rest of the source, in parts if it is large."""
         with _answering(self._client, self._bucket):
             try:
                 self._client.upload_fileobj(_Open(source), self._bucket, self._key(path), Config=_TRANSFER)
@@ -117,28 +120,28 @@ class S3Objects:
                 raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another object, copied by the store itself; nothing if there is no source.
+        """Store the bytes of another object, which the store copies itself. Do nothing if there is no source.
 
-        S3 refuses a copy of an object onto itself, which changes nothing.
+        S3 refuses a copy of an object onto itself; such a copy changes nothing.
         """
         if source == path:
             return
-        asked = {"Bucket": self._bucket, "Key": self._key(source)}
+        origin = {"Bucket": self._bucket, "Key": self._key(source)}
         with _answering(self._client, self._bucket):
             try:
-                self._client.copy(asked, self._bucket, self._key(path), Config=_TRANSFER)
+                self._client.copy(origin, self._bucket, self._key(path), Config=_TRANSFER)
             except ClientError as error:
                 if _status(error) != 404:
                     raise
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """At most so many bytes of the object from a place on; None if there is none."""
-        if length < 1:  # HTTP has no range of no bytes, and a store answers with the whole object
+        """Return at most `length` bytes of the object from `start` on, or None if there is none."""
+        if length < 1:  # HTTP has no empty range: a store would answer with the whole object
             return None if self.size(path) is None else b""
         return self._part(path, f"bytes={start}-{start + length - 1}")
 
     def end(self, path: str, length: int) -> bytes | None:
-        """At most so many of the object's last bytes; None if there is none."""
+        """Return at most the last `length` bytes of the object, or None if there is none."""
         return self._part(path, f"bytes=-{length}")
 
     def _part(self, path: str, span: str) -> bytes | None:
@@ -155,7 +158,7 @@ class S3Objects:
         return data
 
     def size(self, path: str) -> int | None:
-        """How many bytes the object has; None if there is none."""
+        """Return the size of the object in bytes, or None if there is none."""
         with _answering(self._client, self._bucket):
             try:
                 return int(self._client.head_object(Bucket=self._bucket, Key=self._key(path))["ContentLength"])
@@ -165,13 +168,13 @@ class S3Objects:
                 raise
 
     def link(self, path: str, seconds: int) -> str:
-        """A URL, signed with the credentials of this process, from which anybody may read the object for a while."""
-        asked = {"Bucket": self._bucket, "Key": self._key(path)}
+        """Return a URL, signed with this process' credentials, that grants access to the object for these seconds."""
+        params = {"Bucket": self._bucket, "Key": self._key(path)}
         with _answering(self._client, self._bucket):
-            return str(self._client.generate_presigned_url("get_object", Params=asked, ExpiresIn=seconds))
+            return str(self._client.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds))
 
     def metadata(self, path: str) -> dict[str, str] | None:
-        """The metadata that the object was stored with; None if there is no object."""
+        """Return the metadata of the object, or None if there is none."""
         with _answering(self._client, self._bucket):
             try:
                 found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._key(path))["Metadata"]
@@ -182,7 +185,7 @@ class S3Objects:
         return found
 
     def delete(self, path: str) -> None:
-        """Remove the object, if it is there."""
+        """Remove the object, if it exists."""
         with _answering(self._client, self._bucket):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
 
@@ -190,7 +193,7 @@ class S3Objects:
         return self._prefix + checked_path(path)
 
     def names(self, folder: str) -> list[str]:
-        """The names directly below a folder, sorted; of folders without the "/"."""
+        """Return the names directly below a folder, sorted; those of folders without the "/"."""
         base = self._key(folder)
         found: set[str] = set()
         with _answering(self._client, self._bucket):
@@ -210,15 +213,15 @@ class S3Files:
         self._objects = objects
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store the file if there is none; False if another one stands there."""
+        """Store the file if there is none. Return False if another file exists."""
         for _ in tries():
             if self._objects.put(path, data, if_none=True):
                 return True
             if (stored := self.get(path)) is not None:
                 return stored == data
         raise TransientError(
-            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and remove "
-            "it; try again later"
+            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and "
+            "remove it; try again later"
         )
 
     def put(self, path: str, data: bytes) -> None:
@@ -226,47 +229,47 @@ class S3Files:
         self._objects.put(path, data)
 
     def get(self, path: str) -> bytes | None:
-        """The file's bytes; None if there is none."""
+        """Return the file's bytes, or None if there is none."""
         stored = self._objects.get(path)
         return None if stored is None else stored.data
 
     def get_versioned(self, path: str) -> Versioned | None:
-        """The file's bytes and their entity tag; None if there is none."""
+        """Return the file's bytes and their entity tag as version, or None if there is none."""
         stored = self._objects.get(path)
         return None if stored is None else Versioned(stored.data, stored.etag)
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
-        """Store the file if it still has this version; False if another write came first."""
+        """Store the file if it still has this version. Return False if another write won."""
         if version is None:
             return self.create(path, data)
         return self._objects.put(path, data, if_match=version) or self.get(path) == data
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store all that the source still holds, in place of an older file."""
+        """Store the rest of the source, in place of an older file."""
         self._objects.put_from(path, source)
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another file, in place of an older one; nothing if there is no source."""
+        """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
         self._objects.copy(source, path)
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """At most so many bytes of the file from a place on; None if there is no file."""
+        """Return at most `length` bytes of the file from `start` on, or None if there is no file."""
         return self._objects.read(path, start, length)
 
     def size(self, path: str) -> int | None:
-        """How many bytes the file has; None if there is none."""
+        """Return the size of the file in bytes, or None if there is none."""
         return self._objects.size(path)
 
     def link(self, path: str, seconds: int) -> str | None:
-        """A URL from which anybody may read the file for so many seconds."""
+        """Return a URL that grants access to the file for these seconds."""
         return self._objects.link(path, seconds)
 
     def delete(self, path: str) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file, if it exists."""
         self._objects.delete(path)
 
     def names(self, folder: str) -> list[str]:
-        """The names directly below a folder, sorted."""
+        """Return the names directly below a folder, sorted."""
         return self._objects.names(folder)
 
 

@@ -1,9 +1,12 @@
-"""Histories in an S3-compatible store.
+"""Histories in an S3-compatible store, with compaction.
 
-A step is one small object below `history/`, created on condition that there is none: that is the commit.
-Such segments are folded into `history.jsonl`, whose metadata says how many steps it holds; where a copy lost the
-metadata, the newest line says it. A position is
-taken if `history.jsonl` holds it or if it has a segment; where both are there, `history.jsonl` counts.
+A worker commits a step when it creates one small object, a segment, below `history/`, on condition that there is none.
+The coordinator compacts segments into `history.jsonl`: it writes the file with the steps of all segments, on condition
+that the file has not changed since it was read, and then removes these segments. The metadata of the file contains the
+number of its steps; if a copy lost the metadata, the newest line gives the number.
+
+A position is taken if `history.jsonl` contains it or it has a segment. If both exist, `history.jsonl` counts: a segment
+is then a rest of a compaction whose worker died before it removed the segment.
 """
 
 import contextvars
@@ -21,9 +24,9 @@ from roboco.errors import CorruptHistory, TransientError
 _STEPS = "steps"
 _NUMBER = re.compile("[0-9]{1,18}")
 _END = 256 * 1024
-"""How many of the last bytes of a history are fetched first, for its newest steps."""
+"""Bytes at the end of a history that are fetched first, for its newest steps."""
 _ABREAST = 16
-"""How many requests run at the same time; the client has 50 connections."""
+"""Concurrent requests; the client has 50 connections."""
 
 
 class S3Histories:
@@ -33,10 +36,10 @@ class S3Histories:
         self._objects = objects
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
-        """Store the sealed step at its position and return what stands there: ours, or the step that won.
+        """Store the sealed step at its position. Return the stored step: this one, or an earlier one that won.
 
-        A segment that was folded and removed must not be written anew: so after the write we look whether
-        `history.jsonl` holds the position. A fold that comes later takes our segment along.
+        A segment that was compacted and removed must not be created again. So this reads, after the write, whether
+        `history.jsonl` contains the position. A later compaction includes the new segment.
         """
         segment = _segment(task_id, step.seq)
         for _ in tries():
@@ -53,21 +56,24 @@ class S3Histories:
         raise TransientError(f"step {step.seq} of task {task_id!r} could neither be stored nor read; try again")
 
     def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
-        """Store the lines as the first steps of a history that has none; False if it has others."""
+        """Store the lines as the first steps of an empty history. Return False if it begins with other steps."""
         if not self._objects.names(segments_path(task_id)) and self._put(task_id, list(lines), None):
             return True
         return self._lines(task_id, 0)[: len(lines)] == list(lines)
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        """The committed steps from a position on, each exactly once and in order."""
+        """Return the committed steps from a position on, each exactly once and in order."""
         return map(read_step, self._lines(task_id, start))
 
     def lines(self, task_id: str) -> Iterator[bytes]:
-        """The stored lines, oldest first."""
+        """Return the stored lines, oldest first."""
         return iter(self._lines(task_id, 0))
 
     def fold(self, task_id: str) -> bool:
-        """Write `history.jsonl` with the segments' steps, if no other worker did so meanwhile; then remove them."""
+        """Compact the segments into `history.jsonl`, unless another worker does so, and remove them.
+
+        Return False if another worker compacts, or if a segment is missing.
+        """
         stored = self._objects.get(history_path(task_id))
         names = self._objects.names(segments_path(task_id))
         lines = _split(stored)
@@ -75,7 +81,7 @@ class S3Histories:
         if _lacks_count(task_id, stored, lines) or wanted:
             fresh = self._segments(task_id, wanted)
             if len(fresh) < len(wanted) or [_seq(name) for name in wanted] != _following(len(lines), wanted):
-                return False  # another fold is at work, or a segment is missing, which a reader reports
+                return False  # another worker compacts, or a segment is missing, which a reader reports
             lines += fresh
             if not self._put(task_id, lines, stored):
                 return False
@@ -91,7 +97,7 @@ class S3Histories:
         return self._objects.put(history_path(task_id), data, if_none=etag is None, if_match=etag, Metadata=metadata)
 
     def _folded(self, task_id: str) -> int:
-        """How many steps `history.jsonl` holds. A copy that lost the metadata is counted by its newest line."""
+        """Return the number of steps in `history.jsonl`. If a copy lost the metadata, count by its newest line."""
         metadata = self._objects.metadata(history_path(task_id))
         if metadata is None:
             return 0
@@ -107,7 +113,10 @@ class S3Histories:
             length *= 8
 
     def _lines(self, task_id: str, start: int) -> list[bytes]:
-        """The lines from a position on. Segments are listed first: what a fold removes meanwhile is in the file."""
+        """Return the lines from a position on. Raise CorruptHistory if one is missing.
+
+        It lists the segments first: a segment that a compaction removes meanwhile is then in the file.
+        """
         for _ in tries():
             names = self._objects.names(segments_path(task_id))
             lines: list[bytes] = []
@@ -125,7 +134,7 @@ class S3Histories:
         )
 
     def _folded_from(self, task_id: str, start: int) -> list[bytes]:
-        """The lines of `history.jsonl` from a position on; of a long one only its end is fetched, if that will do."""
+        """Return the lines of `history.jsonl` from a position on. If possible, fetch only the end of the file."""
         length = _END
         while start > 0:
             lines, size = self._last_lines(task_id, length)
@@ -138,13 +147,13 @@ class S3Histories:
         return _split(self._objects.get(history_path(task_id)))
 
     def _last_lines(self, task_id: str, length: int) -> tuple[list[bytes], int]:
-        """The complete lines of the last `length` bytes of `history.jsonl`, and how many bytes came."""
+        """Return the complete lines in the last `length` bytes of `history.jsonl`, and the number of fetched bytes."""
         data = self._objects.end(history_path(task_id), length) or b""
         lines = data.split(b"\n")[:-1]
-        return (lines if len(data) < length else lines[1:]), len(data)  # the first one may be cut
+        return (lines if len(data) < length else lines[1:]), len(data)  # the first line may be incomplete
 
     def _segments(self, task_id: str, names: list[str]) -> list[bytes]:
-        """What the segments hold, up to the first one that is gone."""
+        """Return the lines of the segments, up to the first missing one."""
         paths = [segments_path(task_id) + name for name in names]
         if len(paths) == 1:
             found = [self._objects.get(paths[0])]
@@ -155,7 +164,7 @@ class S3Histories:
 
 
 def _abreast() -> ThreadPoolExecutor:
-    """Threads that know for which work they are, as log lines tell."""
+    """Return threads whose log lines name the work of the calling thread."""
     return ThreadPoolExecutor(_ABREAST, initializer=_adopt, initargs=(contextvars.copy_context(),))
 
 
@@ -177,13 +186,13 @@ def _split(stored: Stored | None) -> list[bytes]:
 
 
 def _noted(metadata: Mapping[str, str]) -> int | None:
-    """The count of steps in the metadata, or None if there is none: a restore or a copy through a file drops it."""
+    """Return the number of steps in the metadata, or None: a restore or a copy through a file drops the metadata."""
     steps = metadata.get(_STEPS, "")
     return int(steps) if _NUMBER.fullmatch(steps) else None
 
 
 def _count(task_id: str, lines: list[bytes], size: int) -> int:
-    """How many steps a file with these last lines holds; CorruptHistory if its bytes do not say so."""
+    """Return the number of steps of a file with these last lines. Raise CorruptHistory if the lines do not give it."""
     try:
         if lines:
             return read_step(lines[-1]).seq + 1
@@ -195,7 +204,7 @@ def _count(task_id: str, lines: list[bytes], size: int) -> int:
 
 
 def _lacks_count(task_id: str, stored: Stored | None, lines: list[bytes]) -> bool:
-    """Return True if the file must be written anew, for its metadata; CorruptHistory if it lacks lines."""
+    """Return True if the file must be written again to add its metadata. Raise CorruptHistory if it lacks lines."""
     if stored is None or _noted(stored.metadata) is not None:
         return False
     if _count(task_id, lines, len(stored.data)) != len(lines):
@@ -205,8 +214,9 @@ def _lacks_count(task_id: str, stored: Stored | None, lines: list[bytes]) -> boo
 
 def _unreadable(task_id: str) -> str:
     return (
-        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS!r} in its metadata, and its last line "
-        "does not say how many steps it holds: restore the object, or remove the task's open marker to give the task up"
+        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS!r} in its metadata, and its last "
+        "line does not say how many steps it holds: restore the object, or remove the task's open marker to give the "
+        "task up"
     )
 
 

@@ -15,4 +15,4 @@ def test_failed_count_does_not_undo_a_dead_letter(caplog: pytest.LogCaptureFixtu
 
     sink_of(stored.append, count)({"letter_id": "l-1"})
     assert stored == [{"letter_id": "l-1"}]
-    assert caplog.messages == ["dead letter l-1 is stored, but not counted in roboco_refused_total"]
+    assert caplog.messages == ["dead letter l-1 is stored, but not counted in roboco_refused_messages_total"]

@@ -1,35 +1,43 @@
--- A bucket: what was asked in the last window, in slots of a 60th of it, and the tickets that wait. From KEYS[at] on:
--- used (hash): requests `Nr` and tokens `Nt` of slot N           queue (sorted set): tickets by their virtual start
--- tickets (hash): TICKET -> "TOKENS START FINISH TENANT"          late (sorted set): tickets by when they lose their place
--- flows (hash): `V` the virtual time, `tokens` of all that wait; of each tenant `n:` how many wait, `f:` the finish of
--- its newest, `a:` the finish of its newest that was admitted
--- Start-time fair queueing (Goyal, Vin, Cheng 1996): a tenant's tickets start where its previous one finishes, or at the
--- virtual time if that is later. The order of starts is the order of the queue, whatever a tenant adds to it.
-local SLOTS, MOST_LATE = 60, 100
+-- bucket: the state of one rate limit. A library of the rate_ scripts.
+-- A bucket holds the requests of the last window, in slots of a 60th of it, and the waiting tickets. Its five keys are
+-- KEYS[at] to KEYS[at + 4]:
+--   used       hash: requests `Nr` and tokens `Nt` of slot N
+--   queue      sorted set: waiting tickets by virtual start time
+--   tickets    hash: TICKET -> "TOKENS START FINISH TENANT"
+--   flows      hash: `V` the virtual time; `tokens` of all waiting tickets; for each tenant `n:` the number of its
+--              waiting tickets, `f:` the finish of its newest ticket, `a:` the finish of its newest admitted ticket
+--   deadlines  sorted set: waiting tickets by the time, in ms, at which they lose their place
+-- Theory: start-time fair queueing (Goyal, Vin, Cheng 1996). A ticket starts where the previous ticket of its tenant
+-- finishes, or at the virtual time if that is later. Its finish is its start plus its share of the limit. Tickets are
+-- admitted in the order of their starts, so a tenant with many tickets delays its own tickets, not other tenants'.
+local SLOTS, MAX_EXPIRED = 60, 100
+-- Return the time of this server in ms.
 local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- Return the keys and limits of the bucket whose keys start at this index.
 local function bucket(at, requests, tokens)
   return {
-    used = KEYS[at], queue = KEYS[at + 1], tickets = KEYS[at + 2], flows = KEYS[at + 3], late = KEYS[at + 4],
+    used = KEYS[at], queue = KEYS[at + 1], tickets = KEYS[at + 2], flows = KEYS[at + 3], deadlines = KEYS[at + 4],
     requests = tonumber(requests), tokens = tonumber(tokens),
   }
 end
 
-local function waiting(of, ticket)
+-- Return the fields of a waiting ticket, or nil.
+local function ticket_of(of, ticket)
   local found = redis.call('HGET', of.tickets, ticket)
   if not found then return nil end
   local tokens, start, finish, tenant = found:match('^(%S+) (%S+) (%S+) (.*)$')
   return { tokens = tonumber(tokens), start = tonumber(start), finish = finish, tenant = tenant }
 end
 
--- Take a ticket out of the queue. Once none of its tenant waits, the tenant is charged for admitted tickets alone.
-local function leave(of, ticket, admitted)
-  local its = waiting(of, ticket)
+-- Remove a ticket from the queue. Once no ticket of its tenant waits, the tenant is charged for admitted tickets only.
+local function remove_ticket(of, ticket, admitted)
+  local its = ticket_of(of, ticket)
   redis.call('ZREM', of.queue, ticket)
-  redis.call('ZREM', of.late, ticket)
+  redis.call('ZREM', of.deadlines, ticket)
   if not its then return end
   redis.call('HDEL', of.tickets, ticket)
   if redis.call('EXISTS', of.queue) == 0 then return redis.call('DEL', of.flows) end

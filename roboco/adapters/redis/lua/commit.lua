@@ -1,26 +1,27 @@
--- commit: take over a step that stands in the workspace; the task is idle after it, and the fence moves. Where a choice
--- follows, that is written down as well, unless something waits for the task: it is to be looked at first then.
+-- commit: apply a step that is stored in the workspace. The task becomes idle and the fence moves. If a decision
+-- follows, record it too, unless the inbox holds an item: the coordinator considers that item first.
 -- KEYS[1] state (hash)  KEYS[2] tail (list)  KEYS[3] events (stream, channel)  KEYS[4] lease (string)
 -- KEYS[5] calls (hash)  KEYS[6] content (stream)  KEYS[7] inbox (set)
 -- ARGV[1] expected epoch  ARGV[2] seq of the step  ARGV[3] step (JSON)  ARGV[4] state of the history after it (JSON)
--- ARGV[5] how many of the newest steps to keep  ARGV[6] how many of the newest chunks to keep
--- ARGV[7] how many events follow  ARGV[8..] their bodies, and then the choice, if there is one, as `write_down` takes it
--- Returns 1, also if the step was taken over before; 0 if the fence had moved or the position is not the next one;
--- the new epoch (more than 1) if the choice was written down, also if that was done before.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op')
-local choice = 8 + tonumber(ARGV[7])
+-- ARGV[5] number of the newest steps to keep  ARGV[6] number of the newest chunks to keep
+-- ARGV[7] number of events that follow  ARGV[8..] bodies of the events, then any decision, for `record_decision`
+-- Return 1 if the step is applied now or was applied before; 0 if the fence moved or the position is not the next one;
+-- the new epoch (more than 1) if the decision is recorded now or was recorded before.
+-- Cost: O(events), and O(chunks of the step) to trim the content, each chunk once.
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op_token')
+local decision = 8 + tonumber(ARGV[7])
 if not now[1] then return 0 end
-if ARGV[choice] and now[4] == ARGV[choice] then return tonumber(now[1]) end
+if ARGV[decision] and now[4] == ARGV[decision] then return tonumber(now[1]) end
 if tonumber(now[2]) > tonumber(ARGV[2]) then return 1 end
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'fold', ARGV[4],
-  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
-  'handed', redis.call('TIME')[1])
+redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'history_state', ARGV[4],
+  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0,
+  'dispatched_at', redis.call('TIME')[1])
 redis.call('DEL', KEYS[4], KEYS[5])
 redis.call('RPUSH', KEYS[2], ARGV[3])
 redis.call('LTRIM', KEYS[2], -tonumber(ARGV[5]), -1)
-local gone = tonumber(now[3]) - tonumber(ARGV[6])
-if gone > 0 then redis.call('XTRIM', KEYS[6], 'MINID', '~', gone .. '-0') end
-for i = 8, choice - 1 do say(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
-if not ARGV[choice] or redis.call('SCARD', KEYS[7]) > 0 then return 1 end
-return write_down(KEYS[1], KEYS[3], tonumber(ARGV[1]) + 2, choice)
+local oldest = tonumber(now[3]) - tonumber(ARGV[6])
+if oldest > 0 then redis.call('XTRIM', KEYS[6], 'MINID', '~', oldest .. '-0') end
+for i = 8, decision - 1 do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
+if not ARGV[decision] or redis.call('SCARD', KEYS[7]) > 0 then return 1 end
+return record_decision(KEYS[1], KEYS[3], tonumber(ARGV[1]) + 2, decision)

@@ -1,21 +1,23 @@
--- create: set a task up, idle, with its newest steps. Nothing changes if the task is known.
--- The fence starts at the time in milliseconds, or above an earlier fence, so that no epoch comes twice. It also names
--- the generation of the logs, so that generations sort by their time.
+-- create: create a task, idle, with its newest steps. If the task exists, change nothing.
+-- The fence starts at the time in ms, or above an earlier fence, so that no epoch is used twice, even if Redis was
+-- emptied. The epoch also names the generation of the logs, so that generations sort by time.
 -- KEYS[1] state (hash)  KEYS[2] tail (list)  KEYS[3] events (stream, channel)  KEYS[4] content (stream)
 -- KEYS[5] inbox (set)
--- ARGV[1] an epoch that the task is known to have had, or 0  ARGV[2] seq, the position of the next step
+-- ARGV[1] an earlier epoch of the task, or 0  ARGV[2] seq, the position of the next step
 -- ARGV[3] state of the history (JSON)  ARGV[4] first step (JSON)  ARGV[5] status
--- ARGV[6] how many steps follow, then the steps (JSON), then the events' bodies
--- Returns 1, or 0 if the task is known.
+-- ARGV[6] number of steps that follow  ARGV[7..] the steps (JSON), then the bodies of the events
+-- Return 1, or 0 if the task exists.
+-- Cost: O(steps + events), at most 512 steps.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local time = redis.call('TIME')
 local epoch = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[1]) + 1)
 redis.call('PERSIST', KEYS[5])
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
-redis.call('HSET', KEYS[1], 'generation', string.format('%012x', epoch), 'epoch', epoch, 'seq', ARGV[2], 'fold', ARGV[3],
-  'first', ARGV[4], 'status', ARGV[5], 'phase', 'idle', 'attempt', 1, 'owner', '', 'emitted', 0, 'rings', 0,
-  'handed', time[1], 'chunks', 0, 'events', 0, 'op', '', 'reason', '', 'agent', '', 'routing', '{}')
+redis.call('HSET', KEYS[1], 'generation', string.format('%012x', epoch), 'epoch', epoch, 'seq', ARGV[2],
+  'history_state', ARGV[3], 'first_step', ARGV[4], 'status', ARGV[5], 'phase', 'idle', 'attempt', 1,
+  'owner', '', 'emitted', 0, 'redeliveries', 0, 'dispatched_at', time[1], 'chunks', 0, 'events', 0, 'op_token', '',
+  'reason', '', 'agent', '', 'routing', '{}')
 local steps = tonumber(ARGV[6])
 for i = 7, 6 + steps do redis.call('RPUSH', KEYS[2], ARGV[i]) end
-for i = 7 + steps, #ARGV do say(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
+for i = 7 + steps, #ARGV do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
 return 1

@@ -1,21 +1,23 @@
--- defer: give a turn back until a later time; the same attempt may be claimed again then.
+-- defer: release a turn until a later time. The same attempt may be claimed again then.
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)
--- ARGV[1] epoch  ARGV[2] token of the owner  ARGV[3] for how many ms  ARGV[4] 1 if the model's server refused
--- ARGV[5] reason  ARGV[6] the event's body  ARGV[7] the worker, if it cannot make the turn, else ''
--- Returns 1, also if the owner gave it back before; 0 if the turn is not the owner's.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'refused', 'refusals', 'given_back', 'refused_at', 'declined')
+-- ARGV[1] epoch  ARGV[2] token of the owner  ARGV[3] delay in ms  ARGV[4] 1 if the model server refused, else 0
+-- ARGV[5] reason  ARGV[6] body of the event  ARGV[7] the worker, if it cannot run the turn, else ''
+-- Return 1 if the turn is deferred now or this owner deferred it before; 0 if this owner does not hold the turn.
+-- Cost: O(1), and O(length of the names) of `add_decline`.
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'refused_epoch', 'refusals', 'deferred_by',
+  'first_refused_at', 'declined')
 if now[1] == ARGV[1] and now[2] == '' and now[5] == ARGV[2] then return 1 end
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
 local time = redis.call('TIME')
-redis.call('HSET', KEYS[1], 'owner', '', 'given_back', ARGV[2], 'due', ARGV[1],
-  'due_at', time[1] + time[2] / 1e6 + ARGV[3] / 1000, 'reason', ARGV[5])
+redis.call('HSET', KEYS[1], 'owner', '', 'deferred_by', ARGV[2], 'deferred_epoch', ARGV[1],
+  'deferred_until', time[1] + time[2] / 1e6 + ARGV[3] / 1000, 'reason', ARGV[5])
 if ARGV[4] == '1' then
   local refusals, at = 0, time[1] + time[2] / 1e6
   if now[3] == ARGV[1] then refusals, at = tonumber(now[4]), tonumber(now[6] or at) end
-  redis.call('HSET', KEYS[1], 'refused', ARGV[1], 'refusals', refusals + 1, 'refused_at', string.format('%.3f', at),
-    'refused_for', string.format('%.3f', time[1] + time[2] / 1e6 - at))
+  redis.call('HSET', KEYS[1], 'refused_epoch', ARGV[1], 'refusals', refusals + 1,
+    'first_refused_at', string.format('%.3f', at), 'refused_for', string.format('%.3f', time[1] + time[2] / 1e6 - at))
 end
-if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'declined', declined_by(now[7] or '', ARGV[1], ARGV[7])) end
+if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'declined', add_decline(now[7] or '', ARGV[1], ARGV[7])) end
 redis.call('DEL', KEYS[3])
-say(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[6])
+publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[6])
 return 1

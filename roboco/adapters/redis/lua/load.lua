@@ -1,8 +1,9 @@
--- load: a task as it stands, at one moment.
+-- load: read a task at one moment.
 -- KEYS[1] state (hash)  KEYS[2] tail (list)  KEYS[3] inbox (set)  KEYS[4] lease (string)  KEYS[5] calls (hash)
--- ARGV[1] how many of the newest steps to return
--- Returns {state fields, tail, inbox, ms left of a live lease or less than 1, calls fields, the time}, or nothing if the
--- task is not known.
+-- ARGV[1] number of the newest steps to return
+-- Return {state fields, tail, inbox, ms left of a live lease or less than 1, fields of calls, server time}, or nil if
+-- the task does not exist.
+-- Cost: O(steps + items + calls): at most 512 steps and about 1,000 items.
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 return {
   redis.call('HGETALL', KEYS[1]),

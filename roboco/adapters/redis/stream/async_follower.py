@@ -1,4 +1,4 @@
-"""Following in an event loop: as in follower.py, with one connection for all, and the logs read in threads."""
+"""A follower in an event loop: like follower.py, with one connection for all followers, and threads that read logs."""
 
 import asyncio
 import time
@@ -14,22 +14,24 @@ from roboco.adapters.redis.stream.subscriber import Word
 from roboco.errors import TransientError
 
 BATCH = 100
-"""How many messages are read from the logs at a time, and so held by each follower that has fallen behind."""
+"""Messages that are read from the logs at a time: a follower that has fallen behind holds no more."""
 PATIENCE = 60.0
-"""Seconds for which a follower tries to read logs from a Redis that does not answer."""
+"""Seconds for which a follower tries to read the logs from a Redis that does not answer."""
 PAUSE = 0.5
+"""Seconds between two tries."""
 
 
 class AsyncFollower:
-    """Follows one task in the event loop that runs; what followers share is the RedisFollower's."""
+    """Follows tasks in the running event loop. The RedisFollower owns what all followers share."""
 
     def __init__(self, follower: RedisFollower) -> None:
         self._follower = follower
 
     async def follow(self, task_id: str, position: Position) -> AsyncGenerator[Record | None, None]:
-        """The messages after the position, each once and in order; None when the logs hold no more for now.
+        """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
 
-        It never ends by itself. A lost connection is made anew; TransientError after PATIENCE seconds without one.
+        The iterator never ends. It reconnects a lost connection. Raise TransientError after PATIENCE seconds without
+        one.
         """
         with self._follower.feeds.here().listening(task_id, position) as listener:
             while True:
@@ -49,7 +51,10 @@ class AsyncFollower:
                     listener.read_on()
 
     async def stirs(self, task_id: str) -> AsyncGenerator[Record | None, None]:
-        """Each event of the task as it comes; None at first, after a loss, and now and then: it may have changed."""
+        """Yield each event of the task as it arrives, and None whenever the task may have changed unnoticed.
+
+        That is at first, after a lost connection, and now and then.
+        """
         with self._follower.feeds.here().listening(task_id, Position()) as listener:
             while True:
                 word = await listener.take()
@@ -80,5 +85,5 @@ class AsyncFollower:
                 return
 
     def _batch(self, task_id: str, position: Position) -> tuple[list[Record], Position]:
-        """The next messages, and the position after them, which may be the beginning of a new generation."""
+        """Return the next messages and the position after them, which may be the start of a new generation."""
         return list(islice(self._follower.replay(task_id, position, BATCH), BATCH)), position

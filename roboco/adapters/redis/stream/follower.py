@@ -1,7 +1,11 @@
-"""Following a task's channels: subscribe first, then read the logs, then go on live.
+"""A follower of a task: it subscribes to both channels, then reads their logs, then continues with live messages.
 
-Messages carry how far the other channel was, so both are merged into the one order in which they happened,
-live as in a replay. Whatever does not fit the numbers is read from the logs.
+Stream order: each message has a number in its channel and carries the number that the other channel had reached. So a
+follower merges both channels into the one order in which they were published, from the logs as from live messages. If a
+live message is not the next one by these numbers, messages are missing, and the follower reads them from the logs.
+
+Because it subscribes before it reads the logs, no message falls between the two. A new generation means that Redis may
+have lost the end of the logs: the follower then starts again at the first message of that generation.
 """
 
 import json
@@ -24,17 +28,17 @@ from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
 
 IDLE = 1.0
-"""Seconds without a message after which the logs are looked at again."""
+"""Seconds without a message after which the follower reads the logs again."""
 FIRST_IDLE = 0.05
-"""The same for who waits for a change and has just begun: the task may be ending, with its last event told before."""
+"""The same for a new iterator of changes: the task may be ending, with its last event published before."""
 PATIENCE = 60.0
 """Seconds for which a follower tries to reach a Redis that does not answer."""
 READERS = 8
-"""How many threads read logs for the followers in event loops."""
+"""Threads that read logs for the followers in event loops."""
 
 
 class RedisFollower:
-    """Follows one task. Each follower has a connection of its own; those in event loops share `feeds` and `threads`."""
+    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `feeds` and `threads`."""
 
     def __init__(self, client: redis.Redis, url: str, keys: Keys) -> None:
         self._client = client
@@ -45,9 +49,10 @@ class RedisFollower:
         self.feeds = Feeds(url, keys, self.threads, self.reach)
 
     def follow(self, task_id: str, position: Position) -> Iterator[Record | None]:
-        """The messages after the position, each once and in order; None when the logs hold no more for now.
+        """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
 
-        It never ends by itself. A lost connection is made anew; TransientError after PATIENCE seconds without one.
+        The iterator never ends. It reconnects a lost connection. Raise TransientError after PATIENCE seconds without
+        one.
         """
         answered = time.monotonic()
         while True:
@@ -63,21 +68,21 @@ class RedisFollower:
                 time.sleep(0.1)
 
     def stirs(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:
-        """Each event of the task as it comes; None at first, after a loss, now and then, and at the time `until`.
+        """Yield each event of the task as it arrives, and None whenever the task may have changed unnoticed.
 
-        None: it may have changed. `until` is of the monotonic clock.
+        That is at first, after a lost connection, now and then, and at the time `until` of the monotonic clock.
         """
         while True:
             try:
                 yield from self._heard(task_id, until)
             except (redis.ConnectionError, redis.TimeoutError, TransientError):
-                yield None  # whoever looks finds out what it is, and is patient
+                yield None  # the caller reads the task next, and waits for Redis there
                 time.sleep(0.1)
 
     def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
-        """What the logs hold after the position, in order; from the start where a new generation began.
+        """Yield the messages of the logs after the position, in order; of a new generation from its first message.
 
-        `page` is how many messages of a log are read at a time.
+        `page` is the number of messages of a log that are read at a time.
         """
         generation = self._generation(task_id)
         while generation is not None:
@@ -92,9 +97,9 @@ class RedisFollower:
             generation = self._generation(task_id)
 
     def reach(self, task_ids: Sequence[str]) -> dict[str, Position]:
-        """Return the last numbers in the logs of those tasks that have logs, by one request for all.
+        """Return the last positions in the logs of those tasks that have logs, in one round trip.
 
-        A follower may read nothing but the logs: the state of a task holds more than a follower may know.
+        A follower's Redis user may read nothing but the logs, because the state of a task holds more.
         """
         with answering(), self._client.pipeline(transaction=False) as pipe:
             for task_id in task_ids:
@@ -105,7 +110,7 @@ class RedisFollower:
         return {task_id: position for task_id, position in found.items() if position is not None}
 
     def _generation(self, task_id: str) -> str | None:
-        """The generation of the logs, which each of their messages names; None if the logs are empty."""
+        """Return the generation of the logs, which each message names, or None if the logs are empty."""
         for log in (self._keys.events(task_id), self._keys.content(task_id)):
             with answering():
                 page: Any = self._client.xrange(log, count=1)
@@ -138,7 +143,9 @@ class RedisFollower:
                 left = until - time.monotonic()
                 message = pubsub.get_message(timeout=min(idle, max(0.0, left)))
                 idle = min(2 * idle, IDLE)
-                if message is None or left <= 0 or message["type"] == "subscribe":  # anew, after a loss
+                if (
+                    message is None or left <= 0 or message["type"] == "subscribe"
+                ):  # a new subscription after a lost connection
                     yield None
                 elif message["type"] == "message":
                     yield read_record(message["data"])
@@ -154,7 +161,7 @@ class RedisFollower:
             yield from self.replay(task_id, position)
 
     def _merged(self, task_id: str, position: Position, page: int | None) -> Iterator[Record]:
-        """Both logs in one order; whoever takes a record moves the position before asking for the next."""
+        """Yield the messages of both logs in one order. The caller moves the position before it asks for another."""
         chunks = self._entries(self._keys.content(task_id), position.chunks, page)
         events = self._entries(self._keys.events(task_id), position.events, page)
         chunk, event = next(chunks, None), next(events, None)
@@ -179,7 +186,10 @@ class RedisFollower:
 
 
 def _last(events: Any, chunks: Any) -> Position | None:
-    """The position at the newest entries of both logs, each a page of at most one entry."""
+    """Return the position at the newest entries of both logs, or None if they are empty.
+
+    Each argument is a page of at most one entry.
+    """
     records = [*_records(events), *_records(chunks)]
     if not records:
         return None

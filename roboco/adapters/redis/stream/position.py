@@ -1,23 +1,23 @@
-"""Position: how far a follower has got in the two logs of a task."""
+"""The position of a follower in the two logs of a task."""
 
 import json
 from dataclasses import dataclass
 from typing import Any
 
 Record = dict[str, Any]
-"""A message of either channel, as it was sent."""
+"""A message of either channel, as it was published."""
 
 
 @dataclass
 class Position:
-    """The last numbers that a follower has, of one generation of the logs."""
+    """The last numbers that a follower has received, in one generation of the logs."""
 
     generation: str = ""
     events: int = 0
     chunks: int = 0
 
     def fits(self, record: Record) -> bool:
-        """Whether the message is the very next one, with nothing of the other channel before it."""
+        """Return True if the message is the next one, and no message of the other channel precedes it."""
         if record.get("generation") != self.generation:
             return False
         if "chunks" in record:
@@ -25,16 +25,16 @@ class Position:
         return (record["seq"], record["events"]) == (self.chunks + 1, self.events)
 
     def has(self, record: Record) -> bool:
-        """Whether the follower had the message before."""
+        """Return True if the follower has received the message before."""
         mine = self.events if "chunks" in record else self.chunks
         return record.get("generation") == self.generation and int(record["seq"]) <= mine
 
     def begin(self, generation: str) -> None:
-        """Nothing of this generation was had yet."""
+        """Move to the start of this generation."""
         self.generation, self.events, self.chunks = generation, 0, 0
 
     def take(self, record: Record) -> Record:
-        """Note the message as had, and return it."""
+        """Move behind the message, and return it."""
         if "chunks" in record:
             self.events = record["seq"]
         else:
@@ -43,7 +43,7 @@ class Position:
 
 
 def read_record(message: str | bytes) -> Record | None:
-    """The message's JSON; None if it is none: anybody may publish, and what is true stands in the logs."""
+    """Return the message's JSON object, or None if it is none: a channel is open to writers that the logs are not."""
     try:
         record = json.loads(message)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Wire: one connection of an event loop, subscribed to the channels of many tasks.
+"""One connection of an event loop, subscribed to the channels of many tasks.
 
-One reads and another one subscribes at the same time, which redis-py's own PubSub does not allow: it may make a lost
-connection anew beneath the reader, who would not know that messages are missing.
+One coroutine reads while another one subscribes. redis-py's PubSub does not allow that: it may reconnect silently, and
+the reader would not learn that messages are missing.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from roboco.adapters.redis.keys import Keys
 
 
 class Wire:
-    """It is to be closed, and another one made, as soon as one of its methods raises."""
+    """A connection for channels. If a method raises, close it and open another one."""
 
     def __init__(self, url: str, keys: Keys) -> None:
         self._connection: Any = client.connect_channels(url)
@@ -34,11 +34,11 @@ class Wire:
             await self._connection.connect()
 
     async def close(self) -> None:
-        """Disconnect, without waiting for the other side."""
+        """Disconnect without waiting for the server."""
         await self._connection.disconnect(nowait=True)
 
     async def read(self, hear: Callable[[str, bytes], None], confirm: Callable[[str], None]) -> None:
-        """Hand on the channel and text of each message, and each channel that is subscribed to, as often as asked."""
+        """Call `hear` with channel and text of each message, and `confirm` for each channel that is subscribed."""
         while True:
             answer = await self._connection.read_response(timeout=math.inf)
             self._heard = time.monotonic()
@@ -47,11 +47,11 @@ class Wire:
                     hear(channel.decode(), text)
                 case [b"subscribe", bytes(channel), _]:
                     self._confirmed(channel.decode(), confirm)
-                case _:  # to an unsubscription or a ping
+                case _:  # the answer to an unsubscription or a ping
                     pass
 
     async def match(self, topics: Mapping[str, object]) -> None:
-        """Subscribe to the channels of these tasks and no others; another object for a task is a new subscription."""
+        """Subscribe to the channels of these tasks and no others. Another object for a task is a new subscription."""
         new = [task_id for task_id, topic in topics.items() if self._topics.get(task_id) is not topic]
         gone = [task_id for task_id in self._topics if task_id not in topics]
         self._topics = dict(topics)
@@ -61,7 +61,7 @@ class Wire:
         await self._send("SUBSCRIBE", new)
 
     async def check(self) -> None:
-        """Ask whether the other side is there, if it has been silent; TimeoutError if it did not answer to that."""
+        """Ping the server if it has been silent. Raise redis.TimeoutError if it did not answer the last ping."""
         now = time.monotonic()
         if now - self._heard < client.TIMEOUT:
             return

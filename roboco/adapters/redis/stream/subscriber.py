@@ -1,4 +1,4 @@
-"""Listener: what one follower in an event loop has yet to take."""
+"""The queue of live messages of one follower in an event loop."""
 
 import asyncio
 from collections import deque
@@ -7,18 +7,18 @@ from enum import Enum
 from roboco.adapters.redis.stream.position import Position, Record
 
 HELD = 256
-"""How many live messages are held for a follower; one that is slower than that reads on from the logs."""
+"""Live messages that wait for a follower at most. A slower follower reads the logs instead."""
 
 
 class Word(Enum):
-    """What a follower is told beside messages."""
+    """A control signal to a follower, beside messages."""
 
-    READ_ON = "read the logs from your position on, and then go on live"
-    QUIET = "nothing has come for a while, and the logs hold nothing more"
+    READ_ON = "read the logs from the position on, then continue with live messages"
+    QUIET = "no message for a while, and the logs have no more"
 
 
 class Listener:
-    """Live messages, or word that they must be read from the logs. `position` is moved by the follower."""
+    """A queue of live messages, or a signal to read them from the logs. The follower moves `position`."""
 
     def __init__(self, position: Position) -> None:
         self.position = position
@@ -30,11 +30,11 @@ class Listener:
 
     @property
     def idle(self) -> bool:
-        """Whether its follower has taken all there was."""
+        """True if the follower has received all that was put here."""
         return not self._stirred.is_set()
 
     async def take(self) -> Record | Word:
-        """The next message or word, as soon as there is one; TransientError if Redis has not answered for too long."""
+        """Wait for the next message or signal, and return it. Raise the error of `fail`, such as TransientError."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -47,7 +47,7 @@ class Listener:
             await self._stirred.wait()
 
     def put(self, record: Record) -> None:
-        """A live message; of no use to who has to read the logs, where it stands."""
+        """Add a live message, unless the follower has to read the logs, which contain it."""
         if self._word is Word.READ_ON:
             return
         if len(self._live) < HELD:
@@ -57,18 +57,18 @@ class Listener:
             self.read_on()
 
     def read_on(self) -> None:
-        """What is held may lack something: have the logs read instead."""
+        """Drop the waiting messages, which may have gaps, and signal to read the logs instead."""
         self._live.clear()
         self._word = Word.READ_ON
         self._stirred.set()
 
     def quiet(self) -> None:
-        """Say that there is nothing."""
+        """Signal that there is no message."""
         if self._word is None:
             self._word = Word.QUIET
             self._stirred.set()
 
     def fail(self, error: BaseException) -> None:
-        """End the following with this error."""
+        """Raise this error in the follower."""
         self._failure = error
         self._stirred.set()

@@ -1,7 +1,8 @@
-"""Feed: what all followers in an event loop are told live, over one connection.
+"""The subscriptions of all followers in an event loop, over one connection.
 
-A follower's channels are subscribed to while it listens. It is told to read the logs as soon as that is confirmed,
-after each loss of the connection, when it is too slow, and when the logs have got further than it.
+The hub subscribes to the channels of a task while a follower listens. It signals the follower to read the logs when the
+server confirms the subscription, after each lost connection, when the follower is too slow, and when the logs have more
+than the follower.
 """
 
 import asyncio
@@ -24,19 +25,20 @@ from roboco.adapters.threads import Threads
 from roboco.errors import TransientError
 
 IDLE = 1.0
-"""Seconds without a message after which the logs of a task are looked at again; then twice as long, and so on."""
+"""Seconds without a message after which the hub compares logs with followers. The interval doubles each time."""
 LONGEST_IDLE = 16.0
+"""Seconds at which that interval stops growing."""
 PATIENCE = 60.0
 """Seconds for which a follower waits for a Redis that does not answer."""
 PAUSE = 0.2
 """Seconds between two tries to connect."""
 
 Reach = Callable[[Sequence[str]], dict[str, Position]]
-"""How far the logs of tasks have got, of those that are known."""
+"""Returns the ends of the logs of those of the tasks that have logs."""
 
 
 class Topic:
-    """A task that is followed, and who listens."""
+    """The subscription of a task, with its followers."""
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
@@ -46,41 +48,42 @@ class Topic:
         self._heard = time.monotonic()
 
     def put(self, record: Record) -> None:
-        """A live message."""
+        """Pass a live message to all followers."""
         self._heard, self._idle = time.monotonic(), IDLE
         for listener in self.listeners:
             listener.put(record)
 
     def begin(self) -> None:
-        """From now on nothing is missed; what was before stands in the logs."""
+        """Record that the server confirmed the subscription: later messages arrive, earlier ones are in the logs."""
         self.subscribed = True
         for listener in self.listeners:
             listener.waits_since = None
         self.read_on()
 
     def read_on(self) -> None:
-        """Have all read the logs."""
+        """Signal all followers to read the logs."""
         for listener in self.listeners:
             listener.read_on()
 
     def lose(self, error: Exception) -> None:
-        """The connection was lost, or could not be made."""
+        """Record that the connection was lost or refused. Fail followers that have waited for PATIENCE seconds."""
         self.subscribed = False
         now = time.monotonic()
         for listener in self.listeners:
             if listener.waits_since is None:
                 listener.waits_since = now
             elif now - listener.waits_since > PATIENCE:
-                listener.fail(TransientError(f"redis does not answer for {PATIENCE:g} s: {refusal(error) or error}"))
+                why = refusal(error) or error
+                listener.fail(TransientError(f"redis does not answer for {PATIENCE:g} s: {why}"))
 
     def fail(self, error: BaseException) -> None:
-        """End all followings."""
+        """Raise this error in all followers."""
         self.subscribed = False
         for listener in self.listeners:
             listener.fail(error)
 
     def due(self) -> bool:
-        """Whether it is time to look at the logs; the next time is later."""
+        """Return True if it is time to compare the logs. Then the next time is later."""
         now = time.monotonic()
         if not self.subscribed or now - self._heard < self._idle:
             return False
@@ -88,9 +91,10 @@ class Topic:
         return True
 
     def compare(self, reach: Position | None) -> None:
-        """Tell who waits that the logs have got elsewhere than it, or that there is nothing; None: there are no logs.
+        """Signal each waiting follower whose position is not the end of the logs to read them, and the others to check.
 
-        Also who has all of the logs is told: its task may have ended, and its workspace be complete only now.
+        A follower with all messages is signalled too: its task may have ended, and its workspace may be complete only
+        now. `reach` is None if the task has no logs.
         """
         for listener in self.listeners:
             if listener.idle and reach in (None, listener.position):
@@ -100,7 +104,7 @@ class Topic:
 
 
 class Feed:
-    """Of one event loop. It is connected while somebody listens."""
+    """The subscriptions of one event loop. It is connected while a follower listens."""
 
     def __init__(self, url: str, keys: Keys, threads: Threads, reach: Reach) -> None:
         self._url = url
@@ -114,7 +118,7 @@ class Feed:
 
     @contextmanager
     def listening(self, task_id: str, position: Position) -> Iterator[Listener]:
-        """A listener of the task, for as long as the block lasts."""
+        """Yield a queue of the live messages of the task, until the block ends."""
         if self._running is None:
             self._running = asyncio.create_task(self._run(), name="roboco feed", context=Context())
             self._running.add_done_callback(self._ended)
@@ -148,15 +152,17 @@ class Feed:
             self._running = None
 
     def _ended(self, run: asyncio.Task[None]) -> None:
-        """Nobody is left waiting if it was not we who ended it."""
+        """Fail the remaining followers, unless the hub itself ended the reading task."""
         error = None if run.cancelled() else run.exception()
         if self._running is run:
             self._running = None
             for topic in self._topics.values():
-                topic.fail(error or TransientError("who read the channels of this event loop was cancelled"))
+                topic.fail(error or TransientError("the task that reads the channels of this event loop was cancelled"))
 
     async def _run(self) -> None:
-        while self._running is asyncio.current_task():  # a loss in the same moment can hide that it was cancelled
+        while (
+            self._running is asyncio.current_task()
+        ):  # a connection that is lost at the same moment can hide the cancellation
             try:
                 await self._connected()
             except* (redis.RedisError, OSError) as errors:
@@ -176,7 +182,7 @@ class Feed:
             await wire.close()
 
     async def _keep(self, wire: Wire) -> None:
-        """Subscribe as followers come and go, and notice a dead connection."""
+        """Subscribe and unsubscribe as followers start and end, and find a dead connection."""
         while True:
             self._changed.clear()
             await wire.match(self._topics)
@@ -188,7 +194,7 @@ class Feed:
                 continue
 
     async def _look(self) -> None:
-        """Look at the logs of tasks of which nothing was heard."""
+        """Compare the logs of silent tasks with the positions of their followers."""
         while True:
             await asyncio.sleep(IDLE / 4)
             due = {topic.task_id: topic for topic in self._topics.values() if topic.due()}
@@ -196,7 +202,7 @@ class Feed:
                 continue
             try:
                 reach = await self._threads.run(partial(self._reach, tuple(due)))
-            except TransientError:  # each finds that out when it reads, and is patient
+            except TransientError:  # each follower finds the cause when it reads, and waits for Redis there
                 for topic in due.values():
                     topic.read_on()
             else:
@@ -213,14 +219,14 @@ class Feed:
             topic.read_on()
 
     def _confirmed(self, channel: str) -> None:
-        """The events' channel is the second of the two that are subscribed to together."""
+        """Start the subscription once its second channel, that of events, is confirmed."""
         topic = self._channels.get(channel)
         if topic is not None and channel == self._keys.events(topic.task_id):
             topic.begin()
 
 
 class Feeds:
-    """The feed of each event loop."""
+    """The subscriptions of each event loop."""
 
     def __init__(self, url: str, keys: Keys, threads: Threads, reach: Reach) -> None:
         self._parts = (url, keys, threads, reach)
@@ -228,7 +234,7 @@ class Feeds:
         self._feeds: dict[tuple[int, asyncio.AbstractEventLoop], Feed] = {}
 
     def here(self) -> Feed:
-        """The one of the event loop that runs; a forked process has its own."""
+        """Return the subscriptions of the running event loop. A forked process has separate ones."""
         place = os.getpid(), asyncio.get_running_loop()
         with self._lock:
             if place not in self._feeds:

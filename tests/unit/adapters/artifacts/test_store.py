@@ -48,10 +48,10 @@ def test_it_is_read_by_name_or_uri(name: str) -> None:
 
 def test_what_is_not_there_is_told_with_what_is() -> None:
     files = MemoryFiles()
-    with pytest.raises(UsageError, match="no artifact 'b' in this task; there are: none"):
+    with pytest.raises(UsageError, match="no artifact 'b' in this task; artifacts: none"):
         read_artifact(files, "t1", "b")
     write(files, "a.txt")
-    with pytest.raises(UsageError, match=r"there are: a\.txt"):
+    with pytest.raises(UsageError, match=r"artifacts: a\.txt"):
         read_artifact(files, "t1", "b")
     with pytest.raises(UsageError):
         read_artifact(files, "t2", "a.txt")

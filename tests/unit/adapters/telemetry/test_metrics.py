@@ -63,7 +63,7 @@ def test_each_kind_of_figure(metrics: Metrics) -> None:
     assert value(metrics, "roboco_turn_seconds_count", model="small") == 2
     assert value(metrics, "roboco_turn_seconds_bucket", model="small", le="0.25") == 1
     assert value(metrics, "roboco_open_streams") == 1
-    assert value(metrics, "roboco_lease_losses_total", kind="turn") == 0
+    assert value(metrics, "roboco_lease_expirations_total", kind="turn") == 0
 
 
 def test_clocks_that_differ_take_no_time_back(metrics: Metrics) -> None:
@@ -94,7 +94,7 @@ def test_children_tell_the_first_process_whether_they_live_or_not(metrics: Metri
     metrics.note(OPEN_STREAMS, 1)
     for pid in [child(work) for _ in range(3)]:
         os.waitpid(pid, 0)
-    until(lambda: value(metrics, "roboco_lease_losses_total", kind="tool") == 3, 5, "three children have told")
+    until(lambda: value(metrics, "roboco_lease_expirations_total", kind="tool") == 3, 5, "three children have told")
     until(lambda: value(metrics, "roboco_open_streams") == 1, 5, "only the living count")
 
 
@@ -127,7 +127,7 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
     os.waitpid(pid, 0)
 
     def all_told() -> bool:
-        lost = value(metrics, "roboco_metrics_lost_total") or 0.0
+        lost = value(metrics, "roboco_metric_values_dropped_total") or 0.0
         came = value(metrics, "roboco_tokens_total", direction="in", model="small") or 0.0
         return lost > 0 and lost + came == tells + 1
 

@@ -176,7 +176,7 @@ def test_a_function_is_run() -> None:
         ("give", {"what": "model"}, "Measure that is not JSON"),
         ("memory_search", {}, "query: Field required"),
         ("memory_search", {"query": "sea", "limit": 0}, "limit: "),
-        ("artifact_read", {"uri": "nothing"}, "no artifact 'nothing' in this task; there are: none"),
+        ("artifact_read", {"uri": "nothing"}, "no artifact 'nothing' in this task; artifacts: none"),
         ("artifact_read", {"uri": "../team.json"}, "not allowed"),
         ("artifact_write", {"name": "../x", "content": ""}, "not allowed"),
     ],

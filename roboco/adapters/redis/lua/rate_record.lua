@@ -1,8 +1,8 @@
--- settle: when a request was made, and how many tokens it has used for which some were reserved.
--- KEYS[1] the ticket's mark (string: "SLOT TOKENS", or "settled")  KEYS[2..] the keys of its buckets; see _bucket.lua
--- ARGV[1] tokens  ARGV[2] how many ms ago it was made  ARGV[3] the window in ms
--- ARGV[4..] of each bucket: requests a window, or ''; tokens a window, or ''
--- Returns 1, or 0 if that was said before, or its time is over.
+-- rate_record: replace the reserved tokens of a request by its used tokens, in the slot in which it was sent.
+-- KEYS[1] admission of the ticket (string: "SLOT TOKENS", or "settled")  KEYS[2..] keys of its buckets; see _bucket.lua
+-- ARGV[1] used tokens  ARGV[2] ms since the request was sent  ARGV[3] window in ms
+-- ARGV[4..] for each bucket: requests for each window, or ''; tokens for each window, or ''
+-- Return 1, or 0 if the usage was recorded before or the admission has expired.
 -- Cost: O(1).
 local slot, reserved = (redis.call('GET', KEYS[1]) or ''):match('^(%d+) (%d+)$')
 if not slot then return 0 end

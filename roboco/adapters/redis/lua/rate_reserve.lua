@@ -1,22 +1,27 @@
--- reserve: when a request to a model may be made, so that no window of time holds more than each bucket allows.
--- KEYS[1] until when nobody may ask, in ms (string)  KEYS[2] there once this ticket's request may be made (string)
--- KEYS[3] tasks that await an answer of this model (sorted set)
--- KEYS[4..] the keys of one or two buckets, a team's before the operator's; see _bucket.lua
--- ARGV[1] ticket  ARGV[2] tokens  ARGV[3] tenant  ARGV[4] the window in ms  ARGV[5] ms after which a ticket asks again
--- ARGV[6] ms after which a ticket that should have asked again has lost its place
--- ARGV[7..] of each bucket: requests a window, or ''; tokens a window, or ''
--- Returns after how many ms to ask again; 0 if the request may be made now, or -1 if tasks await an answer besides.
--- Cost: O(log(tickets that wait)) and 60 slots; at most 100 tickets that lost their place are removed by one call.
-local ticket, tenant, window, again = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local at_once = -redis.call('EXISTS', KEYS[3])
-if redis.call('EXISTS', KEYS[2]) == 1 then return at_once end
+-- rate_reserve: admit a request to a model, or return when to ask again. No window of time holds more requests or
+-- tokens than each bucket allows.
+-- KEYS[1] end of a pause that the model server demands, in ms (string)
+-- KEYS[2] admission of this ticket (string: "SLOT TOKENS"); exists once the request is admitted
+-- KEYS[3] tasks that wait for a reply of this model (sorted set)
+-- KEYS[4..] keys of one or two buckets, the team's before the operator's; see _bucket.lua
+-- ARGV[1] ticket  ARGV[2] tokens  ARGV[3] tenant  ARGV[4] window in ms  ARGV[5] ms after which a ticket asks again
+-- ARGV[6] ms after that at which a ticket that has not asked again loses its place
+-- ARGV[7..] for each bucket: requests for each window, or ''; tokens for each window, or ''
+-- Return the ms after which to ask again; 0 if the request is admitted; -1 if it is admitted and tasks wait for a
+-- reply.
+-- Cost: O(log(waiting tickets)) and 60 slots. One call removes at most 100 tickets that lost their place.
+local ticket, tenant, window, retry_delay = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local admitted = -redis.call('EXISTS', KEYS[3])
+if redis.call('EXISTS', KEYS[2]) == 1 then return admitted end
 local now = clock()
 local pause = math.max(0, tonumber(redis.call('GET', KEYS[1]) or '0') - now)
 local width = window / SLOTS
 local newest = math.floor(now / width)
 
+-- Return the tokens that count in a bucket: at most its limit, so that a large request waits for an empty window.
 local function size(of) return of.tokens and math.min(tonumber(ARGV[2]), of.tokens) or tonumber(ARGV[2]) end
 
+-- Give the ticket a place in the queue of a bucket, unless it has one.
 local function join(of)
   if redis.call('HEXISTS', of.tickets, ticket) == 1 then return end
   local start = math.max(tonumber(redis.call('HGET', of.flows, 'V') or '0'),
@@ -30,17 +35,19 @@ local function join(of)
   redis.call('HINCRBY', of.flows, 'tokens', size(of))
 end
 
--- The requests and tokens of those before us: the first one's as they are, the others' as the average of all that wait.
-local function ahead(of)
+-- Return the requests and tokens of the tickets before this one. The first ticket counts with its own tokens, the
+-- others with the average of all waiting tickets.
+local function demand_before(of)
   local rank = redis.call('ZRANK', of.queue, ticket) or 0
   if rank == 0 or not of.tokens then return rank, 0 end
-  local head = waiting(of, redis.call('ZRANGE', of.queue, 0, 0)[1])
+  local head = ticket_of(of, redis.call('ZRANGE', of.queue, 0, 0)[1])
   local first = head and head.tokens or 0
   local rest = math.max(0, tonumber(redis.call('HGET', of.flows, 'tokens') or '0') - first - size(of))
   return rank, first + rest * (rank - 1) / math.max(1, redis.call('ZCARD', of.queue) - 2)
 end
 
-local function used_in(of)
+-- Return the usage of each slot in the window, and its sums of requests and tokens. Drop slots that left the window.
+local function usage(of)
   local found, r, t = { r = {}, t = {} }, 0, 0
   local all = redis.call('HGETALL', of.used)
   for i = 1, #all, 2 do
@@ -55,11 +62,11 @@ local function used_in(of)
   return found, r, t
 end
 
--- After how many ms so much of what was used has left the window; beyond that, as fast as the limit allows.
+-- Return the ms until the window has lost this excess of its usage; beyond the usage, as fast as the limit allows.
 local function until_free(slots, excess, limit)
   if excess <= 0 then return 0 end
   local freed = 0
-  for ago = SLOTS + 1, 0, -1 do -- counted in whole slots: with a window of 0 `newest` has no end
+  for ago = SLOTS + 1, 0, -1 do -- a count of slots, not up to `newest`: that is infinite with a window of 0
     local slot = newest - ago
     freed = freed + (slots[slot] or 0)
     if freed >= excess then return math.max(1, math.ceil((slot + 1) * width + window - now)) end
@@ -67,13 +74,14 @@ local function until_free(slots, excess, limit)
   return math.ceil(window + (excess - freed) / limit * window)
 end
 
-local function ask(of)
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', of.late, '-inf', now, 'LIMIT', 0, MOST_LATE)) do
-    if gone ~= ticket then leave(of, gone, false) end
+-- Return the ms until a bucket has room for the ticket, or 0.
+local function wait_for(of)
+  for _, expired in ipairs(redis.call('ZRANGEBYSCORE', of.deadlines, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
+    if expired ~= ticket then remove_ticket(of, expired, false) end
   end
   if redis.call('EXISTS', of.queue) == 1 then join(of) end
-  local requests, tokens = ahead(of)
-  local slots, r, t = used_in(of)
+  local requests, tokens = demand_before(of)
+  local slots, r, t = usage(of)
   return math.max(of.requests and until_free(slots.r, requests + 1 + r - of.requests, of.requests) or 0,
     of.tokens and until_free(slots.t, tokens + size(of) + t - of.tokens, of.tokens) or 0, pause)
 end
@@ -82,27 +90,27 @@ local wait, buckets = pause, {}
 for at = 4, #KEYS, 5 do
   local of = bucket(at, ARGV[7 + (at - 4) / 5 * 2], ARGV[8 + (at - 4) / 5 * 2])
   buckets[#buckets + 1] = of
-  wait = ask(of)
+  wait = wait_for(of)
   if wait > 0 then break end
 end
-if wait > again then wait = math.max(again, math.floor(wait / 4)) end
+if wait > retry_delay then wait = math.max(retry_delay, math.floor(wait / 4)) end
 wait = math.max(wait, pause)
 for _, of in ipairs(buckets) do
-  local kept = math.ceil(2 * window + wait + ARGV[6])
+  local ttl = math.ceil(2 * window + wait + ARGV[6])
   if wait > 0 then
     join(of)
-    redis.call('ZADD', of.late, now + wait + ARGV[6], ticket)
-    for _, key in ipairs({ of.queue, of.tickets, of.flows, of.late }) do
-      if redis.call('PTTL', key) < kept then redis.call('PEXPIRE', key, kept) end
+    redis.call('ZADD', of.deadlines, now + wait + ARGV[6], ticket)
+    for _, key in ipairs({ of.queue, of.tickets, of.flows, of.deadlines }) do
+      if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
     end
   else
-    leave(of, ticket, true)
+    remove_ticket(of, ticket, true)
     redis.call('HINCRBY', of.used, newest .. 'r', 1)
     redis.call('HINCRBY', of.used, newest .. 't', size(of))
-    redis.call('PEXPIRE', of.used, kept)
+    redis.call('PEXPIRE', of.used, ttl)
   end
 end
 if wait == 0 and #buckets > 0 then
   redis.call('SET', KEYS[2], newest .. ' ' .. ARGV[2], 'PX', math.ceil((newest + 1) * width + window - now))
 end
-return wait > 0 and wait or at_once
+return wait > 0 and wait or admitted
