@@ -60,11 +60,13 @@ def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent |
     task_id = submission.task_id
     if submission.model is not None:
         team = team.with_profile(submission.model)
-    artifacts = _check(engine, submission, team)
+    team.check_agent(submission.agent)
+    artifacts = check_brought(engine, task_id, submission)
+    first = _first_step(engine, submission, parent, artifacts)
+    _check_prompts(engine, team, task_id, first)
     engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
     if parent is None:
         check_room(engine, task_id)
-    first = _first_step(engine, submission, parent, artifacts)
     _store_team(engine, task_id, team)
     notify.keep(engine, task_id, submission.notify)
     stored = engine.histories.append(task_id, first)
@@ -105,22 +107,18 @@ def _set_up(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bo
     return engine.board.create(task_id, [first], fold([first]), events)
 
 
-def _check(engine: Engine, submission: Submission, team: Team) -> tuple[Artifact, ...]:
-    """The files that the submission brings; UsageError says what is wrong with it."""
-    team.check_agent(submission.agent)
-    artifacts = check_brought(engine, submission.task_id, submission)
-    first = _first_step(engine, submission, None)
+def _check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
+    """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
     prompts = engine.prompts.sharing()
     for agent in team.agents:
         try:
-            render_prompt(prompts, team, agent, submission.task_id, first)
+            render_prompt(prompts, team, agent, task_id, first)
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
-    return artifacts
 
 
 def _first_step(
-    engine: Engine, submission: Submission, parent: Parent | None, artifacts: tuple[Artifact, ...] = ()
+    engine: Engine, submission: Submission, parent: Parent | None, artifacts: tuple[Artifact, ...]
 ) -> TaskStep:
     metadata: dict[str, object] = {"submission": submission.digest(), "context": submission.context}
     metadata |= submission.metadata()
