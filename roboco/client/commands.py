@@ -19,7 +19,7 @@ from roboco.domain.notification import check_callback
 from roboco.domain.schema import Declared
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake import answer
 from roboco.engine.intake import pause as hold
@@ -28,7 +28,6 @@ from roboco.engine.intake.accept import receive
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
 from roboco.engine.intake.resolve import resolve
-from roboco.engine.intake.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
@@ -120,7 +119,7 @@ def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, An
     submission = read_submission(arguments)
     for target in submission.notify:
         check_callback(target, settings.allowed_callbacks)
-    submit(engine, submission, _team(settings, submission.team), begin=begin)
+    submit(engine, submission, _team(settings, submission.team))
 
 
 def _take_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

@@ -25,9 +25,8 @@ from roboco.domain.paths import summary_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.model_offer import ModelOffer, offers
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake.submit import submit
 from roboco.engine.registration import check_workspace
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.settings import Settings, read_settings
@@ -99,7 +98,7 @@ class Orchestrator:
         if goes_on is not None:
             submission = submission.model_copy(update={"notify": [goes_on, *submission.notify]})
         self._check_workspace()
-        submit(self.engine, submission, chosen, begin=begin)
+        submit(self.engine, submission, chosen)
         return self._task(submission.task_id)
 
     def models(self, team: Team | str | Path) -> list[ModelOffer]:

@@ -30,7 +30,7 @@ from roboco.engine import notifications as notify
 from roboco.engine import usage as broken
 from roboco.engine.coordinator import delegate, outage, pending
 from roboco.engine.coordinator.archive import archive, close_again, finish, fold_due
-from roboco.engine.coordinator.next_step import Place
+from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
@@ -107,7 +107,7 @@ def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: s
             return seen_to
         exhausted = seen_to
     tickets.release(engine, team, task_id, task)
-    again = _carry_out(Place(engine, task_id, team, task), waiting, exhausted)
+    again = _carry_out(NextStep(engine, task_id, team, task), waiting, exhausted)
     if fold_due(task.seq - 1):
         engine.histories.fold(task_id)
     return again
@@ -184,16 +184,16 @@ def _left_to_a_child(engine: Engine, team: Team, look: Look) -> bool | None:
     return False
 
 
-def _carry_out(place: Place, waiting: tuple[Item, ...], exhausted: str | None) -> bool:
-    engine, task_id, task = place.engine, place.task_id, place.task
-    match place.decided(waiting, exhausted):
+def _carry_out(next_step: NextStep, waiting: tuple[Item, ...], exhausted: str | None) -> bool:
+    engine, task_id, task = next_step.engine, next_step.task_id, next_step.task
+    match next_step.decide(waiting, exhausted):
         case AppendStep() as action:
-            _append(engine, task_id, place.team, task, action)
+            _append(engine, task_id, next_step.team, task, action)
             return True
         case StartTurn() | CallTools() as action:
-            return not place.choose(action)
+            return not next_step.record_and_dispatch(action)
         case Wait() as action:
-            outage.await_answer(engine, task_id, place.team, waiting)
+            outage.await_answer(engine, task_id, next_step.team, waiting)
             return _wait(engine, task_id, task, action)
         case End() as action:
             return _end(engine, task_id, task, action)
@@ -227,7 +227,7 @@ def _append(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Ap
 
 
 def _catch_up(engine: Engine, task_id: str) -> None:
-    """Have the board take the step over although another look has chosen something in its place."""
+    """Have the board take the step over although another look has chosen something in its next_step."""
     now = engine.board.load(task_id, recover.COORDINATOR_TAIL)
     if now is not None:
         recover.catch_up(engine, task_id, now)

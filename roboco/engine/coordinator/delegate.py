@@ -26,8 +26,8 @@ from roboco.domain.team.team import Team
 from roboco.domain.usage import Spent
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept import receive, stored
+from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.intake.answer import answer_id
-from roboco.engine.intake.submit import submit
 from roboco.engine.record.summaries import stored_summary
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
@@ -52,7 +52,7 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     given = team.teams[name]
     spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
     limits = _limits(team, task, given.limits, max(0.0, spent))
-    submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
+    accept_and_wake(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = stored_summary(engine, child)
     if summary is not None and summary.status.ended:
         _report(engine, parent, summary, _said(engine, child))

@@ -131,7 +131,7 @@ def end_turn(engine: Engine, task_id: str, task: Snapshot) -> bool | None:
     return True if recover.catch_up(engine, task_id, task) else None
 
 
-def hand_out_call(engine: Engine, team: Team, task: Snapshot, order: CallOrder, call: ToolCall) -> None:
+def dispatch_call(engine: Engine, team: Team, task: Snapshot, order: CallOrder, call: ToolCall) -> None:
     """Announce the call to the tool workers, or give its work to another team."""
     if call.tool_name != DELEGATE:
         _send(engine, team, order, call)
@@ -166,7 +166,7 @@ class PendingCalls:
         for call, state in untaken:
             now = again or needs_approval(self.team, call)  # which a person may have approved only now
             if now and not self._is_held(call, state):
-                hand_out_call(self.engine, self.team, self.task, self._order(call, state), call)
+                dispatch_call(self.engine, self.team, self.task, self._order(call, state), call)
         for call, state in open_calls:
             if state.claimed and state.lease_left <= 0:
                 restart_call(self.engine, self.team, self._order(call, state), call)

@@ -7,7 +7,6 @@ The steps are the same to the byte, so that their digests show where they come f
 on what is there, and the same fork again goes on with it. The source is only read.
 """
 
-import logging
 from dataclasses import dataclass
 
 from roboco.domain.canonical_json import canonical, sha256
@@ -32,11 +31,10 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import store_team
 from roboco.engine.intake.accept import check_same, stored
+from roboco.engine.intake.accept_task import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.record.summaries import known_summary
-from roboco.errors import TransientError, UsageError
-
-_log = logging.getLogger(__name__)
+from roboco.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,9 @@ def fork(engine: Engine, order: ForkOrder) -> None:
     if _summary(engine, task_id, team, steps).status.ended:
         return
     engine.files.create(open_path(task_id), OPENED)
-    try:
+    with falling_back_to_sweeper(task_id):
         if recover.load(engine, task_id) is not None:
             engine.dispatcher.advance(task_id)
-    except TransientError as error:
-        _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
 def _seq(engine: Engine, order: ForkOrder) -> int | None:
