@@ -33,7 +33,7 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.archive import fold_due
 from roboco.engine.coordinator.custom_router import users_router
-from roboco.engine.coordinator.pending import dispatch_call
+from roboco.engine.coordinator.pending_calls import dispatch_call
 from roboco.engine.engine import Engine
 from roboco.engine.record.recover import COORDINATOR_TAIL
 from roboco.ports import CallOrder, CallState, Choice, Commit, Phase, Snapshot, TurnOrder

@@ -13,7 +13,8 @@ from roboco.domain.ids import is_task_id
 from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, RESUME, open_path, team_path
 from roboco.engine import notifications as notify
 from roboco.engine.coordinator import outage
-from roboco.engine.coordinator.advance import QUIET, advance
+from roboco.engine.coordinator.actions import IDLE_CHECK_INTERVAL
+from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
@@ -99,7 +100,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     lost = engine.attempts.begin(key)
     if lost is None:
         return
-    pause = min(RETRY * 2.0**lost, QUIET)
+    pause = min(RETRY * 2.0**lost, IDLE_CHECK_INTERVAL)
     engine.schedule.put(task_id, pause)
     with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
@@ -129,7 +130,7 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
             return
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
         engine.dead.add(lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now()))
-        engine.schedule.put(task_id, QUIET)
+        engine.schedule.put(task_id, IDLE_CHECK_INTERVAL)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
@@ -143,7 +144,7 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
         engine.schedule.put(task_id, ELSEWHERE)
         _log.error("task %s cannot continue here: %s. It is tried again in %g s", task_id, error, ELSEWHERE)
         return
-    engine.schedule.put(task_id, QUIET)
+    engine.schedule.put(task_id, IDLE_CHECK_INTERVAL)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
         "history/) from a backup and run: roboco requeue %s. Or delete %s to abandon the task",
@@ -174,7 +175,7 @@ def _recover(engine: Engine) -> None:
     mark = engine.schedule.prepare()
     if engine.schedule.restarted():
         for task_id in sorted({*engine.schedule.known(), *_task_ids(engine, OPEN)}):
-            engine.schedule.put(f"{RESTART}{task_id}", -QUIET)
+            engine.schedule.put(f"{RESTART}{task_id}", -IDLE_CHECK_INTERVAL)
     fill_schedule(engine, mark, all_now=True)
 
 

@@ -23,7 +23,7 @@ from roboco.domain.url import without_credentials
 from roboco.engine import usage as broken
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.next_step import NextStep
-from roboco.engine.coordinator.pending import restart_turn
+from roboco.engine.coordinator.pending_turn import restart_turn
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
 from roboco.engine.execution.claimed_turn import Making, TurnEnd
