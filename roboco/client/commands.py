@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
-from roboco.adapters.team.file import named_team, team_from
+from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, of_tenant
@@ -18,7 +18,6 @@ from roboco.domain.limits import RaisedLimits
 from roboco.domain.notification import check_callback
 from roboco.domain.schema import Declared
 from roboco.domain.stream.event import ErrorOccurred
-from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake import answer
@@ -119,7 +118,7 @@ def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, An
     submission = read_submission(arguments)
     for target in submission.notify:
         check_callback(target, settings.allowed_callbacks)
-    submit(engine, submission, _team(settings, submission.team))
+    submit(engine, submission, resolve_sent_team(settings, submission.team))
 
 
 def _take_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -214,7 +213,7 @@ def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], it
         task_id=asked.task_id,
         seq=asked.seq,
         message=spoken,
-        team=None if asked.team is None else _team(settings, asked.team),
+        team=None if asked.team is None else resolve_sent_team(settings, asked.team),
         model=asked.model,
     )
     fork(engine, order)
@@ -252,10 +251,6 @@ def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any
     except UsageError as error:
         _announce(engine, arguments.get("task_id"), error)
         raise
-
-
-def _team(settings: Settings, team: str | dict[str, Any]) -> Team:
-    return named_team(settings.teams, team) if isinstance(team, str) else team_from(team)
 
 
 def _announce(engine: Engine, task_id: object, error: UsageError) -> None:
