@@ -26,7 +26,6 @@ from roboco.engine.intake import send as message
 from roboco.engine.intake.accept import receive
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
-from roboco.engine.intake.resolve import resolve
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
@@ -168,7 +167,7 @@ def _take_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], 
     failed = {"success": None, "error": "the client could not run it", "declined": "declined by the client"}
     result = ToolResult(
         tool_call_id=asked.call_id,
-        result=read_result(asked.result, most=answer.MOST),
+        result=read_result(asked.result, most=answer.MAX_EXTERNAL_RESULT_CHARS),
         is_error=asked.status != "success",
         error=": ".join(filter(None, (failed[asked.status], asked.error))) or None,
         runtime_ms=asked.runtime_ms,
@@ -179,12 +178,12 @@ def _take_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], 
 def _take_approve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Approve, arguments)
     args = read_result(asked.args, "args")
-    answer.judge(engine, check_task_id(asked.task_id), asked.call_id, True, asked.reason, args)
+    answer.decide_approval(engine, check_task_id(asked.task_id), asked.call_id, True, asked.reason, args)
 
 
 def _take_deny(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Deny, arguments)
-    answer.judge(engine, check_task_id(asked.task_id), asked.call_id, False, asked.reason, None)
+    answer.decide_approval(engine, check_task_id(asked.task_id), asked.call_id, False, asked.reason, None)
 
 
 def _take_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -192,7 +191,9 @@ def _take_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any],
     result = read_result(asked.result)
     if result is not None and not asked.happened:
         raise UsageError("result: a call without an effect has none")
-    resolve(engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id))
+    answer.resolve_unknown(
+        engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id)
+    )
 
 
 def _take_raise_limits(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

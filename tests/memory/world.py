@@ -184,7 +184,7 @@ class World:
         task_id: str = TASK,
     ) -> None:
         """Approve or deny a call."""
-        self.until_answered(lambda: answer.judge(self.engine, task_id, call_id, approved, reason, args))
+        self.until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approved, reason, args))
 
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""

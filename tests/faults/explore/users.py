@@ -132,7 +132,9 @@ class Users:
             deed = Deed(kind, task_id, answer.answer_id(call.id), self._has_ended(task_id))
             return self._new(deed, lambda engine: answer.answer(engine, task_id, success(call, "seven")))
         deed = Deed(kind, task_id, answer.verdict_id(call.id), self._has_ended(task_id))
-        return self._new(deed, lambda engine: answer.judge(engine, task_id, call.id, kind == "approve", "", None))
+        return self._new(
+            deed, lambda engine: answer.decide_approval(engine, task_id, call.id, kind == "approve", "", None)
+        )
 
     def _open_calls(self, task_id: str) -> list[ToolCall]:
         history = self.world.histories.held.get(task_id)
