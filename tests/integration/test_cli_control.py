@@ -69,7 +69,7 @@ def test_interrupt(desk: Desk) -> None:
 
 def test_a_message_may_wait_or_be_refused(desk: Desk) -> None:
     task = speaking(desk.run("for ever"))
-    with pytest.raises(AssertionError, match="takes no message while its team works"):
+    with pytest.raises(AssertionError, match="takes no message while its team is busy"):
         desk.call("send", task.task_id, "hello", "--while-working", "reject")
     desk.call("send", task.task_id, "hello", "--while-working", "queue")
     desk.call("send", task.task_id, "enough", "--while-working", "interrupt", "--agent", "host")

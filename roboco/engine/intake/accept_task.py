@@ -124,13 +124,13 @@ def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
 
 
 def check_room(engine: Engine, task_id: str) -> None:
-    """Overloaded if so much waits for workers already that no new task is taken; one that is known is no new one."""
+    """Raise Overloaded if so many turns are queued that no new task is accepted. A repetition is not a new task."""
     most = engine.policy.max_queued
     if most is None or engine.files.size(summary_path(task_id)) is not None:
         return
     if (waiting := engine.dispatcher.backlog(task_id)) >= most:
         raise Overloaded(
-            f"task {task_id!r} is not taken: {waiting} turns wait for workers already, at most {most} may "
+            f"task {task_id!r} is not accepted: {waiting} turns wait for workers, at most {most} may "
             "(ROBOCO_MAX_QUEUED); submit it again later"
         )
 

@@ -170,7 +170,7 @@ def test_first_word_on_a_change_stands(denied_first: bool) -> None:
     world.settle()
     call_id = world.history()[1].calls[0].id
     world.judge(call_id, not denied_first, "not this one" if denied_first else "")
-    with pytest.raises(UsageError, match="was answered before, in another way; its first answer stands"):
+    with pytest.raises(UsageError, match="was answered before, in another way; its first answer counts"):
         world.judge(call_id, denied_first, "" if denied_first else "not this one")
     world.settle()
     assert runs == ([] if denied_first else [{"number": 1}])
