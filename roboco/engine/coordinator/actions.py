@@ -89,7 +89,7 @@ def _append(engine: Engine, task_id: str, team: Team, task: Snapshot, action: Ap
 
 
 def _catch_up(engine: Engine, task_id: str) -> None:
-    """Have the board take the step over although another look has chosen something in its next_step."""
+    """Apply the stored step to Redis, although another pass has recorded a different decision meanwhile."""
     now = engine.board.load(task_id, recover.COORDINATOR_TAIL)
     if now is not None:
         recover.catch_up(engine, task_id, now)

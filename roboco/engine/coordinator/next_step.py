@@ -152,7 +152,7 @@ class NextStep:
         task_id, now = self.task_id, self.engine.now()
         given_away = [call for call in action.calls if call.tool_name == DELEGATE]
         children = [sub_task_id(task_id, call.id) for call in given_away]
-        reason = f"other teams work for it: {', '.join(children)}" if len(given_away) == len(action.calls) else ""
+        reason = f"sub-tasks are running: {', '.join(children)}" if len(given_away) == len(action.calls) else ""
         events: list[AnyEvent] = [
             SubTaskBegun(
                 task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])

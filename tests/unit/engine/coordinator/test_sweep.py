@@ -444,7 +444,7 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     world.clock.move(UNKNOWN)
     world.sweep()
     assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
-    assert "It is tried again in 60 s" in caplog.text
+    assert "The sweeper retries it in 60 s" in caplog.text
     assert world.server.held.schedule[TASK] <= world.clock.now() + ELSEWHERE
     world.files.held[team_path(TASK)] = here
     world.engine = world.process()
