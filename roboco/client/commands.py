@@ -1,4 +1,10 @@
-"""Intake: what other services send by name, checked, and answered on the task's channel if it is refused."""
+"""commands: handle the Celery tasks by which other services submit and control tasks.
+
+    message ─► handler of its name ─► arguments checked ─► intake ─► accepted
+                                           └─► UsageError, also published to the task's followers
+
+A command may be delivered twice. The Celery task id is the default item id, so the second delivery changes nothing.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -30,7 +36,7 @@ from roboco.errors import UsageError
 from roboco.settings import Settings
 
 RESERVED = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
-"""How the ids of items begin that Roboco gives them itself."""
+"""Prefixes of item ids that Roboco creates itself."""
 
 
 class _OfTask(Declared):
@@ -43,19 +49,20 @@ class _Request(_OfTask):
     item_id: str | None = None
 
     def item(self, given: str) -> str:
-        """The id of the item: the caller's own, or the given one."""
+        """Return the caller's item id, or else the given one. Raise UsageError if its prefix is reserved."""
         if self.item_id is None:
             return check_item_id(given)
         if self.item_id.startswith(RESERVED):
-            raise UsageError(f"item_id: {self.item_id[:80]!r} begins as Roboco's own do: {', '.join(RESERVED)}")
+            raise UsageError(f"item_id: {self.item_id[:80]!r} has a prefix that Roboco reserves: {', '.join(RESERVED)}")
         return check_item_id(self.item_id)
 
 
 class _Interrupt(_Request, Brought):
-    """A message that interrupts; `agent` may name who answers it."""
+    """A message that interrupts the work in progress."""
 
     message: str
     agent: str | None = None
+    """The agent that answers the message; None to let the team decide."""
 
 
 class _Send(_Interrupt):
@@ -70,12 +77,14 @@ class _Stop(_Request):
 
 
 class _Answer(_OfTask):
-    """What came of a client's call: `result` is any JSON, `error` says why there is none."""
+    """The result of a client tool."""
 
     call_id: str
     status: Literal["success", "error", "declined"] = "success"
     result: JsonValue = None
+    """The result of a successful call: any JSON value."""
     error: _Reason | None = None
+    """The reason why there is no result."""
     runtime_ms: int = Field(default=0, ge=0)
 
 
@@ -110,7 +119,7 @@ class _Fork(_OfTask, Brought):
 
 
 Take = Callable[[Engine, Settings, dict[str, Any], str], None]
-"""Accepts what the arguments ask for, as the item of this id if they name none. UsageError if they are wrong."""
+"""A handler of a command. The last argument is the id of the item if the arguments name none."""
 
 
 def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -161,9 +170,9 @@ def _take_hold(act: Callable[[Engine, str, str], None]) -> Take:
 def _take_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Answer, arguments)
     if asked.status != "success" and asked.result is not None:
-        raise UsageError(f"result: a call with status {asked.status!r} has none, say why in 'error'")
+        raise UsageError(f"result: a call with status {asked.status!r} has no result; pass the reason in 'error'")
     if asked.status == "success" and asked.error is not None:
-        raise UsageError("error: a call that succeeded has none")
+        raise UsageError("error: a call with status 'success' has no error")
     failed = {"success": None, "error": "the client could not run it", "declined": "declined by the client"}
     result = ToolResult(
         tool_call_id=asked.call_id,
@@ -190,7 +199,7 @@ def _take_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any],
     asked = read_arguments(_Resolve, arguments)
     result = read_result(asked.result)
     if result is not None and not asked.happened:
-        raise UsageError("result: a call without an effect has none")
+        raise UsageError("result: a call that did not happen has no result")
     answer.resolve_unknown(
         engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id)
     )
@@ -208,7 +217,7 @@ def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], it
         given = asked.model_dump(by_alias=True, include={"task_id", "message", "agent", *Brought.model_fields})
         spoken = _message(engine, _Interrupt.model_validate(given), fork_item_id(asked.task_id))
     elif asked.agent is not None or asked.metadata():
-        raise UsageError("message: is missing, and agent, goals, client_tools, client_context and scope come with one")
+        raise UsageError("message: is missing; agent, goals, client_tools, client_context and scope need one")
     order = ForkOrder(
         source=asked.source,
         task_id=asked.task_id,
@@ -240,9 +249,9 @@ TAKE: Final[Mapping[str, Take]] = MappingProxyType(
 
 
 def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Accept what the Celery task of this name asks for. UsageError, told on the task's channel too, if it is wrong.
+    """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it.
 
-    `tenant` may stand beside a task id, which is then what the tenant calls the task.
+    If the arguments have a `tenant`, their task ids are those that the tenant uses.
     """
     if (tenant := arguments.get("tenant")) is not None:
         whole = {name: of_tenant(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments}

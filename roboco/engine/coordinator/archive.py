@@ -7,8 +7,8 @@ Both files are derived data. A worker replaces a file only if no other worker ha
 with newer content, so that neither goes backwards.
 
 If the worker dies before the marker is closed, the task is open, and the next pass repeats the whole. If it dies after
-that, the end is final, and the next pass writes the rest. The marker is deleted last: until then the sweeper comes
-back.
+that, the end is final, and the next pass writes the rest. The marker is deleted last: until then the sweeper
+repeats the pass.
 """
 
 from collections import deque

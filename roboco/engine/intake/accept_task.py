@@ -124,7 +124,7 @@ def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
 
 
 def check_room(engine: Engine, task_id: str) -> None:
-    """Raise Overloaded if so many turns are queued that no new task is accepted. A repetition is not a new task."""
+    """Raise Overloaded if the queues are too long for a new task. A repetition is not a new task."""
     most = engine.policy.max_queued
     if most is None or engine.files.size(summary_path(task_id)) is not None:
         return

@@ -245,7 +245,8 @@ def test_server_with_all_of_its_tools_that_is_away_can_be_listed_by_a_call() -> 
     world.settle()
     assert offered_to(world) == [["shop_list_tools"], [BUY, "shop_find"], [BUY, "shop_find"]]
     assert errors(world) == [
-        "not run: the tools of MCP server 'shop' were not known; they are now, so call the tool again if its result is still needed"
+        "not run: the tools of MCP server 'shop' were not known; they are now, "
+        "so call the tool again if its result is still needed"
     ]
     assert runs == ["shop_find"]
 
