@@ -10,8 +10,8 @@ coordinator decides everything else: inbox items, start times, custom routers, w
 All of them call the same pure function, `decide`, with the same inputs. Redis compares the epoch (the fencing token of
 the task) when a decision is recorded, so only the first decision counts, and the others change nothing.
 
-A worker may die between two arrows. If the step is stored and no decision is recorded, or if a decision is recorded and
-no message is sent, the sweeper finds the task in the schedule and continues from there.
+A worker may die between two arrows. Then a step is stored without a decision, or a decision is recorded without a
+message. The sweeper finds the task in the schedule and continues from there.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@
                (no thread waits)             (coordinator's pass)       (inbox item)     ─► resumed (by the sweeper)
 
 Only an error for which no retry can succeed ends a task. If a worker dies between two of these steps, the turn stays
-deferred, or the task stays paused until the user resumes it or the model answers another task.
+deferred, or the task stays paused. The user, or the next answer of the model, resumes it.
 """
 
 import logging

@@ -22,8 +22,8 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
     """Accept the task and dispatch its first turn, or wake a coordinator if the next step is not a turn.
 
     When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
-    UsageError if the submission is wrong, or if the task id has other content already; Overloaded if too many turns are
-    queued; TransientError if a server fails before the task is accepted. Then the client sends the submission again.
+    UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too many
+    turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission again.
     """
     with engine.telemetry.work(Work("submit", check_task_id(submission.task_id))):
         accepted = accept_task(engine, submission, team)

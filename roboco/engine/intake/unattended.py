@@ -19,8 +19,8 @@ MOST = 100
 def unattended(engine: Engine, address: str, task_id: str) -> str:
     """Return why no worker attends to the open task, with a remedy, or "" if one does or none has to.
 
-    `address` is that of this process's workspace. Cost: one read of the task; of a task that waits 100 reads of
-    the workspace at most; and five commands to Redis every five seconds for all tasks of the process.
+    `address` is that of this process's workspace. Cost: one read of the task, and for a waiting task at
+    most 100 reads of the workspace. For all tasks of the process together: five Redis commands every five seconds.
     """
     try:
         check_workspace(engine, address)
