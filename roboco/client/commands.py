@@ -26,9 +26,7 @@ from roboco.domain.schema import Declared
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake import answer
-from roboco.engine.intake import pause as hold
-from roboco.engine.intake import send as message
+from roboco.engine.intake import answer, pause, send
 from roboco.engine.intake.accept import receive
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
@@ -131,17 +129,17 @@ def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, An
 
 def _take_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Send, arguments)
-    message.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), asked.while_working)
+    send.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), asked.while_working)
 
 
 def _take_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Interrupt, arguments)
-    message.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), "interrupt")
+    send.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), "interrupt")
 
 
 def _message(engine: Engine, asked: _Interrupt, item_id: str) -> Message:
     asked.check()
-    artifacts = message.check_brought(engine, check_task_id(asked.task_id), asked)
+    artifacts = send.check_brought(engine, check_task_id(asked.task_id), asked)
     return Message(
         item_id=asked.item(item_id),
         created_at=engine.now(),
@@ -235,9 +233,9 @@ TAKE: Final[Mapping[str, Take]] = MappingProxyType(
         names.SEND: _take_send,
         names.INTERRUPT: _take_interrupt,
         names.STOP: _take_stop,
-        names.PAUSE: _take_hold(hold.pause),
-        names.RESUME: _take_hold(hold.resume),
-        names.STEP: _take_hold(hold.step),
+        names.PAUSE: _take_hold(pause.pause),
+        names.RESUME: _take_hold(pause.resume),
+        names.STEP: _take_hold(pause.step),
         names.ANSWER: _take_answer,
         names.APPROVE: _take_approve,
         names.DENY: _take_deny,

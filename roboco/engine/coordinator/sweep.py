@@ -43,7 +43,7 @@ RETRY = 5.0
 """Seconds until the next pass over a task whose pass failed or killed its worker. The delay doubles each time."""
 MOST_FAILURES = 10
 """Failures after which a sweep leaves its other entries to the next one."""
-LOOKS = ("look", "failed-look", "router")
+LOOKS = ("pass", "failed-pass", "router")
 """The kinds of attempts that are counted for a task."""
 
 
@@ -104,7 +104,7 @@ def _named(entry: str) -> str:
 
 def _look_at(engine: Engine, task_id: str, look: Look) -> None:
     """Run a pass over the task. Abandon the task if too many sweepers were lost in such a pass."""
-    key = f"look:{task_id}"
+    key = f"pass:{task_id}"
     lost = engine.attempts.begin(key)
     if lost is None:
         return
@@ -123,7 +123,7 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
 
 
 def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
-    failures = f"failed-look:{task_id}"
+    failures = f"failed-pass:{task_id}"
     try:
         look(engine, task_id, True)
         engine.attempts.end(failures)
@@ -137,7 +137,7 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, pause)
             return
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
-        engine.dead.add(lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now()))
+        engine.dead.add(lost_work("advance", task_id, "pass", f"{type(error).__name__}: {error}", failed, engine.now()))
         engine.schedule.put(task_id, IDLE_CHECK_INTERVAL)
 
 
