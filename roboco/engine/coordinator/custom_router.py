@@ -26,7 +26,7 @@ def users_router(engine: Engine, task_id: str, name: str) -> Router:
                 f"router {name!r} is running for this task on another worker, or on one that was lost; it is retried"
             )
         if lost >= engine.policy.attempts:
-            why = f"{lost} workers were lost while it ran"
+            why = f"the worker was lost {lost} times while it ran"
             engine.dead.add(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
             chosen = Route("", name, "failed", why)
         else:

@@ -66,9 +66,10 @@ def hold(engine: Engine, task_id: str, task: Snapshot) -> bool:
     if item is not None and item.taken_at_seq is not None:
         return False
     if item is None:
+        cause = task.reason.rpartition(_AGAIN)[0] or task.reason
         why = (
-            f"{task.reason.rpartition(_AGAIN)[0] or task.reason}; this has lasted {task.refused_for:.0f} s. The task "
-            "continues when it is resumed, or when the model answers another task"
+            f"{cause}; this has lasted {task.refused_for:.0f} s. The task continues when it is resumed, "
+            "or when the model answers another task"
         )
         _log.warning("task %s is paused: %s", task_id, why)
         item = Hold(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)

@@ -102,7 +102,7 @@ def test_an_end_that_does_not_follow_is_found() -> None:
     [
         ("attempts", "writer's turn was lost 3 times", "workers were lost"),
         ("limit", "the task would go beyond max_tokens", "found by the worker"),
-        ("router", "router 'x' chose '' (the worker was lost 3 times that asked it)", "nothing in the history"),
+        ("router", "router 'x' chose '' (the worker was lost 3 times while it ran)", "nothing in the history"),
         ("weather", "a kind of a later release", "nothing in the history"),
         (None, "a note of a later release", "nothing in the history"),
     ],
