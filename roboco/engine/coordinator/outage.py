@@ -1,7 +1,7 @@
 """outage: a model server refuses a turn, fails or cannot be reached.
 
-    refused ─► deferred 1, 2, 4, ... 60 s ─► refused for `outage_limit` ─► paused ─► the model answers another task
-               (no thread waits)             (coordinator's pass)       (inbox item)     ─► resumed (by the sweeper)
+    refused ─► deferred 1, 2, 4, ... 60 s ─► refused until the timeout ─► paused ─► the model answers another task
+               (no thread waits)             (coordinator's pass)         (inbox item)   ─► resumed (by the sweeper)
 
 Only an error for which no retry can succeed ends a task. If a worker dies between two of these steps, the turn stays
 deferred, or the task stays paused. The user, or the next answer of the model, resumes it.

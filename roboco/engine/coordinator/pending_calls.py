@@ -2,7 +2,7 @@
 
 A call of an irreversible tool has two phases: its worker stores an intent before the effect, and the outcome after it.
 If the worker is lost between the two, the effect may have happened. So an attempt after an intent does not execute the
-call: it verifies the effect. That is why a call with an intent has one attempt more than `policy.attempts`.
+call: it verifies the effect. That is why a call with an intent has one attempt more than other work.
 """
 
 import logging

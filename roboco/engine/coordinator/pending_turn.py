@@ -103,8 +103,8 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
 def cancel_turn(engine: Engine, task_id: str, task: Snapshot) -> Repeat | Rest | Decide:
     """Cancel the pending turn, because an inbox item asks for it. Return Decide once its worker is out of the way.
 
-    The worker closes the model's connection and commits the text so far. It has `policy.grace` seconds for that, or
-    until its lease expires.
+    The worker closes the model's connection and commits the text so far. It has a grace period for that, which ends
+    early if its lease expires.
     """
     if task.cut_age is None:  # the sender of the item died before it requested the cancellation
         engine.inbox.add(task_id, (), urgent=True, epoch=task.epoch)

@@ -9,7 +9,7 @@ where the first one stopped, and two clients that submit the same task at the sa
 If the client dies before the marker is written, only files remain that no worker reads. Nothing was accepted. The same
 submission, sent again, completes them. If the client dies after the marker, or if Redis or the broker fails then, the
 sweeper finds the marker, loads the task into Redis and starts it. The schedule's entry precedes the marker, so that the
-sweeper finds the task within `ring_pause`, and not only when it fills the schedule again.
+sweeper finds the task after one redelivery delay, and not only when it fills the schedule again.
 
 This module accepts the task. `coordinator/submit.py` also starts the first turn.
 """

@@ -1,7 +1,8 @@
 """answer: accept external results, approvals and resolutions of tool calls.
 
-    client tool ─► answer            needs approval ─► decide_approval            outcome unknown ─► resolve_unknown
-    (Answer)                         (Verdict, or a Resolution of a changed tool)  (Resolution)
+    client tool      ─► answer             item answer-CALL
+    needs approval   ─► decide_approval    item verdict-CALL, or change-CALL if the tool has changed
+    outcome unknown  ─► resolve_unknown    item of the caller's id
 
 A call has one answer and one approval decision: the item is named after the call, so the first stored item counts. The
 same item, sent again, changes nothing. A different one raises UsageError.

@@ -50,7 +50,7 @@ def _server_of(team: Team, name: str) -> str | None:
 
 
 def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
-    """Return the listings of the agent's servers, or Unlisted if one is missing, which a tools worker is sent to list.
+    """Return the listings of the agent's servers. If one is missing, return that, and send a tools worker to list it.
 
     A listing that has failed `policy.attempts` times is returned with its error. Raise UsageError if the operator does
     not allow a server, or if it lacks a tool that the team names.
