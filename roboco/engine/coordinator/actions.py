@@ -24,7 +24,7 @@ from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import CALLS_IN_EVENT, IN_EVENT, ToolDifference
 from roboco.engine import notifications as notify
-from roboco.engine import usage as broken
+from roboco.engine import usage
 from roboco.engine.coordinator import delegate, outage
 from roboco.engine.coordinator.archive import archive
 from roboco.engine.coordinator.next_step import NextStep
@@ -63,7 +63,7 @@ def carry_out(next_step: NextStep, waiting: tuple[Item, ...], exhausted: str | N
 
 
 def _append(engine: Engine, task_id: str, team: Team, task: Snapshot, action: AppendStep) -> None:
-    metadata = dict(action.metadata) | broken.charged(team, task)
+    metadata = dict(action.metadata) | usage.charged(team, task)
     for call in action.given_up:
         delegate.stop(engine, task_id, call, "its parent task does not need the result any more")
         used, before = delegate.used_so_far(engine, task_id, call), metadata.get("usage") or {}
