@@ -1,4 +1,10 @@
-"""Intake: what other services send by name, checked, and answered on the task's channel if it is refused."""
+"""commands: handle the Celery tasks by which other services submit and control tasks.
+
+    message ─► handler of its name ─► arguments checked ─► intake ─► accepted
+                                           └─► UsageError, also published to the task's followers
+
+A command may be delivered twice. The Celery task id is the default item id, so the second delivery changes nothing.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -7,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
-from roboco.adapters.team.file import named_team, team_from
+from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, of_tenant
@@ -18,22 +24,17 @@ from roboco.domain.limits import RaisedLimits
 from roboco.domain.notification import check_callback
 from roboco.domain.schema import Declared
 from roboco.domain.stream.event import ErrorOccurred
-from roboco.domain.team.team import Team
-from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake import answer
-from roboco.engine.intake import pause as hold
-from roboco.engine.intake import send as message
+from roboco.engine.intake import answer, pause, send
 from roboco.engine.intake.accept import receive
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
-from roboco.engine.intake.resolve import resolve
-from roboco.engine.intake.submit import submit
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
 RESERVED = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
-"""How the ids of items begin that Roboco gives them itself."""
+"""Prefixes of item ids that Roboco creates itself."""
 
 
 class _OfTask(Declared):
@@ -46,19 +47,20 @@ class _Request(_OfTask):
     item_id: str | None = None
 
     def item(self, given: str) -> str:
-        """The id of the item: the caller's own, or the given one."""
+        """Return the caller's item id, or else the given one. Raise UsageError if its prefix is reserved."""
         if self.item_id is None:
             return check_item_id(given)
         if self.item_id.startswith(RESERVED):
-            raise UsageError(f"item_id: {self.item_id[:80]!r} begins as Roboco's own do: {', '.join(RESERVED)}")
+            raise UsageError(f"item_id: {self.item_id[:80]!r} has a prefix that Roboco reserves: {', '.join(RESERVED)}")
         return check_item_id(self.item_id)
 
 
 class _Interrupt(_Request, Brought):
-    """A message that interrupts; `agent` may name who answers it."""
+    """A message that interrupts the work in progress."""
 
     message: str
     agent: str | None = None
+    """The agent that answers the message; None to let the team decide."""
 
 
 class _Send(_Interrupt):
@@ -73,12 +75,14 @@ class _Stop(_Request):
 
 
 class _Answer(_OfTask):
-    """What came of a client's call: `result` is any JSON, `error` says why there is none."""
+    """The result of a client tool."""
 
     call_id: str
     status: Literal["success", "error", "declined"] = "success"
     result: JsonValue = None
+    """The result of a successful call: any JSON value."""
     error: _Reason | None = None
+    """The reason why there is no result."""
     runtime_ms: int = Field(default=0, ge=0)
 
 
@@ -113,29 +117,29 @@ class _Fork(_OfTask, Brought):
 
 
 Take = Callable[[Engine, Settings, dict[str, Any], str], None]
-"""Accepts what the arguments ask for, as the item of this id if they name none. UsageError if they are wrong."""
+"""A handler of a command. The last argument is the id of the item if the arguments name none."""
 
 
 def _take_submission(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     submission = read_submission(arguments)
     for target in submission.notify:
         check_callback(target, settings.allowed_callbacks)
-    submit(engine, submission, _team(settings, submission.team), begin=begin)
+    submit(engine, submission, resolve_sent_team(settings, submission.team))
 
 
 def _take_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Send, arguments)
-    message.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), asked.while_working)
+    send.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), asked.while_working)
 
 
 def _take_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Interrupt, arguments)
-    message.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), "interrupt")
+    send.send(engine, check_task_id(asked.task_id), _message(engine, asked, item_id), "interrupt")
 
 
 def _message(engine: Engine, asked: _Interrupt, item_id: str) -> Message:
     asked.check()
-    artifacts = message.check_brought(engine, check_task_id(asked.task_id), asked)
+    artifacts = send.check_brought(engine, check_task_id(asked.task_id), asked)
     return Message(
         item_id=asked.item(item_id),
         created_at=engine.now(),
@@ -164,13 +168,13 @@ def _take_hold(act: Callable[[Engine, str, str], None]) -> Take:
 def _take_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Answer, arguments)
     if asked.status != "success" and asked.result is not None:
-        raise UsageError(f"result: a call with status {asked.status!r} has none, say why in 'error'")
+        raise UsageError(f"result: a call with status {asked.status!r} has no result; pass the reason in 'error'")
     if asked.status == "success" and asked.error is not None:
-        raise UsageError("error: a call that succeeded has none")
+        raise UsageError("error: a call with status 'success' has no error")
     failed = {"success": None, "error": "the client could not run it", "declined": "declined by the client"}
     result = ToolResult(
         tool_call_id=asked.call_id,
-        result=read_result(asked.result, most=answer.MOST),
+        result=read_result(asked.result, most=answer.MAX_EXTERNAL_RESULT_CHARS),
         is_error=asked.status != "success",
         error=": ".join(filter(None, (failed[asked.status], asked.error))) or None,
         runtime_ms=asked.runtime_ms,
@@ -181,20 +185,22 @@ def _take_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], 
 def _take_approve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Approve, arguments)
     args = read_result(asked.args, "args")
-    answer.judge(engine, check_task_id(asked.task_id), asked.call_id, True, asked.reason, args)
+    answer.decide_approval(engine, check_task_id(asked.task_id), asked.call_id, True, asked.reason, args)
 
 
 def _take_deny(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Deny, arguments)
-    answer.judge(engine, check_task_id(asked.task_id), asked.call_id, False, asked.reason, None)
+    answer.decide_approval(engine, check_task_id(asked.task_id), asked.call_id, False, asked.reason, None)
 
 
 def _take_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     asked = read_arguments(_Resolve, arguments)
     result = read_result(asked.result)
     if result is not None and not asked.happened:
-        raise UsageError("result: a call without an effect has none")
-    resolve(engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id))
+        raise UsageError("result: a call that did not happen has no result")
+    answer.resolve_unknown(
+        engine, check_task_id(asked.task_id), asked.call_id, asked.happened, result, asked.item(item_id)
+    )
 
 
 def _take_raise_limits(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -209,13 +215,13 @@ def _take_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], it
         given = asked.model_dump(by_alias=True, include={"task_id", "message", "agent", *Brought.model_fields})
         spoken = _message(engine, _Interrupt.model_validate(given), fork_item_id(asked.task_id))
     elif asked.agent is not None or asked.metadata():
-        raise UsageError("message: is missing, and agent, goals, client_tools, client_context and scope come with one")
+        raise UsageError("message: is missing; agent, goals, client_tools, client_context and scope need one")
     order = ForkOrder(
         source=asked.source,
         task_id=asked.task_id,
         seq=asked.seq,
         message=spoken,
-        team=None if asked.team is None else _team(settings, asked.team),
+        team=None if asked.team is None else resolve_sent_team(settings, asked.team),
         model=asked.model,
     )
     fork(engine, order)
@@ -227,9 +233,9 @@ TAKE: Final[Mapping[str, Take]] = MappingProxyType(
         names.SEND: _take_send,
         names.INTERRUPT: _take_interrupt,
         names.STOP: _take_stop,
-        names.PAUSE: _take_hold(hold.pause),
-        names.RESUME: _take_hold(hold.resume),
-        names.STEP: _take_hold(hold.step),
+        names.PAUSE: _take_hold(pause.pause),
+        names.RESUME: _take_hold(pause.resume),
+        names.STEP: _take_hold(pause.step),
         names.ANSWER: _take_answer,
         names.APPROVE: _take_approve,
         names.DENY: _take_deny,
@@ -241,9 +247,9 @@ TAKE: Final[Mapping[str, Take]] = MappingProxyType(
 
 
 def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Accept what the Celery task of this name asks for. UsageError, told on the task's channel too, if it is wrong.
+    """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it.
 
-    `tenant` may stand beside a task id, which is then what the tenant calls the task.
+    If the arguments have a `tenant`, their task ids are those that the tenant uses.
     """
     if (tenant := arguments.get("tenant")) is not None:
         whole = {name: of_tenant(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments}
@@ -253,10 +259,6 @@ def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any
     except UsageError as error:
         _announce(engine, arguments.get("task_id"), error)
         raise
-
-
-def _team(settings: Settings, team: str | dict[str, Any]) -> Team:
-    return named_team(settings.teams, team) if isinstance(team, str) else team_from(team)
 
 
 def _announce(engine: Engine, task_id: object, error: UsageError) -> None:

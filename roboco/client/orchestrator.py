@@ -14,7 +14,7 @@ from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client.dead_letters import dismiss, requeue
 from roboco.client.options import Wished
 from roboco.client.task import Task
-from roboco.client.team_lookup import chosen_team
+from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.history.part import Artifact
@@ -25,9 +25,8 @@ from roboco.domain.paths import summary_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.model_offer import ModelOffer, offers
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake.submit import submit
 from roboco.engine.registration import check_workspace
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.settings import Settings, read_settings
@@ -86,7 +85,7 @@ class Orchestrator:
         return self._accept(team, prompt, wished, goes_on)
 
     def _accept(self, team: Team | str | Path, prompt: str, wished: Wished, goes_on: Notify | None = None) -> Task:
-        chosen = chosen_team(self.settings, team)
+        chosen = resolve_team(self.settings, team)
         named = {name: value for name, value in wished.items() if value is not None and name != "files"}
         task_id = named["task_id"] = self._new_id(named.pop("tenant", None), named.get("task_id"))
         if isinstance(eta := named.get("eta"), datetime):
@@ -99,12 +98,12 @@ class Orchestrator:
         if goes_on is not None:
             submission = submission.model_copy(update={"notify": [goes_on, *submission.notify]})
         self._check_workspace()
-        submit(self.engine, submission, chosen, begin=begin)
+        submit(self.engine, submission, chosen)
         return self._task(submission.task_id)
 
     def models(self, team: Team | str | Path) -> list[ModelOffer]:
         """The model profiles of a team, of which `model` may name one when a task is submitted or forked."""
-        return offers(chosen_team(self.settings, team))
+        return offers(resolve_team(self.settings, team))
 
     def upload(self, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
         """Store a file of any size for a task that is submitted or forked later, whose first message brings it."""

@@ -21,7 +21,7 @@ from roboco.client.options import Forked
 from roboco.client.stream import Following, is_settled
 from roboco.client.task_control import Control
 from roboco.client.task_result import TaskResult
-from roboco.client.team_lookup import chosen_team
+from roboco.client.team_lookup import resolve_team
 from roboco.client.uploads import upload
 from roboco.client.wiring import workspace_address
 from roboco.domain.history.part import Artifact
@@ -154,7 +154,7 @@ class Task(Control):
         """
         task_id = of_tenant(tenant_of(self.task_id) or None, wished.get("task_id") or f"task_{uuid.uuid4().hex}")
         named = {name: value for name, value in wished.items() if value is not None} | {"task_id": task_id}
-        data = None if team is None else team_as_data(chosen_team(self._settings, team))
+        data = None if team is None else team_as_data(resolve_team(self._settings, team))
         asked = named | {"source": self.task_id, "seq": seq, "message": message, "team": data}
         take(self._engine, self._settings, names.FORK, asked, "")
         return Task(task_id, self._engine, self._follower, self._settings)

@@ -1,15 +1,26 @@
-"""Teams as a caller names them."""
+"""team_lookup: find the team that a caller names. `adapters/team/file.py` reads its file, and `domain/team` checks it.
 
+A local caller may pass a Team, a path or a name. A message from another service holds a name or the team itself: a path
+in a message is refused, so that a remote client cannot have a worker read any file.
+"""
+
+import re
 from pathlib import Path
 
-from roboco.adapters.team.file import load_team, named_team
+from roboco.adapters.team.file import SUFFIXES, load_team, team_from
 from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
+_TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
-def chosen_team(settings: Settings, team: Team | str | Path) -> Team:
-    """The team itself, of the file at a path, or of this name in ROBOCO_TEAMS; UsageError if there is none."""
+
+def resolve_team(settings: Settings, team: Team | str | Path) -> Team:
+    """Return the team itself, the team of the file at a path, or the team of this name in ROBOCO_TEAMS.
+
+    A string with "/" or "." is a path. Raise UsageError if there is no such file or name, and TeamError if the file has
+    mistakes.
+    """
     match team:
         case Team():
             return team
@@ -18,5 +29,31 @@ def chosen_team(settings: Settings, team: Team | str | Path) -> Team:
         case str() if "/" in team or "." in team:
             return load_team(Path(team))
         case str():
-            return named_team(settings.teams, team)
+            return _named_team(settings, team)
     raise UsageError(f"team: must be a Team, a path or a name (found {team!r:.60})")
+
+
+def resolve_sent_team(settings: Settings, team: object) -> Team:
+    """Return the team that a message names or contains. A string is a name in ROBOCO_TEAMS, never a path.
+
+    Raise UsageError if there is no team of this name, and TeamError if the team has mistakes.
+    """
+    return _named_team(settings, team) if isinstance(team, str) else team_from(team)
+
+
+def _named_team(settings: Settings, name: str) -> Team:
+    folder = settings.teams
+    if folder is None:
+        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
+    files = team_files(folder)
+    if name not in files:
+        raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(files)) or 'none'}")
+    return load_team(files[name])
+
+
+def team_files(folder: Path) -> dict[str, Path]:
+    """Return the team files of a folder by team name: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml."""
+    files = [path for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES]
+    nested = [path for suffix in SUFFIXES for path in sorted(folder.glob(f"*/team{suffix}"))]
+    by_name = {path.parent.name: path for path in nested} | {path.stem: path for path in files}
+    return {name: path for name, path in by_name.items() if _TEAM_NAME.fullmatch(name)}

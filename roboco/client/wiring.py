@@ -1,4 +1,4 @@
-"""Wiring: an engine on the real parts that the settings name."""
+"""wiring: build an engine from the adapters that the settings select."""
 
 import importlib
 import os
@@ -52,21 +52,21 @@ from roboco.settings import Settings
 
 
 def producer(settings: Settings) -> Celery:
-    """A Celery application that sends to Roboco's queues and consumes nothing."""
+    """Return a Celery application that sends to Roboco's queues and consumes nothing."""
     return application(configuration(settings.broker, keys=settings.message_keys))
 
 
 @dataclass(frozen=True)
 class Host:
-    """The process of an engine."""
+    """The process in which an engine runs."""
 
     telemetry: Telemetry | None = None
     worker: str = ""
     """The node name of the process's worker; "" if it is not a worker."""
     time_up: type[Exception] = TimeoutError
-    """The exception by which the pool reports to a tool that its time is up."""
+    """The exception that the pool raises in a tool when the tool's time limit is reached."""
     calls_at_once: int = 1
-    """The number of tool calls that the worker runs at once, in all of its processes."""
+    """The number of tool calls that the worker runs in parallel, in all of its processes."""
 
 
 def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis, host: Host) -> Engine:
@@ -124,12 +124,15 @@ def _deliverer(settings: Settings) -> OutsideDeliverer:
 
 
 def model_limits(settings: Settings) -> ModelLimits:
-    """The operator's limits of models; those without address are for OPENAI_BASE_URL of this process."""
+    """Return the operator's limits of models. Limits without an address apply to OPENAI_BASE_URL of this process."""
     return ModelLimits(settings.model_limits, os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
 
 def client_telemetry(settings: Settings) -> Observed | None:
-    """What a process tells that is no worker: traces, where they are asked for; UsageError if they cannot be sent."""
+    """Return the telemetry of a process that is not a worker: traces, or None if the settings do not enable them.
+
+    Raise UsageError if traces cannot be exported.
+    """
     spans = open_spans(settings.traces, os.environ)
     return None if spans is None else Observed(None, spans)
 
@@ -138,7 +141,7 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception],
     model = settings.embeddings_model
     rank = None
     if model is not None:
-        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # which imports openai
+        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # imports openai
         rank = embeddings.EmbeddingRank(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
     index = MemoryIndex(
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
@@ -149,18 +152,18 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception],
 
 
 def mcp_servers(settings: Settings) -> McpServers:
-    """The MCP servers that the operator allows here, started with the rights that the operator gives them."""
+    """Return the MCP servers that the operator allows, with the rights that the operator grants them."""
     confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
     return McpServers(settings.mcp, settings.mcp_env, confinement=confinement)
 
 
 def dispatcher_of(app: Celery) -> Dispatcher:
-    """The dispatcher that sends with this application."""
+    """Return the dispatcher that sends with this application."""
     return CeleryDispatcher(app)
 
 
 def hidden_of(settings: Settings) -> Hidden:
-    """Return the mask of this process's secrets, also of variables that are sent to servers."""
+    """Return the mask of this process's secrets, including the variables that are passed to servers."""
     of_models = (entry.partition("@")[0] for entry in settings.models)
     named = (*settings.mcp_env, *settings.webhook_env, settings.embeddings_api_key_env, *of_models)
     return Hidden(os.environ, named)

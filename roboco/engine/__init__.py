@@ -1,5 +1,5 @@
 """The engine: executes the decisions of the domain through ports. The commit protocol is here.
 
 Imports `roboco.domain`, `roboco.ports` and `roboco.errors`. Its packages build on each other: the modules of this
-folder, `record`, `intake`, `coordinator`, `execution`. Read `intake/submit.py` first, then `coordinator/advance.py`.
+folder, `record`, `intake`, `coordinator`, `execution`. Read `coordinator/submit.py` first, then `advance.py` there.
 """

@@ -39,7 +39,11 @@ QUEUE_WAIT_SECONDS: Final = Figure(
     "roboco_queue_wait_seconds", "From the sending of a message to its start.", "histogram", ("queue",), _SHORT
 )
 LEASE_LOSSES: Final = Figure(
-    "roboco_lease_expirations_total", "Leases that expired before their work finished.", "counter", ("kind",), known=_BOTH
+    "roboco_lease_expirations_total",
+    "Leases that expired before their work finished.",
+    "counter",
+    ("kind",),
+    known=_BOTH,
 )
 RESTARTS: Final = Figure(
     "roboco_attempt_restarts_total", "Attempts that were voided and restarted.", "counter", ("kind",), known=_BOTH

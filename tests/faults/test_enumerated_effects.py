@@ -10,7 +10,7 @@ from roboco.domain.decision.tool_answers import waits_for_person
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.tool_outcome import Outcome, success, without_effect
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.resolve import resolve
+from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError
 from roboco.ports import CallContext, Request
 from tests.faults.enumerated import WRONG, Struck
@@ -103,7 +103,9 @@ class Paying:
                 happened = call_id in self.lines()
                 if not happened:
                     self.void.add(f"{TASK}/{call_id}")
-                resolve(self.world.engine, TASK, call_id, happened, "paid" if happened else None, f"say-{call_id}")
+                resolve_unknown(
+                    self.world.engine, TASK, call_id, happened, "paid" if happened else None, f"say-{call_id}"
+                )
 
     def results(self) -> list[ToolResult]:
         """The results of the payments."""

@@ -18,7 +18,7 @@ def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_pa
     with Stack(tmp_path, outage_limit=LIMIT) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
-        wanted = "model 'gpt-4o-mini' answers 503: down for a moment; asked again in"
+        wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
         until(lambda: wanted in reason(stack, "delayed"), 30, "the reason is told")
         result = task.result(60)
         assert result.status == "paused"

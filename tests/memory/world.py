@@ -24,7 +24,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import read_team
 from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.coordinator.sweep import REFILL, sweep
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.execution.tool_call import tool
@@ -34,7 +34,7 @@ from roboco.engine.intake import answer
 from roboco.engine.intake import pause as hold
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept import receive
-from roboco.engine.intake.submit import ring, submit
+from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
@@ -133,12 +133,13 @@ class World:
         )
 
     def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, at_once: bool = False, **wishes: Any) -> None:
-        """Submit the task; who sends it again after a crash sends the same.
+        """Submit the task. If the client crashes, it sends the same submission again.
 
-        With `at_once` its first turn is handed out with it, as by a client; else the coordinator is to look.
+        With `at_once` dispatch its first turn, as a client does; else wake a coordinator, as a delegating call does.
         """
         submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
-        self.until_answered(lambda: submit(self.engine, submission, team, begin=begin if at_once else ring))
+        accept = submit if at_once else accept_and_wake
+        self.until_answered(lambda: accept(self.engine, submission, team))
 
     def send(
         self,
@@ -183,7 +184,7 @@ class World:
         task_id: str = TASK,
     ) -> None:
         """Approve or deny a call."""
-        self.until_answered(lambda: answer.judge(self.engine, task_id, call_id, approved, reason, args))
+        self.until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approved, reason, args))
 
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""

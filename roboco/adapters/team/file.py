@@ -25,7 +25,6 @@ MOST_CODE = 20_000
 """Maximum number of words and signs of code in all templates of a team: about 0.2 s to parse."""
 MOST_NESTED = 5
 """Maximum depth of teams within teams."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def load_team(path: Path) -> Team:
@@ -136,27 +135,6 @@ def _read_team(named: str, folder: Path | None) -> tuple[Any, Path]:
     beside = _beside(named, folder)
     with open(_opened(beside), encoding="utf-8") as file:
         return _parse(beside.path, file.read()), beside.path.parent
-
-
-def named_team(folder: Path | None, name: str) -> Team:
-    """Return the team of this name in the folder of teams: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml.
-
-    Raise UsageError if there is no folder or no such team.
-    """
-    if folder is None:
-        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
-    found = teams_in(folder)
-    if name not in found:
-        raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(found)) or 'none'}")
-    return load_team(found[name])
-
-
-def teams_in(folder: Path) -> dict[str, Path]:
-    """Return the team files of a folder of teams, by the names under which they are submitted."""
-    files = [path for path in sorted(folder.glob("*")) if path.suffix in SUFFIXES]
-    nested = [path for suffix in SUFFIXES for path in sorted(folder.glob(f"*/team{suffix}"))]
-    by_name = {path.parent.name: path for path in nested} | {path.stem: path for path in files}
-    return {name: path for name, path in by_name.items() if _NAME.fullmatch(name)}
 
 
 def _parse(path: Path, text: str) -> Any:

@@ -16,7 +16,7 @@ from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.client.team_lookup import chosen_team
+from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.known_tools import missing
 from roboco.domain.team.team import Team, prefix_of
 from roboco.errors import UsageError
@@ -79,7 +79,7 @@ class _Shown:
 def _team_with(settings: Settings, named: str | None, server: str) -> Team:
     """The team with this server; UsageError if there is none, or more than one to choose from."""
     if named is not None:
-        team = chosen_team(settings, named)
+        team = resolve_team(settings, named)
         if server not in team.mcp_servers:
             possible = ", ".join(map(repr, team.mcp_servers)) or "none: the team declares no servers"
             raise UsageError(f"server: team {team.name!r} has no MCP server {server[:80]!r}, possible are {possible}")

@@ -9,7 +9,7 @@ import click
 
 from roboco.cli.commands.overview import Overview
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.team_lookup import chosen_team
+from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.lineage import parent_of
@@ -66,7 +66,7 @@ class Ledger:
 
     def team(self, named: str) -> Team:
         """The team of this file, or of this name in ROBOCO_TEAMS."""
-        return chosen_team(self._orchestrator.settings, named)
+        return resolve_team(self._orchestrator.settings, named)
 
     def router(self, team: Team) -> Router:
         """The team's router; one of the user's own only from a module that ROBOCO_TOOLS names, as for workers."""

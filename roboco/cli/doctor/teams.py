@@ -10,9 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from roboco.adapters.mcp.client_session import check_installed
-from roboco.adapters.team.file import load_team, teams_in
+from roboco.adapters.team.file import load_team
 from roboco.adapters.tools.functions import Functions
 from roboco.cli.doctor.check import Check, wanted
+from roboco.client.team_lookup import team_files
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, UsageError
@@ -36,7 +37,7 @@ def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError |
     """The teams of ROBOCO_TEAMS by name, or what is wrong with them."""
     if settings.teams is None:
         return
-    for name, file in sorted(teams_in(settings.teams).items()):
+    for name, file in sorted(team_files(settings.teams).items()):
         try:
             yield name, load_team(file)
         except (RobocoError, OSError) as error:

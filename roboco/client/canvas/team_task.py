@@ -10,10 +10,10 @@ from kombu.utils import json
 
 from roboco.adapters.celery.continuation import kept
 from roboco.adapters.celery.names import BROKER, ENDED
-from roboco.adapters.team.file import named_team, team_from
 from roboco.client.canvas.broker import broker_mistake, broker_of
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
+from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.canonical_json import canonical, sha256
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notify
@@ -52,8 +52,7 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
     gives, on_wait = asked.pop("result", "text"), asked.pop("on_wait", "wait")
     if gives not in ("text", "summary") or on_wait not in ("wait", "fail"):
         raise UsageError(f"result is 'text' or 'summary', on_wait 'wait' or 'fail' (found {gives!r}, {on_wait!r})")
-    named = asked.pop("team", None)
-    team = named_team(orchestrator.settings.teams, named) if isinstance(named, str) else team_from(named)
+    team = resolve_sent_team(orchestrator.settings, asked.pop("team", None))
     wished = _wished(asked, given)
     prompt = wished.pop("prompt", "")
     if "tenant" in wished:

@@ -1,10 +1,14 @@
-"""archive: keep a task's summary and events in its workspace, and close it when it has ended.
+"""archive: write a task's summary and events to its workspace, and close the task when it has ended.
 
-    fold ─► events.jsonl ─► marker: closing ─► end on the board? ─► marker: closed ─► task.json ─► parent, notices
-            (replace)       (replace)          (load; no: reopen)   (replace)         (replace)    ─► no marker
+    compact ─► events.jsonl ─► marker: closing ─► end in Redis? ─► marker: closed ─► task.json ─► parent, notifications
+               (replace)       (replace)          (load; no: reopen) (replace)       (replace)    ─► no marker
 
-Both files are derived. A worker replaces a file only if no other worker has written it since the read, and only with
-newer content.
+Both files are derived data. A worker replaces a file only if no other worker has written it since the read, and only
+with newer content, so that neither goes backwards.
+
+If the worker dies before the marker is closed, the task is open, and the next pass repeats the whole. If it dies after
+that, the end is final, and the next pass writes the rest. The marker is deleted last: until then the sweeper
+repeats the pass.
 """
 
 from collections import deque
@@ -25,10 +29,11 @@ _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def fold_due(seq: int) -> bool:
-    """Whether the history is folded after the step at this position: after 16 steps, 256, 4096, and so on.
+    """Return True if the history is compacted after the step at this position: after 16 steps, 256, 4096, and so on.
 
-    Each step is stored as a segment, written by the folds on the way (a fifteenth of all together) and once more when
-    the task ends. Readers fetch segments many at a time, so that they can wait for that.
+    On S3 each step is stored as a segment object. Compaction merges the segments into one file. With these positions a
+    step is written once as a segment, 1/15 times on average by compactions on the way, and once when the task ends.
+    Readers fetch many segments in parallel, so a long tail of segments is cheap.
     """
     return _due(seq, FIRST_FOLD)
 
@@ -41,9 +46,9 @@ def _due(seq: int, factor: int) -> bool:
 
 
 def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Write the summary of a waiting task and, if the history has grown enough, its events. Twice is once.
+    """Write the summary of a waiting task and, if the history has grown enough, its events. A repetition is harmless.
 
-    Another worker may have ended the task since: then its files stay as they are.
+    If another worker has ended the task since, change nothing.
     """
     summary = _summary(engine, task_id, task)
     stored = engine.files.get(summary_path(task_id))
@@ -57,7 +62,7 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 
 def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> bool:
-    """Close an ended task: complete its workspace, and have Redis forget it after a while. Twice is once.
+    """Close an ended task: complete its workspace, and let Redis expire it. A repetition is harmless.
 
     Return False, and leave the task open, if Redis has lost its end or another worker changed the marker.
     """
@@ -76,9 +81,9 @@ def finish(engine: Engine, task_id: str, task: Snapshot, marker: Versioned) -> b
 
 
 def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Have Redis forget a closed task whose end was decided again: its events are those of a new generation.
+    """Let Redis expire a closed task whose end was decided again, after writing the events of its new generation.
 
-    If the sweeper has not begun that generation yet, it does so first.
+    If the sweeper has not started that generation yet, schedule a pass: the sweeper does that first.
     """
     _write_events(engine, task_id)
     if engine.schedule.recovered(task_id):
@@ -88,10 +93,10 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 
 def leave(engine: Engine, task_id: str, generation: str) -> None:
-    """Have Redis remove a closed task.
+    """Let Redis expire a closed task after the retention time.
 
-    If Redis has lost its end, the sweeper has that decided again first; if it has begun a new generation of its logs
-    meanwhile, that is written to its events first.
+    Schedule another pass instead if Redis has lost the task's end, or if the sweeper has started a new generation of
+    its logs: the end is decided again, or the new events are written, first.
     """
     left = engine.board.leave(task_id, engine.policy.keep, generation)
     if left:
@@ -102,7 +107,7 @@ def leave(engine: Engine, task_id: str, generation: str) -> None:
 
 
 def _gather(engine: Engine, task_id: str) -> None:
-    """Gather the history into one file; CorruptHistory if a step is missing."""
+    """Compact the history into one file. Raise CorruptHistory if a step is missing."""
     for pause in _PAUSES:
         if engine.histories.fold(task_id):
             return
@@ -112,12 +117,12 @@ def _gather(engine: Engine, task_id: str) -> None:
 
 
 def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
-    """Change the marker from open to closing, and to closed if the board still has the end of this epoch.
+    """Change the marker from open to closing, and to closed if Redis still has the end of this epoch.
 
-    From closing on, no item is accepted. An item that was accepted before, while Redis had lost the end, is on the
-    board, which then has no end. A worker that sets the task up again meanwhile opens the marker, so that the second
-    change fails. If Redis was restarted or emptied, the sweeper first notes all items and begins new logs: the numbers
-    of lost events may have been used again.
+    While the marker is closing, no item is accepted. If an item was accepted before that, while Redis had lost the end,
+    the item is in Redis, and the end is not. A worker that rebuilds the task meanwhile reopens the marker, so that the
+    second change fails. If Redis was restarted or emptied, raise TransientError: the sweeper first adds all items and
+    starts new logs, since numbers of lost events may have been used again.
     """
     path, ours = open_path(task_id), closing(epoch)
     if marker.data != ours and not engine.files.replace(path, ours, marker.version):
@@ -135,9 +140,9 @@ def _close(engine: Engine, task_id: str, epoch: int, marker: Versioned) -> bool:
 
 
 def _write_events(engine: Engine, task_id: str) -> None:
-    """Write what the log has and the file lacks.
+    """Append the events of the log that the file lacks.
 
-    The file is read before the log, and replaced only if it is unchanged: so no late write takes newer events away.
+    Read the file before the log, and replace it only if it is unchanged: so no late write removes newer events.
     """
     for pause in _PAUSES:
         stored = engine.files.get_versioned(events_path(task_id))
@@ -165,7 +170,7 @@ def _write_summary(engine: Engine, summary: TaskSummary) -> None:
 def _may_replace(engine: Engine, summary: TaskSummary, before: TaskSummary | None) -> bool:
     """Return True if the summary is newer than the stored one.
 
-    One that cannot be read is replaced too, unless it may be that of a closed task.
+    A summary that cannot be read is replaced too, unless it may belong to a closed task.
     """
     if before is not None:
         return summary.follows(before)

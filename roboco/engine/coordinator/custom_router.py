@@ -1,4 +1,4 @@
-"""users_router: a router of the user's own, which may raise anything, hang, or end the worker that asks it."""
+"""custom_router: call a router function of the user, which may raise any exception, hang, or kill its worker."""
 
 import logging
 
@@ -13,9 +13,9 @@ _log = logging.getLogger(__name__)
 
 
 def users_router(engine: Engine, task_id: str, name: str) -> Router:
-    """The user's router; whatever it raises becomes a route to nowhere, which ends the task and says why.
+    """Return the user's router with guards: if it raises, or kills its worker repeatedly, the task fails.
 
-    So does a router that ends its worker again and again.
+    The returned router raises TransientError while another worker calls the user's router for the same task.
     """
     key = f"router:{task_id}"
 
@@ -23,10 +23,10 @@ def users_router(engine: Engine, task_id: str, name: str) -> Router:
         lost = engine.attempts.begin(key)
         if lost is None:
             raise TransientError(
-                f"router {name!r} is being asked for this task by another worker, or one that was lost"
+                f"router {name!r} is running for this task on another worker, or on one that was lost; it is retried"
             )
         if lost >= engine.policy.attempts:
-            why = f"the worker was lost {lost} times that asked it"
+            why = f"the worker was lost {lost} times while it ran"
             engine.dead.add(lost_work("advance", task_id, f"router {name}", why, lost, engine.now()))
             chosen = Route("", name, "failed", why)
         else:
@@ -42,7 +42,7 @@ def _forget_attempts(engine: Engine, key: str) -> None:
     try:
         engine.attempts.end(key)
     except TransientError as error:
-        _log.warning("a count of attempts is kept although it is not needed: %s", error)
+        _log.warning("the attempts at a router stay counted, because Redis does not answer: %s", error)
 
 
 def _asked(engine: Engine, name: str, key: str, team: Team, history: History) -> Route:

@@ -1,10 +1,11 @@
-"""delegate: calls that give work to another team, as a task of its own.
+"""delegate: tool calls that submit a sub-task to another team.
 
-    call ─► child is submitted ─► ... ─► child ends ─► parent's inbox ─► result of the call
-            (idempotent)                               (before the child is closed)
+    call ─► sub-task is accepted ─► ... ─► sub-task ends ─► parent's inbox ─► result of the call
+            (idempotent)                                    (before the sub-task is closed)
 
-No worker is held meanwhile. Each look of the sweeper at the parent submits the child once more, which changes nothing
-unless it is not there, or has ended and its result was lost.
+No worker waits meanwhile. The sub-task's id derives from the call, so a repetition accepts it once. Each pass of the
+sweeper over the parent repeats the submission. This changes nothing, unless the sub-task does not exist, or has ended
+and its result was lost.
 """
 
 import logging
@@ -26,8 +27,8 @@ from roboco.domain.team.team import Team
 from roboco.domain.usage import Spent
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept import receive, stored
+from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.intake.answer import answer_id
-from roboco.engine.intake.submit import submit
 from roboco.engine.record.summaries import stored_summary
 from roboco.errors import UsageError
 from roboco.ports import CallContext, Snapshot
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCall) -> None:
-    """Submit the task to which the call gives its work; UsageError if that cannot be."""
+    """Submit the sub-task of the call; if it has ended, report its result. Raise UsageError if it is refused."""
     step, name = task.tail[-1], str(call.args["team"])
     child = sub_task_id(task_id, call.id)
     submission = read_submission(
@@ -52,14 +53,14 @@ def begin(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCa
     given = team.teams[name]
     spent = (step.created_at - (engine.teams.began(task_id, task.state) or step.created_at)).total_seconds()
     limits = _limits(team, task, given.limits, max(0.0, spent))
-    submit(engine, submission, given.model_copy(update={"limits": limits}), parent)
+    accept_and_wake(engine, submission, given.model_copy(update={"limits": limits}), parent)
     summary = stored_summary(engine, child)
     if summary is not None and summary.status.ended:
         _report(engine, parent, summary, _said(engine, child))
 
 
 def _limits(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:
-    """The limits of a sub-task: its team's, and its share of what the task, the agent and `delegate` have left."""
+    """Return the limits of a sub-task: those of its team, and a share of the rest of task, agent and `delegate`."""
     step, state = task.tail[-1], task.state
     own, parts = team.limits.raised(state.raised), sum(1 for call in step.calls if call.tool_name == DELEGATE)
     beside = Spent(cost=cost_of_calls(team, state, step))
@@ -71,7 +72,7 @@ def _limits(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limit
 
 
 def report(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Tell the task for which this one works what it has come to. Its parent may have ended, and nobody listens."""
+    """Send the result of a sub-task to its parent task. Do nothing for other tasks, or if the parent has ended."""
     parent = parent_of(task_id, task.first)
     summary = None if parent is None else stored_summary(engine, task_id)
     if parent is not None and summary is not None:
@@ -79,13 +80,13 @@ def report(engine: Engine, task_id: str, task: Snapshot) -> None:
 
 
 def stop(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
-    """Stop the task to which the call gave its work; also if it is yet to come."""
+    """Stop the sub-task of the call, even if it is not submitted yet."""
     item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
     receive(engine, sub_task_id(task_id, call.id), item, limited=False)
 
 
 def used_so_far(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:
-    """What the task to which the call gave its work has used by now; nothing if it is not there."""
+    """Return the tokens and cost that the call's sub-task has used so far; empty if there is no sub-task."""
     child = sub_task_id(task_id, call.id)
     task = engine.board.load(child, 1)
     if task is not None:
@@ -113,7 +114,7 @@ def _report(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> 
     try:
         receive(engine, parent.task_id, answer)
     except UsageError as error:
-        _log.info("nobody waits for what sub-task %s has come to: %s", summary.task_id, error)
+        _log.info("the result of sub-task %s is dropped: %s", summary.task_id, error)
 
 
 def _outcome(parent: Parent, summary: TaskSummary, text: str) -> Outcome:

@@ -1,12 +1,17 @@
-"""following: what is to happen next, written down and handed out.
+"""next_step: decide the next step of a task, record the decision and dispatch it.
 
-    step stored ─► decide (pure) ─► commit and choose ─► hand out
+    step stored ─► decide (pure) ─► commit and record ─► dispatch
                                     (one write, fenced)
 
-Who has stored a step does this itself where the next thing is a turn or are tool calls: a worker, and for the first
-step of a task who submits it. That spares a message and a look of the coordinator. All else is the coordinator's: what
-waits for the task, times to begin, routers of a user, ends, and folding. All decide by the same function, and only the
-first of them writes it down.
+The process that has stored a step decides the next one itself if that is a turn or a set of tool calls: the worker that
+committed the step, or the client that submitted the task. This saves a message and a pass of the coordinator. The
+coordinator decides everything else: inbox items, start times, custom routers, waits, ends and compaction.
+
+All of them call the same pure function, `decide`, with the same inputs. Redis compares the epoch (the fencing token of
+the task) when a decision is recorded, so only the first decision counts, and the others change nothing.
+
+A worker may die between two arrows. Then a step is stored without a decision, or a decision is recorded without a
+message. The sweeper finds the task in the schedule and continues from there.
 """
 
 from collections.abc import Sequence
@@ -20,7 +25,6 @@ from roboco.domain.decision.situation import Situation
 from roboco.domain.history.history import History
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.priority import priority_of
-from roboco.domain.history.start_time import ETA
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
@@ -29,33 +33,23 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.archive import fold_due
 from roboco.engine.coordinator.custom_router import users_router
-from roboco.engine.coordinator.pending import hand_out_call
+from roboco.engine.coordinator.pending_calls import dispatch_call
 from roboco.engine.engine import Engine
 from roboco.engine.record.recover import COORDINATOR_TAIL
 from roboco.ports import CallOrder, CallState, Choice, Commit, Phase, Snapshot, TurnOrder
 
 
-def begin(engine: Engine, task_id: str, team: Team) -> bool:
-    """Have the first turn of a task made that was just set up; False if the coordinator has to look."""
-    task = engine.board.load(task_id, COORDINATOR_TAIL)
-    if task is None or task.phase is not Phase.IDLE or task.seq != 1 or task.item_ids or ETA in task.first.metadata:
-        return False
-    place = Place(engine, task_id, team, task)
-    action = place._decided_here()
-    return action is not None and place.choose(action)
-
-
 @dataclass(frozen=True)
-class Place:
-    """A task as it stands, with its team."""
+class NextStep:
+    """The next step of one task, as loaded: to be decided, recorded and dispatched."""
 
     engine: Engine
     task_id: str
     team: Team
     task: Snapshot
 
-    def decided(self, waiting: tuple[Item, ...] = (), exhausted: str | None = None) -> Action:
-        """What is to happen next. `exhausted` says why the pending turn is given up."""
+    def decide(self, waiting: tuple[Item, ...] = (), give_up_reason: str | None = None) -> Action:
+        """Return the next action. `give_up_reason` is why the pending turn gets no further attempt."""
         engine, task = self.engine, self.task
         model = self.team.collaboration_model
         router = users_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
@@ -65,48 +59,17 @@ class Place:
             inbox=waiting,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
             seconds=engine.clock.now() - started.timestamp() if started else 0.0,
-            exhausted=exhausted,
+            exhausted=give_up_reason,
             sub_task=parent_of(self.task_id, task.first) is not None,
         )
         return decide(self.team, History(task.state, task.tail), situation, router)
 
-    def choose(self, action: StartTurn | CallTools) -> bool:
-        """Write the action down and hand it out; False, and nothing happens, if the fence has moved or an item came."""
-        choice, events = self._written(action)
-        choice = replace(choice, seen=frozenset(self.task.item_ids))
-        epoch = self.engine.board.choose(self.task_id, self.task.epoch, choice, events)
-        if epoch is None:
-            return False
-        self._hand_out(action, epoch)
-        return True
-
-    def commit(self, commit: Commit) -> bool:
-        """Take over the step that was just stored at this place, and do what follows; False if somebody has to look."""
-        step = commit.step
-        tail = (*self.task.tail, step)[-COORDINATOR_TAIL:]
-        after = replace(self.task, seq=step.seq + 1, state=commit.state, tail=tail, status=TaskStatus.RUNNING, calls={})
-        place = replace(self, task=after)
-        action = place._decided_here()
-        if action is None:
-            self.engine.board.commit(self.task_id, self.task.epoch, commit)
-            return False
-        choice, events = place._written(action)
-        epoch = self.engine.board.commit_and_choose(self.task_id, self.task.epoch, commit, choice, events)
-        if epoch is None:
-            return False
-        place._hand_out(action, epoch)
-        return True
-
-    def _decided_here(self) -> StartTurn | CallTools | None:
-        """The turn or the calls that come next, if that is not for the coordinator to say."""
+    def decide_locally(self) -> StartTurn | CallTools | None:
+        """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""
         task = self.task
-        whole = len(task.tail) >= COORDINATOR_TAIL or task.tail[0].seq == 0
-        visit = History(task.state, task.tail).visit
-        if isinstance(self.team.collaboration_model, Custom) or fold_due(task.seq - 1):
+        if isinstance(self.team.collaboration_model, Custom) or fold_due(task.seq - 1) or not self._sees_current_run():
             return None
-        if not whole and len(visit) == len(task.tail):  # the coordinator sees more of it
-            return None
-        match self.decided():
+        match self.decide():
             case StartTurn() as action:
                 return action
             case CallTools() as action if all(call.tool_name != DELEGATE for call in action.calls):
@@ -114,10 +77,56 @@ class Place:
             case _:
                 return None
 
-    def _written(self, action: StartTurn | CallTools) -> tuple[Choice, Sequence[AnyEvent]]:
-        return self._turn_written(action) if isinstance(action, StartTurn) else self._calls_written(action)
+    def _sees_current_run(self) -> bool:
+        """Return True if the loaded steps hold all of the agent's current run that a coordinator would load."""
+        task = self.task
+        if len(task.tail) >= COORDINATOR_TAIL or task.tail[0].seq == 0:
+            return True
+        return len(History(task.state, task.tail).visit) < len(task.tail)
 
-    def _turn_written(self, action: StartTurn) -> tuple[Choice, Sequence[AnyEvent]]:
+    def record_and_dispatch(self, action: StartTurn | CallTools) -> bool:
+        """Record the action and dispatch it. Return False, and do neither, if the epoch has changed or an item came."""
+        choice, events = self._choice(action)
+        choice = replace(choice, seen=frozenset(self.task.item_ids))
+        epoch = self.engine.board.choose(self.task_id, self.task.epoch, choice, events)
+        if epoch is None:
+            return False
+        self._dispatch(action, epoch)
+        return True
+
+    def commit_and_continue(self, commit: Commit) -> bool:
+        """Commit the step that was just stored, and record and dispatch the action that follows in the same write.
+
+        Return False if a coordinator has to continue: it decides, or the epoch has changed.
+        """
+        after = self._after(commit)
+        action = after.decide_locally()
+        if action is None:
+            self.engine.board.commit(self.task_id, self.task.epoch, commit)
+            return False
+        choice, events = after._choice(action)
+        epoch = self.engine.board.commit_and_choose(self.task_id, self.task.epoch, commit, choice, events)
+        if epoch is None:
+            return False
+        after._dispatch(action, epoch)
+        return True
+
+    def _after(self, commit: Commit) -> "NextStep":
+        step, task = commit.step, self.task
+        tail = (*task.tail, step)[-COORDINATOR_TAIL:]
+        running = TaskStatus.RUNNING
+        return replace(
+            self, task=replace(task, seq=step.seq + 1, state=commit.state, tail=tail, status=running, calls={})
+        )
+
+    def _choice(self, action: StartTurn | CallTools) -> tuple[Choice, Sequence[AnyEvent]]:
+        match action:
+            case StartTurn():
+                return self._choice_of_turn(action)
+            case CallTools():
+                return self._choice_of_calls(action)
+
+    def _choice_of_turn(self, action: StartTurn) -> tuple[Choice, Sequence[AnyEvent]]:
         task_id, now, routing = self.task_id, self.engine.now(), action.route.record()
         reason, source = action.route.reason, action.handed_off_by
         events: list[AnyEvent] = []
@@ -139,11 +148,11 @@ class Place:
         )
         return Choice(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing), events
 
-    def _calls_written(self, action: CallTools) -> tuple[Choice, Sequence[AnyEvent]]:
+    def _choice_of_calls(self, action: CallTools) -> tuple[Choice, Sequence[AnyEvent]]:
         task_id, now = self.task_id, self.engine.now()
         given_away = [call for call in action.calls if call.tool_name == DELEGATE]
         children = [sub_task_id(task_id, call.id) for call in given_away]
-        reason = f"other teams work for it: {', '.join(children)}" if len(given_away) == len(action.calls) else ""
+        reason = f"sub-tasks are running: {', '.join(children)}" if len(given_away) == len(action.calls) else ""
         events: list[AnyEvent] = [
             SubTaskBegun(
                 task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])
@@ -154,7 +163,7 @@ class Place:
             events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=reason))
         return Choice(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
 
-    def _hand_out(self, action: StartTurn | CallTools, epoch: int) -> None:
+    def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id, task = self.engine, self.task_id, self.task
         engine.schedule.put(task_id, engine.policy.ring_pause)
         priority = priority_of(task.first)
@@ -163,6 +172,6 @@ class Place:
             return
         for call in action.calls:
             attempt = task.calls.get(call.id, CallState()).attempt
-            hand_out_call(
+            dispatch_call(
                 engine, self.team, task, CallOrder(task_id, task.seq - 1, epoch, call.id, attempt, priority), call
             )

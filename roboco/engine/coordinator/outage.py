@@ -1,10 +1,10 @@
-"""outage: a model's server refuses a turn, breaks down or cannot be reached.
+"""outage: a model server refuses a turn, fails or cannot be reached.
 
-    refused ─► deferred 1, 2, 4, ... 60 s ─► refused for `outage_limit` ─► held: paused ─► the model answers
-               (no thread waits)             (coordinator looks)           (inbox item)    another task: resumed
+    refused ─► deferred 1, 2, 4, ... 60 s ─► refused until the timeout ─► paused ─► the model answers another task
+               (no thread waits)             (coordinator's pass)         (inbox item)   ─► resumed (by the sweeper)
 
-Only an error that cannot succeed ends a task. A worker that dies between two of these steps leaves a turn that is
-deferred, or a hold that the user or the next answer ends.
+Only an error for which no retry can succeed ends a task. If a worker dies between two of these steps, the turn stays
+deferred, or the task stays paused. The user, or the next answer of the model, resumes it.
 """
 
 import logging
@@ -24,28 +24,28 @@ from roboco.ports import Snapshot
 _log = logging.getLogger(__name__)
 
 LONGEST = 60.0
-"""The most seconds for which a turn is deferred if the server does not say for how long."""
+"""The most seconds for which a turn is deferred if the server sends no Retry-After."""
 LONGEST_TOLD = 900.0
-"""The most seconds for which a turn is deferred, whatever the server says."""
+"""The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
 MOST_TOLD = 400
-"""Characters of an error in the reason of a wait."""
-_AGAIN = "; asked again in "
+"""The most characters of an error in the reason of a wait."""
+_AGAIN = "; next attempt in "
 
 
 def delay(error: ModelError, refusals: int) -> float:
-    """Return the seconds after which the server is asked again: more after each refusal, and not before it says so."""
+    """Return the seconds until the next request: twice as many after each refusal, and at least the Retry-After."""
     own = min(LONGEST, 2.0 ** min(refusals, 10))
     return min(LONGEST_TOLD, max(own, error.retry_after or 0.0))
 
 
 def reason(agent: str, error: ModelError, seconds: float) -> str:
     """Return why the turn waits."""
-    told = without_credentials(well_formed(error.message))[:MOST_TOLD]
-    return f"{agent} waits: {told}{_AGAIN}{seconds:.0f} s"
+    message = without_credentials(well_formed(error.message))[:MOST_TOLD]
+    return f"{agent} waits: {message}{_AGAIN}{seconds:.0f} s"
 
 
 def is_over(engine: Engine, team: Team, task: Snapshot) -> bool:
-    """Return True if the deferred turn was refused for longer than the operator and its profile allow."""
+    """Return True if the deferred turn was refused for longer than the operator or its model profile allows."""
     if task.claimed or not task.refusals:
         return False
     return task.refused_for >= _limit(engine, team.profile(team.agent(task.agent)))
@@ -59,16 +59,17 @@ def _limit(engine: Engine, profile: ModelProfile) -> float:
 def hold(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Pause the task until the user resumes it or the model's server answers another request.
 
-    Return False if that was done and ended since this refusal: then the turn is tried once more.
+    Return False if that pause has been set and ended since this refusal: then the turn is tried once more.
     """
     item_id = f"outage-{task.epoch}-{task.refusals}"
     item = stored(engine, task_id, item_id)
     if item is not None and item.taken_at_seq is not None:
         return False
     if item is None:
+        cause = task.reason.rpartition(_AGAIN)[0] or task.reason
         why = (
-            f"{task.reason.rpartition(_AGAIN)[0] or task.reason}; this has lasted {task.refused_for:.0f} s. The task "
-            "continues when it is resumed, or when the model answers another task"
+            f"{cause}; this has lasted {task.refused_for:.0f} s. The task continues when it is resumed, "
+            "or when the model answers another task"
         )
         _log.warning("task %s is paused: %s", task_id, why)
         item = Hold(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)
@@ -77,14 +78,14 @@ def hold(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
 
 def await_answer(engine: Engine, task_id: str, team: Team, waiting: Iterable[Item]) -> None:
-    """If an outage holds the task, note that it awaits an answer of the model; Redis may have lost that."""
+    """If an outage has paused the task, register it for the next answer of the model. Redis may have lost that."""
     for item in waiting:
         if isinstance(item, Hold) and item.outage:
             engine.rates.await_answer(team.profile(team.agent(item.outage)), task_id)
 
 
 def answered(engine: Engine, profile: ModelProfile) -> None:
-    """Have the sweeper resume tasks that are paused until this model answers, up to a hundred at once."""
+    """Let the sweeper resume tasks that are paused until this model answers, up to a hundred for one answer."""
     tasks = engine.rates.awaiting(profile)
     for task_id in tasks:
         engine.schedule.put(f"{RESUME}{task_id}")
@@ -92,7 +93,7 @@ def answered(engine: Engine, profile: ModelProfile) -> None:
 
 
 def resume(engine: Engine, task_id: str) -> None:
-    """Resume the task if an outage holds it. A pause of the user's stands."""
+    """Resume the task if an outage has paused it. A pause that the user has set remains."""
     ends = _holds(engine, task_id)
     if not ends:
         return

@@ -1,7 +1,15 @@
-"""sweep: look at the tasks whose time has come. It runs in every coordinator worker, as a rule in one at a time.
+"""sweep: run a pass over each task that is due in the schedule. This is the sweeper of every coordinator worker.
 
-Redis may lose its last second or everything, and a task may be accepted while it does not answer: so from time to
-time, and whenever Redis was emptied or started again, the schedule is filled from the markers in the workspace.
+    lock ─► schedule intact? ─► due entries ─► pass over each task, alone with its errors
+    (one at   │ no: recover     (a batch)      │ fails: backoff, retried
+    a time)   │ old: refill                    │ kills its worker again and again: dead letter, the task ends
+
+Every accepted task is in the schedule: a sorted set in Redis with the time of the task's next check. Messages only make
+a pass earlier. If a message or a worker is lost, the sweeper repeats the pass when the entry is due.
+
+Redis may lose its last second or all of its data, and a task may be accepted while Redis does not answer. So the
+sweeper fills the schedule from the open markers in the workspace: every REFILL seconds, and whenever Redis was emptied
+or restarted.
 """
 
 import logging
@@ -13,7 +21,8 @@ from roboco.domain.ids import is_task_id
 from roboco.domain.paths import ENTER, NOTIFY, OPEN, RESTART, RESUME, open_path, team_path
 from roboco.engine import notifications as notify
 from roboco.engine.coordinator import outage
-from roboco.engine.coordinator.advance import QUIET, advance
+from roboco.engine.coordinator.actions import IDLE_CHECK_INTERVAL
+from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
@@ -25,24 +34,24 @@ _log = logging.getLogger(__name__)
 
 Look = Callable[[Engine, str, bool], None]
 BATCH = 200
-"""How many tasks one sweep looks at."""
+"""The most entries that one sweep processes."""
 ELSEWHERE = 60.0
-"""Seconds after which a task is tried again that is not in this workspace."""
+"""Seconds after which a task that is not in this workspace is tried again."""
 REFILL = 1800.0
-"""Seconds after which the schedule is filled from the workspace again."""
+"""Seconds between two fillings of the schedule from the workspace."""
 RETRY = 5.0
-"""Seconds after which a task is looked at again whose look ended its worker, or failed."""
+"""Seconds until the next pass over a task whose pass failed or killed its worker. The delay doubles each time."""
 MOST_FAILURES = 10
-"""Failures after which one sweep leaves the rest to the next one."""
-LOOKS = ("look", "failed-look", "router")
+"""Failures after which a sweep leaves its other entries to the next one."""
+LOOKS = ("pass", "failed-pass", "router")
 """The kinds of attempts that are counted for a task."""
 
 
 def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
-    """Look at the tasks that are due: how many there were. Nothing happens if another sweeper has the lock.
+    """Process the due entries of the schedule. Return their number, or 0 if another sweeper has the lock.
 
-    The lock lasts `seconds`: a sweeper that dies delays the next one by no more. TransientError if the schedule or the
-    workspace does not answer, which concerns all tasks alike. A task that fails delays no other.
+    The lock lasts `seconds`: if its sweeper dies, the next sweep is delayed by no more. Raise TransientError if the
+    schedule or the workspace does not answer, since that affects all tasks. A task that fails delays no other task.
     """
     if not engine.schedule.lock(engine.token(), seconds):
         return 0
@@ -54,7 +63,7 @@ def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     for entry in due:
         failures += not _isolated(engine, entry, partial(_attend, engine, entry, look))
         if failures >= MOST_FAILURES:
-            break  # each may have taken a time-out; they are tried again later, and the others come first
+            break  # each may have taken a timeout; the failed entries are retried later, after the others
     return len(due)
 
 
@@ -63,7 +72,7 @@ def _attend(engine: Engine, entry: str, look: Look) -> None:
     if (work := ONCE.get(kind + slash)) is not None:
         at = engine.schedule.at(entry)
         work(engine, task_id)
-        engine.schedule.drop(entry, at)  # not one that another sweeper has put since
+        engine.schedule.drop(entry, at)  # keep an entry that another sweeper has set since
     elif not notify.ring(engine, entry):
         _look_at(engine, entry, look)
 
@@ -71,7 +80,7 @@ def _attend(engine: Engine, entry: str, look: Look) -> None:
 def _isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
     """Do the work. If it fails, log the error, schedule the entry for a retry, and return False.
 
-    TransientError if the schedule does not answer either.
+    Raise TransientError if the schedule does not answer either.
     """
     try:
         work()
@@ -94,12 +103,12 @@ def _named(entry: str) -> str:
 
 
 def _look_at(engine: Engine, task_id: str, look: Look) -> None:
-    """Look at the task; give it up if too many sweepers were lost while they did."""
-    key = f"look:{task_id}"
+    """Run a pass over the task. Abandon the task if too many sweepers were lost in such a pass."""
+    key = f"pass:{task_id}"
     lost = engine.attempts.begin(key)
     if lost is None:
         return
-    pause = min(RETRY * 2.0**lost, QUIET)
+    pause = min(RETRY * 2.0**lost, IDLE_CHECK_INTERVAL)
     engine.schedule.put(task_id, pause)
     with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
         if lost < engine.policy.attempts:
@@ -110,11 +119,11 @@ def _look_at(engine: Engine, task_id: str, look: Look) -> None:
                 raise
             engine.attempts.end(key)
         elif _give_up(engine, task_id, lost):
-            engine.attempts.end(key)  # not if that raised: then the next look is no different from this one
+            engine.attempts.end(key)  # keep the count if that raised: the next sweep abandons the task again
 
 
 def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
-    failures = f"failed-look:{task_id}"
+    failures = f"failed-pass:{task_id}"
     try:
         look(engine, task_id, True)
         engine.attempts.end(failures)
@@ -122,28 +131,28 @@ def _try(engine: Engine, task_id: str, look: Look, pause: float) -> None:
         raise
     except CorruptHistory as error:
         _put_aside(engine, task_id, error)
-    except Exception as error:  # one task that cannot be looked at must not keep the others from it
+    except Exception as error:  # a task that fails must not block the others
         failed = engine.attempts.count(failures) + 1
         if failed < engine.policy.attempts:
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, pause)
             return
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
-        engine.dead.add(lost_work("advance", task_id, "look", f"{type(error).__name__}: {error}", failed, engine.now()))
-        engine.schedule.put(task_id, QUIET)
+        engine.dead.add(lost_work("advance", task_id, "pass", f"{type(error).__name__}: {error}", failed, engine.now()))
+        engine.schedule.put(task_id, IDLE_CHECK_INTERVAL)
 
 
 def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
-    """Store a dead letter: only a person can restore what the workspace has lost, and nothing continues without it.
+    """Store a dead letter: the task cannot continue until an operator restores its files in the workspace.
 
-    A task that is not in this workspace at all is another workspace's: it continues soon after its coordinator starts.
+    A task that is not in this workspace at all belongs to another one. It continues soon after its coordinator starts.
     """
     letter = lost_work("advance", task_id, "history", str(error), 1, engine.now())
     engine.dead.add(letter)
     if engine.files.size(team_path(task_id)) is None:
         engine.schedule.put(task_id, ELSEWHERE)
-        _log.error("task %s cannot continue here: %s. It is tried again in %g s", task_id, error, ELSEWHERE)
+        _log.error("task %s cannot continue here: %s. The sweeper retries it in %g s", task_id, error, ELSEWHERE)
         return
-    engine.schedule.put(task_id, QUIET)
+    engine.schedule.put(task_id, IDLE_CHECK_INTERVAL)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
         "history/) from a backup and run: roboco requeue %s. Or delete %s to abandon the task",
@@ -155,40 +164,40 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
 
 
 def _give_up(engine: Engine, task_id: str, lost: int) -> bool:
-    """End the task, and return True; not while Redis waits to be recovered, since no task can end then."""
+    """End the task and return True. Return False while Redis waits for its recovery, since no task can end then."""
     if engine.schedule.recovered(task_id) is None:
         return False
-    reason = f"{lost} sweepers were lost while they looked at the task"
-    _log.error("task %s is given up: %s", task_id, reason)
+    reason = f"{lost} sweepers were lost in a pass over the task"
+    _log.error("task %s is abandoned: %s", task_id, reason)
     engine.dead.add(lost_work("advance", task_id, "", reason, lost, engine.now()))
     advance(engine, task_id, True, reason)
     return True
 
 
 def _recover(engine: Engine) -> None:
-    """Look at every open task now. A Redis that was started again may have lost the end of their logs.
+    """Schedule a pass over every open task for now. A restarted Redis may have lost the ends of their logs.
 
-    Numbers of what was lost must not come twice: so each task's logs begin anew, before the task is looked at. A task
-    that was closed in the moment that Redis has lost is in the schedule again, without a marker.
+    A follower must not receive the number of a lost event twice. So each task gets a new generation of its logs before
+    its pass. A task that was closed in the moment that Redis has lost is in the schedule again, without a marker.
     """
     mark = engine.schedule.prepare()
     if engine.schedule.restarted():
         for task_id in sorted({*engine.schedule.known(), *_task_ids(engine, OPEN)}):
-            engine.schedule.put(f"{RESTART}{task_id}", -QUIET)
+            engine.schedule.put(f"{RESTART}{task_id}", -IDLE_CHECK_INTERVAL)
     fill_schedule(engine, mark, all_now=True)
 
 
 def _refill(engine: Engine) -> None:
-    """Fill the schedule again, unless Redis was restarted a moment ago: then the next sweep recovers it."""
+    """Fill the schedule, unless Redis was restarted meanwhile: then the next sweep recovers it."""
     mark = engine.schedule.prepare()
     if engine.schedule.intact():
         fill_schedule(engine, mark)
 
 
 def _begin_again(engine: Engine, task_id: str) -> None:
-    """Begin a new generation of the task's logs, and note its items, of which Redis may have lost some.
+    """Start a new generation of the task's logs, and add its items, of which Redis may have lost some.
 
-    Sweepers that were lost are forgotten: Redis may have restored them.
+    Reset the counts of lost sweepers: Redis may have restored old ones.
     """
     for kind in LOOKS:
         engine.attempts.end(f"{kind}:{task_id}")
@@ -200,10 +209,11 @@ def _begin_again(engine: Engine, task_id: str) -> None:
 
 
 def fill_schedule(engine: Engine, mark: str, all_now: bool = False) -> None:
-    """Enter every open task that the schedule lacks, or for which something waits, to be looked at now; or all.
+    """Schedule a pass over every open task that the schedule lacks or that has items; with `all_now` over all.
 
-    The `mark` was made before: if Redis was emptied or restarted meanwhile, the next sweep fills it again. A
-    task that fails is tried again alone. After MOST_FAILURES, which may each have taken a time-out, all others are.
+    The `mark` was made before: if Redis was emptied or restarted meanwhile, the next sweep fills the schedule again. A
+    task that fails is entered later, alone. After MOST_FAILURES, which may each have taken a timeout, so are the
+    others.
     """
     open_tasks, failures = _task_ids(engine, OPEN), 0
     _log.info("the schedule is filled from the workspace: %d open tasks", len(open_tasks))
@@ -218,7 +228,7 @@ def fill_schedule(engine: Engine, mark: str, all_now: bool = False) -> None:
 
 
 def _enter(engine: Engine, task_id: str, now: bool) -> None:
-    """Enter the task in the schedule, to be looked at at once if an item waits for it, or with `now`."""
+    """Enter the task in the schedule: for now if an item waits or with `now`, else unless it has an entry."""
     if readd_from_workspace(engine, task_id) or now:
         engine.schedule.put(task_id)
     else:
@@ -226,7 +236,7 @@ def _enter(engine: Engine, task_id: str, now: bool) -> None:
 
 
 def _task_ids(engine: Engine, folder: str) -> list[str]:
-    """Return the tasks that have a marker in the folder, without names that are no task ids."""
+    """Return the tasks that have a marker in the folder. Skip names that are not task ids."""
     names = engine.files.names(folder)
     if strays := [name for name in names if not is_task_id(name)]:
         _log.warning("skipped %d names below %s that are not task ids: %r", len(strays), folder, strays[:5])
@@ -238,4 +248,4 @@ ONCE: dict[str, Callable[[Engine, str], None]] = {
     ENTER: partial(_enter, now=True),
     RESUME: outage.resume,
 }
-"""What is done once for a task, by the prefix of its entry in the schedule."""
+"""Work that is done once for a task, by the prefix of its entry in the schedule."""

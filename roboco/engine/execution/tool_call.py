@@ -32,7 +32,7 @@ from roboco.domain.history.tool_outcome import Outcome, failure, unknown
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import AnyTool, ServerTool
-from roboco.engine.coordinator.pending import close_call, restart_call, stored_outcome, told
+from roboco.engine.coordinator.pending_calls import close_call, restart_call, result_event, stored_outcome
 from roboco.engine.engine import Engine
 from roboco.engine.execution.not_runnable import release_call
 from roboco.engine.intake.answer import approved
@@ -110,7 +110,7 @@ def _run(
     engine.telemetry.note(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
     if outcome.result.is_error:
         doing.tell(error="unknown" if outcome.unknown else "tool_error")
-    kept = engine.calls.record(order, token, outcome, told(engine, order, call, outcome))
+    kept = engine.calls.record(order, token, outcome, result_event(engine, order, call, outcome))
     if kept is not None and kept >= _run_at_once(team, task, step):
         engine.dispatcher.advance(order.task_id)
     return CallEnd.DONE

@@ -25,8 +25,8 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.url import without_credentials
 from roboco.engine.coordinator import outage
-from roboco.engine.coordinator.next_step import Place
-from roboco.engine.coordinator.pending import restart_turn
+from roboco.engine.coordinator.next_step import NextStep
+from roboco.engine.coordinator.pending_turn import restart_turn
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Ending
 from roboco.engine.execution.claimed_turn import Making, TurnEnd
@@ -287,6 +287,6 @@ def _commit(making: Making, said: Said, metadata: dict[str, object], agent_name:
         engine.dispatcher.advance(order.task_id)
         return TurnEnd.LOST
     commit = Commit(step, task.state.after(step), recover.events_of(engine, order.task_id, step, task.tail[-1]))
-    if not Place(engine, order.task_id, making.team, task).commit(commit):
+    if not NextStep(engine, order.task_id, making.team, task).commit_and_continue(commit):
         engine.dispatcher.advance(order.task_id)
     return failed_by(making.team, task, order.task_id, step, commit.state) or TurnEnd.COMMITTED

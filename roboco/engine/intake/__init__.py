@@ -1,4 +1,4 @@
-"""What comes from outside: submissions, forks, messages, pauses, answers. Each is accepted once, however often sent.
+"""Acceptance of requests from outside: submissions, forks, messages, pauses, answers. Each is accepted once.
 
-Imports `record` and the modules of `roboco.engine`. Read `submit.py` first, then `accept.py`.
+Imports `record` and the modules of `roboco.engine`. Read `accept_task.py` first, then `accept.py`.
 """

@@ -1,14 +1,19 @@
-"""receive: take in what comes for a task from outside.
+"""accept: accept an inbox item for a task.
 
-    inbox/ID.json ─► board's inbox ─► not ended, marker open ══ accepted ══► schedule ─► doorbell
-    (create)         (add)          (load, get)
+    inbox/ID.json ─► Redis inbox ─► task has not ended, marker is open ══ accepted ══► schedule ─► wake-up message
+    (create)         (add)          (load)              (get)                          (put)
 
-It becomes a step, or a change of what the task may do, exactly once, however often it is sent.
+The coordinator applies an accepted item exactly once, as a step or as a change of the task's limits, however often the
+client sends it. The item's id makes the first write a create: the first content under an id counts.
 
-A task may end at the same moment. The board refuses an end that was decided without an item of its inbox, so an item
-that is noted before the end is seen, and one that is noted after it is refused here. If Redis loses the end, the open
-marker decides: the coordinator writes it as closing before it looks whether the board still has the end, and this
-module notes the item before it reads the marker. One of the two sees the other.
+If the client dies before the item is in Redis, the item is not accepted, and the client sends it again. The sweeper
+also finds such items when it fills the schedule. If the client dies after that, the coordinator finds the item in its
+next pass, which the schedule or the next message causes.
+
+A task may end at the same moment. Redis refuses an end that was decided without an item of its inbox. So an item that
+is added before the end is applied, and this module refuses one that is added after it. If Redis loses the end, the open
+marker decides: the coordinator changes it to closing before it reads the end from Redis again, and this module adds the
+item before it reads the marker. So at least one of the two sees the other's write.
 """
 
 import logging
@@ -35,22 +40,22 @@ from roboco.ports import Phase
 _log = logging.getLogger(__name__)
 
 MAX_ITEMS = 1000
-"""How many items an inbox holds before it refuses messages. Senders at the same moment may exceed it."""
+"""The number of items at which an inbox refuses messages. Clients that send at the same moment may exceed it."""
 MAX_CONTROLS = 100
-"""How many controls an inbox holds beside that, and how many stops and resumptions beside those.
+"""The number of pauses, interrupts and limit changes beyond MAX_ITEMS, and of stops and resumptions beyond these.
 
-So neither messages nor pauses, which stay while they count, keep a task from continuing or ending.
+So neither messages nor pauses, which stay in the inbox while they count, keep a task from continuing or ending.
 """
 ABOUT_CALLS = (Answer, Verdict, Resolution)
-"""Items on open calls are as many as the calls at most, and a task may wait for nothing else: they are not limited."""
+"""Items about open calls. They are not limited: each call has few, and a task may wait for nothing else."""
 
 
 def receive(engine: Engine, task_id: str, item: Item, limited: bool = True) -> None:
-    """Accept the item. UsageError for anything but a stop, if the task has ended or is not known.
+    """Accept the item and wake a coordinator. Raise UsageError if the task has ended or is unknown, except for a stop.
 
-    A stop for a task that is not known yet is kept, and honoured when it is submitted; one for a task that
-    has ended changes nothing. UsageError if something else was accepted under the item's id: that stands, and is
-    announced once more. If `limited`, UsageError if too many items wait already.
+    A stop for an unknown task is stored, and applied when the task is submitted. A stop for an ended task changes
+    nothing. If different content was accepted under the item's id, announce that again and raise UsageError. If
+    `limited`, raise UsageError if too many items wait already.
     """
     check_task_id(task_id)
     before = stored(engine, task_id, item.item_id)
@@ -69,7 +74,7 @@ def receive(engine: Engine, task_id: str, item: Item, limited: bool = True) -> N
 
 
 def _announce(engine: Engine, task_id: str, item: Item) -> None:
-    """Have the item that was stored seen to."""
+    """Add the stored item to the inbox in Redis and wake a coordinator. Reject it if the task has ended."""
     if not _is_open(engine, task_id):
         _give_back(engine, task_id, item)
         return
@@ -87,34 +92,34 @@ def _announce(engine: Engine, task_id: str, item: Item) -> None:
             return
         engine.schedule.put(task_id)
     except TransientError as error:
-        raise TransientError(f"{error}; nothing is lost if it is sent again with item id {item.item_id!r}") from error
+        raise TransientError(f"{error}; send the item again with item id {item.item_id!r}") from error
     try:
         engine.dispatcher.advance(task_id)
     except TransientError as error:
-        _log.warning("item %s is accepted, and the sweeper will see to it: %s", item.item_id, error)
+        _log.warning("item %s is accepted, and the sweeper will have it applied: %s", item.item_id, error)
 
 
 def _was_taken(engine: Engine, task_id: str, item: Item) -> bool:
-    """Whether the item was taken over meanwhile, which a late repetition must not undo."""
+    """Return True if a coordinator has applied the item meanwhile. A late repetition must not undo that."""
     return engine.files.get(taken_path(task_id, item.item_id)) is not None
 
 
 def stored(engine: Engine, task_id: str, item_id: str) -> Item | None:
-    """The item of this id, taken over or not; None if there is none.
+    """Return the item of this id, applied or pending, or None if there is none.
 
-    A repetition that the store carries out late may leave the item in the inbox again: what was taken over counts.
+    A write that the store carries out late may put an applied item back into the inbox: the applied one counts.
     """
     data = engine.files.get(taken_path(task_id, item_id)) or engine.files.get(item_path(task_id, item_id))
     return None if data is None else read_item(data)
 
 
 def check_same(item: Item, before: Item | None) -> None:
-    """UsageError if something else was accepted before under the item's id: a call has one answer, for instance."""
+    """Raise UsageError if different content was accepted before under the item's id."""
     if before is None or _said(before) == _said(item):
         return
     if isinstance(item, ABOUT_CALLS) and isinstance(before, ABOUT_CALLS) and item.call_id == before.call_id:
-        raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer stands")
-    raise UsageError(f"item_id: {item.item_id!r} was sent before and says something else; give each thing its own id")
+        raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer counts")
+    raise UsageError(f"item_id: {item.item_id!r} was sent before with different content; use another id for each item")
 
 
 def _said(item: Item) -> dict[str, object]:
@@ -122,13 +127,16 @@ def _said(item: Item) -> dict[str, object]:
 
 
 def check_open(engine: Engine, task_id: str) -> None:
-    """UsageError if there is no such task, or if it has ended."""
+    """Raise UsageError if there is no such task, or if it has ended."""
     if not _is_open(engine, task_id):
         raise UsageError(_closed(engine, task_id))
 
 
 def _may_come(engine: Engine, task_id: str, message: Message) -> bool:
-    """Whether the message is to be taken in: not if that was done meanwhile. UsageError if it cannot be."""
+    """Return True if the message can be accepted, False if it was applied before the task ended.
+
+    Raise UsageError if the task takes no messages, or if its team lacks the agent to which the message is addressed.
+    """
     if not _is_open(engine, task_id):
         _refuse(engine, task_id, message)
         return False
@@ -146,12 +154,12 @@ def _check_room(engine: Engine, task_id: str, item: Item) -> None:
     if (waiting := engine.inbox.count(task_id)) >= most:
         raise UsageError(
             f"task {task_id!r} has {waiting} items in its inbox, at most {most} may wait; "
-            "send this again when the task has taken some of them"
+            "send this again when the task has applied some of them"
         )
 
 
 def _is_open(engine: Engine, task_id: str) -> bool:
-    """Return True if the task takes items. TransientError while it is being closed, which may be taken back."""
+    """Return True if the task takes items. Raise TransientError while it is closing, since it may be reopened."""
     marker = engine.files.get(open_path(task_id))
     if marker in (None, OPENED, CLOSED):
         return marker == OPENED
@@ -159,7 +167,7 @@ def _is_open(engine: Engine, task_id: str) -> bool:
 
 
 def _give_back(engine: Engine, task_id: str, item: Item, ended: bool = False) -> None:
-    """The task ended, or is not there: it is refused, but a stop stays for a task that is yet to come."""
+    """Delete the item of an ended or unknown task and raise UsageError. Keep a stop until its task is submitted."""
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         _refuse(engine, task_id, item)
@@ -171,7 +179,7 @@ def _give_back(engine: Engine, task_id: str, item: Item, ended: bool = False) ->
 
 
 def _refuse(engine: Engine, task_id: str, item: Item) -> None:
-    """UsageError, unless the item came twice and was taken over before the task ended."""
+    """Raise UsageError, unless this is a repetition of an item that was applied before the task ended."""
     if not _was_taken(engine, task_id, item):
         raise UsageError(_closed(engine, task_id))
 
@@ -181,5 +189,5 @@ def _closed(engine: Engine, task_id: str) -> str:
     if summary is None:
         return f"no task {task_id!r} in this workspace"
     status = summary.status
-    told = f"has ended ({status})" if status.ended else "has ended"
-    return f"task {task_id!r} {told}, nothing more happens to it; submit a new one, or fork it"
+    end = f"has ended ({status})" if status.ended else "has ended"
+    return f"task {task_id!r} {end} and takes no more items; submit a new task, or fork this one"

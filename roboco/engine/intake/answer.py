@@ -1,49 +1,56 @@
-"""answer: take in what comes from outside of tool calls that no worker of ours may run, or not yet.
+"""answer: accept external results, approvals and resolutions of tool calls.
 
-A call has one answer: its item is named after it, so the first one to be stored counts, whoever sends it.
+    client tool      ─► answer             item answer-CALL
+    needs approval   ─► decide_approval    item verdict-CALL, or change-CALL if the tool has changed
+    outcome unknown  ─► resolve_unknown    item of the caller's id
+
+A call has one answer and one approval decision: the item is named after the call, so the first stored item counts. The
+same item, sent again, changes nothing. A different one raises UsageError.
 """
 
 from typing import Any
 
-from roboco.domain.decision.tool_answers import is_changed, is_client, needs_approval
+from roboco.domain.decision.tool_answers import is_changed, is_client, needs_approval, waits_for_person
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import Outcome
 from roboco.domain.ids import check_item_id, check_task_id
-from roboco.domain.inbox.item import Answer, Resolution, Verdict
-from roboco.domain.paths import item_path
+from roboco.domain.inbox.item import Answer, Resolution, Verdict, read_item
+from roboco.domain.paths import item_path, taken_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import WHOLE, ToolDifference
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept import check_open, check_same, receive, stored
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import approve_change, tool_differences
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.ports import CallContext, Snapshot
 
-MOST = 16 * 1024 * 1024
-"""The largest result of a client's call, in characters of its JSON; where the history cannot hold it, in a file."""
+MAX_EXTERNAL_RESULT_CHARS = 16 * 1024 * 1024
+"""The most characters of JSON in the result of a client tool. A file takes a result that the history cannot hold."""
+MAX_SHOWN_ID_CHARS = 80
+"""The most characters of a call id in an error message."""
 
 
 def answer_id(call_id: str) -> str:
-    """The id of the item that answers the call."""
+    """Return the id of the item with the external result of the call."""
     return check_item_id(f"answer-{call_id}")
 
 
 def verdict_id(call_id: str) -> str:
-    """The id of the item that approves or denies the call."""
+    """Return the id of the item that approves or denies the call."""
     return check_item_id(f"verdict-{call_id}")
 
 
 def change_id(call_id: str) -> str:
-    """The id of the item that approves or denies the change of the call's tool."""
+    """Return the id of the item that approves or denies the change of the call's tool."""
     return check_item_id(f"change-{call_id}")
 
 
 def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
-    """Accept what came of a client's call; the same again changes nothing.
+    """Accept the result of a client tool. A repetition changes nothing.
 
-    UsageError if it has another answer already, or is no open call of a client tool.
+    Raise UsageError if the call has a different answer, or if it is not an open call of a client tool.
     """
     call_id = outcome.result.tool_call_id
     item_id = answer_id(call_id)
@@ -51,22 +58,22 @@ def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
     if at_seq is None:
         step, call = _open_call(engine, task_id, call_id)
         if not is_client(call):
-            raise UsageError(
-                f"call_id: call {call_id!r} is one of {call.tool_name!r}, which is no tool of the client's"
-            )
+            raise UsageError(f"call_id: {call.tool_name!r}, the tool of call {call_id!r}, is not a client tool")
         at_seq = step.seq
     kept = engine.toolbox.keep(outcome, CallContext(task_id, "", call_id, f"{task_id}/{call_id}", 1))
     item = Answer(item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=at_seq, outcome=kept)
     receive(engine, task_id, item)
 
 
-def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None) -> None:
-    """Accept a person's word on a call that needs approval; the same again changes nothing.
+def decide_approval(
+    engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None
+) -> None:
+    """Accept a person's approval or denial of a call. A repetition changes nothing.
 
-    If the tool of the call has changed, the word is on the change, after which the agent may call again. UsageError if
-    there is another word on it already, or if it is no open call that needs approval.
+    If the tool of the call has changed, the decision is about the change, and the agent may call the tool again. Raise
+    UsageError if there is a different decision already, or if the call is not an open call that needs approval.
     """
-    if _judge_change(engine, task_id, call_id, approved, reason, args):
+    if _decide_change(engine, task_id, call_id, approved, reason, args):
         return
     item_id = verdict_id(call_id)
     at_seq = _answered_at(engine, task_id, item_id)
@@ -75,14 +82,62 @@ def judge(engine: Engine, task_id: str, call_id: str, approved: bool, reason: st
         if not needs_approval(engine.teams.get(task_id), call):
             raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
         at_seq = step.seq
-    said = {"approved": approved, "reason": reason, "args": args}
+    decision = {"approved": approved, "reason": reason, "args": args}
     receive(
         engine,
         task_id,
         Verdict.model_validate(
-            {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | said
+            {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | decision
         ),
     )
+
+
+def resolve_unknown(engine: Engine, task_id: str, call_id: str, happened: bool, result: Any, item_id: str) -> None:
+    """Accept a person's resolution of a call with an unknown outcome. The same item again changes nothing.
+
+    Raise UsageError if the call has no unknown outcome, and TransientError while a worker still determines the outcome.
+    """
+    check_task_id(task_id)
+    if engine.files.get(taken_path(task_id, item_id)) is not None:
+        return
+    if (before := engine.files.get(item_path(task_id, item_id))) is not None:
+        receive(engine, task_id, read_item(before))
+        return
+    item = Resolution(
+        item_id=item_id,
+        created_at=engine.now(),
+        call_id=call_id,
+        at_seq=_unknown_call(engine, task_id, call_id).seq - 1,
+        happened=happened,
+        result=result,
+    )
+    receive(engine, task_id, item)
+
+
+def _unknown_call(engine: Engine, task_id: str, call_id: str) -> Snapshot:
+    """Return the task in which the call waits for a resolution."""
+    task = recover.load(engine, task_id)
+    waiting = sorted(name for name, call in task.calls.items() if waits_for_person(call.outcome)) if task else []
+    if task is not None and call_id not in waiting and _may_become_unknown(task, call_id):
+        raise TransientError(
+            f"the outcome of call {call_id} of task {task_id!r} is being determined; resolve it again in a moment"
+        )
+    if task is None or call_id not in waiting:
+        raise UsageError(
+            f"call_id: call {call_id[:MAX_SHOWN_ID_CHARS]!r} of task {task_id!r} has no unknown outcome to resolve; "
+            f"calls that have: {', '.join(waiting) or 'none'}"
+        )
+    if is_changed(task.calls[call_id].outcome):
+        raise UsageError(
+            f"call_id: call {call_id!r} of task {task_id!r} was not run, since its tool has changed: approve or deny it"
+        )
+    return task
+
+
+def _may_become_unknown(task: Snapshot, call_id: str) -> bool:
+    """Return True if the call is open and has no outcome yet: after a loss of Redis, a worker determines it again."""
+    known = task.calls.get(call_id)
+    return any(call.id == call_id for call in task.tail[-1].calls) and (known is None or known.outcome is None)
 
 
 def open_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
@@ -94,10 +149,10 @@ def open_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
     return [change for change in changes if stored(engine, task_id, change_id(change.call_id)) is None]
 
 
-def _judge_change(
+def _decide_change(
     engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None
 ) -> bool:
-    """Accept the word on a change of the call's tool; False if the call does not wait for one."""
+    """Accept the decision on a change of the call's tool. Return False if the call does not wait for one."""
     task = recover.load(engine, check_task_id(task_id))
     known = None if task is None else task.calls.get(call_id)
     if task is None or known is None or not is_changed(known.outcome):
@@ -113,21 +168,21 @@ def _judge_change(
         result=reason or None,
     )
     if approved:
-        _be_first(engine, task_id, item)
+        _store_first(engine, task_id, item)
         approve_change(engine, task_id, call_id)
     receive(engine, task_id, item)
     return True
 
 
-def _be_first(engine: Engine, task_id: str, item: Resolution) -> None:
-    """Store the item before it has any effect. UsageError if another word on the change stands already."""
+def _store_first(engine: Engine, task_id: str, item: Resolution) -> None:
+    """Store the item before its effect. Raise UsageError if a different decision on the change is stored already."""
     if stored(engine, task_id, item.item_id) is None:
         engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
     check_same(item, stored(engine, task_id, item.item_id))
 
 
 def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
-    """The call as it may run, with the arguments that a person approved; None if nobody has approved it."""
+    """Return the call with the arguments that a person approved, or None if no person has approved it."""
     if not needs_approval(team, call):
         return call
     verdict = stored(engine, task_id, verdict_id(call.id))
@@ -137,25 +192,25 @@ def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCa
 
 
 def _answered_at(engine: Engine, task_id: str, item_id: str) -> int | None:
-    """The position of the step whose call this item has answered before; None if there is no such item."""
+    """Return the position of the step whose call this item has answered, or None if there is no such item."""
     before = stored(engine, check_task_id(task_id), item_id)
     return before.at_seq if isinstance(before, Answer | Verdict) else None
 
 
 def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
-    """The open call of this id, and the step that made it; UsageError if there is none."""
+    """Return the open call of this id, and the step that made it. Raise UsageError if there is none."""
     task = recover.load(engine, task_id)
-    if task is not None and not _found(task, call_id) and recover.catch_up(engine, task_id, task):
+    if task is not None and not _matching(task, call_id) and recover.catch_up(engine, task_id, task):
         task = recover.load(engine, task_id)
-    for found in _found(task, call_id) if task is not None else ():
+    for found in _matching(task, call_id) if task is not None else ():
         return found
     check_open(engine, task_id)
-    told = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
+    open_calls = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
     raise UsageError(
-        f"call_id: call {call_id[:80]!r} is no open call of task {task_id!r}: it is unknown, or has a result already; "
-        f"open calls: {told or 'none'}"
+        f"call_id: call {call_id[:MAX_SHOWN_ID_CHARS]!r} is not an open call of task {task_id!r}: it is unknown, or "
+        f"has a result already; open calls: {open_calls or 'none'}"
     )
 
 
-def _found(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
+def _matching(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
     return [(task.tail[-1], call) for call in task.tail[-1].calls if call.id == call_id]

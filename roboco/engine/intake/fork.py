@@ -1,13 +1,13 @@
-"""fork: a new task with the first steps of another one.
+"""fork: submit a new task with the first steps of another task.
 
     source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
                       (create)     (create)        (begin)    (create)     (create)  (create)     (put)
 
-The steps are the same to the byte, so that their digests show where they come from. Until the marker stands nobody acts
-on what is there, and the same fork again goes on with it. The source is only read.
+The steps are copied byte by byte, so their digests prove their origin. The source is only read. If the client dies
+before the marker is written, no worker reads the files, and the same fork, sent again, completes them. If the client
+dies after that, the sweeper finds the marker and starts the task.
 """
 
-import logging
 from dataclasses import dataclass
 
 from roboco.domain.canonical_json import canonical, sha256
@@ -32,32 +32,37 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import store_team
 from roboco.engine.intake.accept import check_same, stored
+from roboco.engine.intake.accept_task import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.record.summaries import known_summary
-from roboco.errors import TransientError, UsageError
-
-_log = logging.getLogger(__name__)
+from roboco.errors import UsageError
 
 
 @dataclass(frozen=True)
 class ForkOrder:
-    """Make task `task_id` of the steps of `source` up to and including `seq` (None: as far as they go).
-
-    It goes on with `message`, `team` and the model profile `model`, where they are given.
-    """
+    """A request to make a new task of the first steps of another one."""
 
     source: str
+    """The id of the task that is forked."""
     task_id: str
+    """The id of the new task."""
     seq: int | None = None
+    """The position of the last copied step; None for the newest one."""
     message: Message | None = None
+    """The first message of the new task."""
     team: Team | None = None
+    """The team of the new task; None for the source's team."""
     model: str | None = None
+    """The model profile of all agents; None for those of the team."""
 
 
 def fork(engine: Engine, order: ForkOrder) -> None:
-    """Accept the fork. The same again changes nothing; UsageError if the task id has other content already."""
+    """Accept the fork and wake a coordinator. A repetition changes nothing.
+
+    Raise UsageError if the source is unknown or has no such step, or if the task id has other content already.
+    """
     if tenant_of(check_task_id(order.source)) != tenant_of(order.task_id):
-        raise UsageError(f"task {order.source!r} is forked for its own tenant only, not as {order.task_id!r}")
+        raise UsageError(f"task {order.source!r} can be forked for its own tenant only, not as {order.task_id!r}")
     task_id = check_task_id(order.task_id)
     if order.source == task_id:
         raise _taken(order)
@@ -68,20 +73,21 @@ def fork(engine: Engine, order: ForkOrder) -> None:
     team = order.team or engine.teams.get(order.source)
     team = team if order.model is None else team.with_profile(order.model)
     team.check_agent(None if order.message is None else order.message.agent)
-    engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
+    engine.board.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     _store(engine, order, team, steps)
     if _summary(engine, task_id, team, steps).status.ended:
         return
     engine.files.create(open_path(task_id), OPENED)
-    try:
+    with falling_back_to_sweeper(task_id):
         if recover.load(engine, task_id) is not None:
             engine.dispatcher.advance(task_id)
-    except TransientError as error:
-        _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
 def _seq(engine: Engine, order: ForkOrder) -> int | None:
-    """Where the order forks. If it does not say so and comes again, where it did before: the source may go on."""
+    """Return the position at which to fork. A repetition without one forks where the first request did.
+
+    The source may have got further steps since.
+    """
     before = engine.files.get(lineage_path(order.task_id)) if order.seq is None else None
     return order.seq if before is None else Fork.model_validate_json(before).seq
 
@@ -123,13 +129,13 @@ def _taken(order: ForkOrder) -> UsageError:
 
 
 def _copy(engine: Engine, order: ForkOrder, name: str) -> None:
-    """Copy a file and what is known of it; nothing if that was done. UsageError if another one was uploaded."""
+    """Copy an artifact and its description, unless that is done. Raise UsageError if another one was uploaded."""
     info = engine.files.get(artifact_info_path(order.source, name))
     if info is not None and not engine.files.create(artifact_info_path(order.task_id, name), info):
         known = Artifact.model_validate_json(engine.files.get(artifact_info_path(order.task_id, name)) or b"")
         if known.sha256 != Artifact.model_validate_json(info).sha256:
             raise UsageError(
-                f"task {order.task_id!r} was given another file {name!r} than its source has; upload it by another name"
+                f"task {order.task_id!r} has another file {name!r} than its source; upload it under another name"
             )
     source, target = (artifact_path(task_id, name) for task_id in (order.source, order.task_id))
     if engine.files.size(target) != engine.files.size(source):
@@ -137,7 +143,7 @@ def _copy(engine: Engine, order: ForkOrder, name: str) -> None:
 
 
 def _copy_summaries(engine: Engine, order: ForkOrder, steps: int) -> None:
-    """Copy the summaries of steps that the fork has, so that none is made again."""
+    """Copy the summaries of the copied steps, so that no model call makes them again."""
     for name in engine.files.names(history_summaries_path(order.source)):
         if int(name[:8]) <= steps:
             folders = (history_summaries_path(order.source), history_summaries_path(order.task_id))

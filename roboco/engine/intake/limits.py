@@ -1,4 +1,4 @@
-"""raise_limits: let a task spend more, or less, than its team says."""
+"""limits: change the limits of a task, in either direction."""
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.inbox.item import Raise
@@ -9,9 +9,9 @@ from roboco.errors import UsageError
 
 
 def raise_limits(engine: Engine, task_id: str, limits: RaisedLimits, item_id: str) -> None:
-    """Put these limits in the place of the task's; one that paused at a limit goes on.
+    """Replace these limits of the task. A task that has paused at one of them continues.
 
-    UsageError if the task has ended, or if an agent or tool is named that its team does not have.
+    Raise UsageError if the task has ended, or if its team lacks a named agent or tool.
     """
     if stored(engine, task_id, item_id) is None:
         check_open(engine, task_id)
@@ -22,9 +22,9 @@ def raise_limits(engine: Engine, task_id: str, limits: RaisedLimits, item_id: st
 def _check(engine: Engine, task_id: str, limits: RaisedLimits) -> None:
     if not limits.named():
         possible = ", ".join(RaisedLimits.model_fields)
-        raise UsageError(f"limits: name at least one, possible are {possible}")
+        raise UsageError(f"limits: name at least one; possible are {possible}")
     if "max_steps" in limits.named() and limits.max_steps is None:
-        raise UsageError("limits.max_steps: cannot be lifted altogether, name a number")
+        raise UsageError("limits.max_steps: cannot be removed; pass a number")
     team = engine.teams.get(task_id)
     for name in limits.agents:
         team.check_agent(name)

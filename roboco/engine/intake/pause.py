@@ -1,7 +1,7 @@
-"""hold: pause a task, let it make one step, and have it go on.
+"""pause: pause a task, let it make one step, and resume it.
 
-A hold stands in the inbox for as long as it counts. What ends it names it, so that no clock is compared, and so that a
-message which comes again, late, ends nothing that was not there when it was sent.
+A pause stays in the inbox as long as it counts. The item that ends a pause names it, so no clocks are compared. So a
+late repetition of a resumption does not end a pause that was set after the resumption was first sent.
 """
 
 from roboco.domain.ids import check_task_id
@@ -13,13 +13,13 @@ from roboco.engine.record import recover
 
 
 def pause(engine: Engine, task_id: str, item_id: str) -> None:
-    """Let the task begin no further step; what is being done comes to its end. UsageError if the task has ended."""
+    """Pause the task after the step in progress. Raise UsageError if the task has ended."""
     if not _came_before(engine, task_id, item_id):
         receive(engine, task_id, Hold(item_id=item_id, created_at=engine.now()))
 
 
 def step(engine: Engine, task_id: str, item_id: str) -> None:
-    """Let the task make one step, or end the one that it is at, and hold it then. UsageError if the task has ended."""
+    """Let the task make one step, or finish the one in progress, and pause it. Raise UsageError if it has ended."""
     if _came_before(engine, task_id, item_id):
         return
     task = recover.load(engine, task_id)
@@ -29,13 +29,13 @@ def step(engine: Engine, task_id: str, item_id: str) -> None:
 
 
 def resume(engine: Engine, task_id: str, item_id: str) -> None:
-    """Let a paused task go on; one that is not paused stays as it is. UsageError if the task has ended."""
+    """Resume a paused task. Change nothing if it is not paused. Raise UsageError if the task has ended."""
     if not _came_before(engine, task_id, item_id):
         receive(engine, task_id, Resume(item_id=item_id, created_at=engine.now(), ends=_holds(engine, task_id)))
 
 
 def _came_before(engine: Engine, task_id: str, item_id: str) -> bool:
-    """Whether the item was accepted before: then it is announced again, in case that got lost."""
+    """Return True if the item was accepted before, and announce it again in case that message was lost."""
     check_task_id(task_id)
     before = stored(engine, task_id, item_id)
     if before is None:

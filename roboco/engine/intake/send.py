@@ -1,4 +1,4 @@
-"""message: take in what a user says to a task, and what becomes of it while the team works."""
+"""send: accept a user's message to a task."""
 
 from typing import Literal
 
@@ -12,14 +12,17 @@ from roboco.engine.intake.accept import receive, stored
 from roboco.errors import UsageError
 
 WhileWorking = Literal["queue", "interrupt", "reject"]
-"""What becomes of a message that comes while the team works."""
+"""The treatment of a message that arrives while an agent or a tool is busy."""
 
 
 def send(engine: Engine, task_id: str, message: Message, while_working: WhileWorking | None = None) -> None:
-    """Accept the message. UsageError if the task has ended, or works and takes no message meanwhile."""
+    """Accept the message. Raise UsageError if the task has ended, or if it is busy and the message may not wait.
+
+    Without `while_working`, the team decides.
+    """
     check_task_id(task_id)
     before = stored(engine, task_id, message.item_id)
-    if isinstance(before, Message):  # it comes again: what became of it then was decided then
+    if isinstance(before, Message):  # a repetition: the first decision counts
         receive(engine, task_id, message.model_copy(update={"interrupts": before.interrupts}))
         return
     if engine.files.get(team_path(task_id)) is not None:
@@ -30,7 +33,7 @@ def send(engine: Engine, task_id: str, message: Message, while_working: WhileWor
 
 
 def check_brought(engine: Engine, task_id: str, brought: Brought) -> tuple[Artifact, ...]:
-    """The artifacts that are brought; UsageError if one of them is not there, or if one of the JSON Schemas is none."""
+    """Return the attached artifacts. Raise UsageError if an artifact is not stored, or if a JSON Schema is invalid."""
     for where, schema in brought.schemas.items():
         if mistake := engine.toolbox.schema_mistake(schema):
             raise UsageError(f"{where}: {mistake}")
@@ -51,6 +54,6 @@ def _refuse_if_working(engine: Engine, task_id: str) -> None:
     task = engine.board.load(task_id, 1)
     if task is not None and not task.status.waiting and not task.status.ended:
         raise UsageError(
-            f"task {task_id!r} is {task.status} and takes no message while its team works; "
-            "wait until it waits, or say that the message may queue or interrupt"
+            f"task {task_id!r} is {task.status} and takes no message while its team is busy; "
+            "send it when the task waits, or let the message queue or interrupt"
         )

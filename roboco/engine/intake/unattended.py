@@ -1,4 +1,4 @@
-"""unattended: an open task waits for a worker that does not live."""
+"""unattended: find out that an open task waits for a pool without a live worker."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ from roboco.ports import CallState, Phase, Snapshot
 from roboco.ports.registry import COORDINATOR, POOLS
 
 MOST = 100
-"""Items of the inbox of a waiting task that are read."""
+"""The most items of a waiting task's inbox that are read."""
 
 
 def unattended(engine: Engine, address: str, task_id: str) -> str:
     """Return why no worker attends to the open task, with a remedy, or "" if one does or none has to.
 
-    `address` is that of this process's workspace. Cost: one read of the task; of a task that waits 100 reads of
-    the workspace at most; and five commands to Redis every five seconds for all tasks of the process.
+    `address` is that of this process's workspace. Cost: one read of the task, and for a waiting task at
+    most 100 reads of the workspace. For all tasks of the process together: five Redis commands every five seconds.
     """
     try:
         check_workspace(engine, address)
@@ -31,24 +31,24 @@ def unattended(engine: Engine, address: str, task_id: str) -> str:
 
 
 def missing_worker(engine: Engine, pool: str) -> str:
-    """Return that no worker of the pool lives, with a remedy, or "" if one does."""
+    """Return a message that no worker of the pool lives, with a remedy, or "" if one does."""
     silence = engine.status.seen(engine).silence
     return _missing(pool, silence) if is_silent(silence[pool]) else ""
 
 
 def missing_workers(engine: Engine) -> list[str]:
-    """Return that no worker of a pool lives, for each pool of which that is true."""
+    """Return a message for each pool without a live worker."""
     silence = engine.status.seen(engine).silence
     return list(dict.fromkeys(_missing(pool, silence) for pool in POOLS if is_silent(silence[pool])))
 
 
 def _missing(pool: str, silence: Mapping[str, float | None]) -> str:
-    """Return that no worker of the pool lives; if no worker lives at all, return that."""
+    """Return the message that no worker of the pool lives, or that no worker lives at all."""
     all_silent = all(map(is_silent, silence.values()))
     known = [seconds for seconds in silence.values() if seconds is not None] if all_silent else [silence[pool]]
     seconds = min((one for one in known if one is not None), default=None)
-    what = "worker" if all_silent else f"{pool} worker"
-    since = f"no {what} is registered" if seconds is None else f"no {what} for {seconds:.0f} s"
+    kind = "worker" if all_silent else f"{pool} worker"
+    since = f"no {kind} is registered" if seconds is None else f"no {kind} for {seconds:.0f} s"
     if all_silent:
         return f"{since}; start one for all pools: celery -A roboco.workers.app worker"
     return f"{since}; start one: celery -A roboco.workers.{pool} worker"

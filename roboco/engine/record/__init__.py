@@ -1,4 +1,4 @@
-"""What is recorded of a task, and its recovery where Redis has lost it.
+"""The records of a task in its workspace, and their recovery into Redis.
 
 Imports the modules of `roboco.engine`. Read `recover.py` first.
 """

@@ -1,7 +1,7 @@
-"""attempt_end: show how attempts have ended whose workers cannot say it, to those who watch the workers.
+"""attempt_status: report the end of attempts whose workers cannot report it, for displays such as Flower.
 
-A worker that is killed says nothing of what it was at. Whoever finds that its turn or call comes to nothing, or that
-its step is stored, does.
+A killed worker reports nothing. The worker that finds the attempt's step stored, or its turn or call superseded,
+reports the end of the attempt instead.
 """
 
 from roboco.domain.decision.decide import ATTEMPTS
@@ -11,9 +11,9 @@ from roboco.ports import AttemptEnd, CallOrder, Phase, Snapshot, TurnOrder
 
 
 def show_ends(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
-    """Show how the attempts end at what was pending, now that the step stands at its position. Twice is once.
+    """Report the ends of the pending attempts, after the step at their position was stored. A repetition is harmless.
 
-    It is not for a worker that has just made the step, which says so itself.
+    A worker that has just made the step does not call this: it reports its own attempt.
     """
     match task.phase:
         case Phase.TURN:
@@ -29,7 +29,7 @@ def _end_turn(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> N
         attempt = int(step.metadata.get("attempt", task.attempt))
         end = AttemptEnd.DONE if step.error is None else AttemptEnd.FAILED
         engine.dispatcher.ended(TurnOrder(task_id, task.seq, task.epoch, attempt), task.agent, end)
-    elif task.claimed or task.due_in is not None:  # one that nobody has begun is refused, if its message comes
+    elif task.claimed or task.due_in is not None:  # an unclaimed turn is refused when its message arrives
         order = TurnOrder(task_id, task.seq, task.epoch, task.attempt)
         engine.dispatcher.ended(order, task.agent, _without_result(step, task.claimed and task.lease_left <= 0))
 
@@ -43,6 +43,6 @@ def _end_calls(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> 
 
 
 def _without_result(step: TaskStep, lost: bool) -> AttemptEnd:
-    """How an attempt ends that comes to nothing; its worker may be lost, too, where somebody did not want it."""
+    """Return LOST if the worker was lost and the step reports the last attempt, else PASSED_OVER."""
     given_up = step.error is not None and step.error.code == ATTEMPTS
     return AttemptEnd.LOST if given_up and lost else AttemptEnd.PASSED_OVER

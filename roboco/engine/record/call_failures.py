@@ -1,4 +1,4 @@
-"""call_failures: the exceptions of a task's tool calls, as tools workers have kept them."""
+"""call_failures: the exceptions of a task's tool calls, as tools workers have stored them."""
 
 from pydantic import ValidationError
 
@@ -8,7 +8,7 @@ from roboco.ports import Files
 
 
 def call_failures(files: Files, task_id: str) -> dict[str, CallFailure]:
-    """Return the exceptions by the ids of their calls. A file that cannot be read is left out."""
+    """Return the exceptions by the ids of their calls. Skip files that cannot be read."""
     found: dict[str, CallFailure] = {}
     folder = failures_path(task_id)
     for name in files.names(folder):

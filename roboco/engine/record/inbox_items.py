@@ -1,4 +1,11 @@
-"""Items of a task's inbox: which still wait, and what becomes of those that were taken over."""
+"""inbox_items: the pending items of a task's inbox, and the record of applied ones.
+
+    inbox/ID.json ─► step with the item's id ─► taken/ID.json ─► no inbox/ID.json ─► not in Redis' inbox
+    (accepted)       (append: applied)          (put)            (delete)            (remove)
+
+If the worker dies between the step and the last arrow, the next pass finds the item in a step and repeats the rest. The
+file below `taken/` stays: it makes a late repetition of the item harmless.
+"""
 
 from roboco.domain.history.state import items_of
 from roboco.domain.inbox.item import Answer, Hold, Item, Resolution, Verdict, over, read_item
@@ -9,9 +16,9 @@ from roboco.ports import Snapshot
 
 
 def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
-    """The items that still count, oldest first; the others are settled on the way.
+    """Return the items that still count, oldest first, and mark the others as applied.
 
-    A task whose end is final takes none, though Redis may have lost the end: who sent them is told so.
+    A closed task has none, though Redis may have lost its end: their senders get UsageError.
     """
     found: list[Item] = []
     if task.item_ids and has_ended(engine, task_id):
@@ -36,7 +43,7 @@ def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
 
 
 def _is_a_step(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bool:
-    """Whether the item was taken over; of a fork only its own steps count, for those before are another task's."""
+    """Return True if a step holds the item. In a fork, its own steps count only, not those of its source."""
     if item_id not in task.state.items:
         return False
     fork = engine.teams.fork(task_id)
@@ -44,14 +51,14 @@ def _is_a_step(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bo
 
 
 def _comes_late(item: Item, task: Snapshot) -> bool:
-    """Return True if the item is about a call, or holds a step, that is a step of the history already."""
+    """Return True if the item is about a call, or pauses before a step, that the history has passed already."""
     if isinstance(item, Hold):
         return item.at is not None and item.at < task.seq
     return isinstance(item, Answer | Verdict | Resolution) and item.at_seq < task.seq - 1
 
 
 def _settle_hold(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
-    """Note that the hold counts no more, also if its file is not there: one that comes again is known then."""
+    """Mark the pause as applied, even if its file is missing: a late repetition is recognized then."""
     if engine.files.get(item_path(task_id, item_id)) is None:
         if engine.files.get(taken_path(task_id, item_id)) is None:
             taken = Hold(item_id=item_id, created_at=engine.now(), taken_at_seq=seq)
@@ -62,7 +69,7 @@ def _settle_hold(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
 
 
 def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
-    """Note that the item was taken over or counts no more, not later than at `seq`."""
+    """Mark the item as applied, or as superseded, at the position `seq` or before. Remove it from the inbox."""
     data = engine.files.get(item_path(task_id, item_id))
     if data is not None:
         taken = read_item(data).model_copy(update={"taken_at_seq": seq})
@@ -72,9 +79,9 @@ def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
 
 
 def readd_from_workspace(engine: Engine, task_id: str) -> bool:
-    """Note in the board's inbox what the workspace's holds, since Redis may have lost it; whether there is any.
+    """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them. Return True if any exist.
 
-    A task whose end is final takes none.
+    Do nothing for a closed task.
     """
     names = engine.files.names(inbox_path(task_id))
     if names and has_ended(engine, task_id):

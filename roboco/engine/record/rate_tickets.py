@@ -1,4 +1,4 @@
-"""tickets: the places of a turn's requests in the queues of rate limits, and their release."""
+"""rate_tickets: the places of a turn's requests in the queues of rate limits, and their release."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,11 @@
-"""recover: bring the board up to what the workspace holds. The workspace is the record."""
+"""recover: bring Redis up to the state of the workspace. The workspace is the record; Redis can be rebuilt from it.
+
+    workspace: history.jsonl, inbox/, marker ─► verify digests ─► inbox ─► task in Redis, with StreamReset
+    Redis was restarted, or set back         ─► new generation of the logs (their numbers are never used twice)
+
+Every write to Redis is fenced by the task's epoch. A rebuilt task starts with an epoch above the archived one, so that
+messages and leases from before the loss are refused.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,11 +36,11 @@ from roboco.errors import CorruptHistory
 from roboco.ports import CallState, Commit, Phase, Snapshot
 
 COORDINATOR_TAIL = 64
-"""The number of newest steps that the coordinator loads: routers see no longer run of one agent."""
+"""The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
 
 
 def load(engine: Engine, task_id: str) -> Snapshot | None:
-    """Return the task, rebuilt from its workspace if Redis has lost it; None if it is not open."""
+    """Return the task, rebuilt from its workspace if Redis has lost it, or None if it is not open."""
     task = engine.board.load(task_id, COORDINATOR_TAIL)
     if task is None and engine.files.get(open_path(task_id)) is not None:
         set_up(engine, task_id)
@@ -42,7 +49,10 @@ def load(engine: Engine, task_id: str) -> Snapshot | None:
 
 
 def set_up(engine: Engine, task_id: str) -> None:
-    """Rebuild the task on the board from its workspace. Another worker may do so at the same time."""
+    """Rebuild the task in Redis from its workspace. Another worker may do so at the same time: one of them creates it.
+
+    Raise CorruptHistory if the history is missing or its digests do not match.
+    """
     lines = list(engine.histories.lines(task_id))
     if not lines:
         raise CorruptHistory(f"task {task_id!r} has no history in its workspace, though it was accepted")
@@ -50,7 +60,7 @@ def set_up(engine: Engine, task_id: str) -> None:
     steps = [read_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     reopen(engine, task_id)
-    readd_from_workspace(engine, task_id)  # first: a worker that finds the task on the board must find its items
+    readd_from_workspace(engine, task_id)  # first: a worker that finds the task in Redis must find its items
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else read_summary(stored)
     above = 0 if before is None else before.epoch
@@ -59,7 +69,7 @@ def set_up(engine: Engine, task_id: str) -> None:
 
 
 def begin_again(engine: Engine, task_id: str) -> None:
-    """Begin a new generation of the task's logs. That of an ended task repeats its end, for clients that missed it."""
+    """Start a new generation of the task's logs. For an ended task, repeat its end for clients that missed it."""
     while (task := engine.board.load(task_id, 1)) is not None:
         events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
         if task.phase is Phase.END:
@@ -77,16 +87,16 @@ def ended(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, re
 
 
 def reopen(engine: Engine, task_id: str) -> None:
-    """Let the task accept items again if a worker has begun to close it although the board does not have its end."""
+    """Reopen the task if a worker began to close it, and Redis does not have its end."""
     marker = engine.files.get_versioned(open_path(task_id))
     if marker is not None and marker.data not in (OPENED, CLOSED):
         engine.files.replace(open_path(task_id), OPENED, marker.version)
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Take over the steps that the workspace has and the board does not; whether there were any.
+    """Apply the steps of the workspace that Redis lacks. Return True if there were any.
 
-    If the task has ended before them on the board, Redis was set back more than once: its logs begin anew.
+    If the task has ended in Redis before these steps, Redis was set back more than once: start new logs.
     """
     epoch, state, before = task.epoch, task.state, task.tail[-1]
     moved = False

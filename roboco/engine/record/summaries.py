@@ -1,6 +1,7 @@
-"""summaries: the stored summary of a task, computed again from its history and events if it cannot be read.
+"""summaries: the stored summary of a task, computed from its history and events if it cannot be read.
 
-`task.json` is derived: of an open task a coordinator writes it anew, of an ended task each reader computes it again.
+`task.json` is derived data. If it is broken, a coordinator replaces that of an open task, and each reader computes that
+of an ended task.
 """
 
 from pydantic import ValidationError
@@ -17,13 +18,16 @@ _TASK_END = b'"event_task_end"'
 
 
 def stored_summary(engine: Engine, task_id: str) -> TaskSummary | None:
-    """Return the summary in the workspace; None if there is none. CorruptHistory if nothing says what it was."""
+    """Return the summary in the workspace, or None if there is none.
+
+    Raise CorruptHistory if it cannot be read, and the history and events do not suffice to compute it.
+    """
     data = engine.files.get(summary_path(task_id))
     return None if data is None else read_summary(data) or _computed(engine, task_id)
 
 
 def known_summary(engine: Engine, task_id: str) -> TaskSummary:
-    """Return the summary in the workspace; UsageError if there is no such task."""
+    """Return the summary in the workspace. Raise UsageError if there is no such task."""
     summary = stored_summary(engine, task_id)
     if summary is None:
         raise UsageError(f"no task {task_id!r} in this workspace")
@@ -31,9 +35,9 @@ def known_summary(engine: Engine, task_id: str) -> TaskSummary:
 
 
 def has_ended(engine: Engine, task_id: str) -> bool:
-    """Return True if the task has been closed; False if there is none.
+    """Return True if the task has been closed, False if it is open or unknown.
 
-    Its marker may have come since: a submission notes the items that it finds after that.
+    A submission may write the marker meanwhile: it adds the items of the inbox after that.
     """
     marker = engine.files.get(open_path(task_id))
     if marker is not None:
@@ -43,14 +47,14 @@ def has_ended(engine: Engine, task_id: str) -> bool:
 
 
 def _computed(engine: Engine, task_id: str) -> TaskSummary:
-    # the marker first: a closed task has all of its steps, and one that ends from here on counts as running
+    # read the marker first: a closed task has all of its steps, and a task that ends after this counts as running
     is_open = engine.files.get(open_path(task_id)) not in (None, CLOSED)
     steps = list(engine.histories.read(task_id))
     if not steps:
         raise CorruptHistory(_lost(task_id, "the history has no steps"))
     end = None if is_open else _end(engine, task_id)
     if end is None and not is_open:
-        raise CorruptHistory(_lost(task_id, f"{events_path(task_id)!r} does not say how the task ended"))
+        raise CorruptHistory(_lost(task_id, f"{events_path(task_id)!r} holds no end of the task"))
     state = fold(steps)
     return TaskSummary(
         task_id=task_id,
@@ -69,7 +73,7 @@ def _computed(engine: Engine, task_id: str) -> TaskSummary:
 
 
 def _end(engine: Engine, task_id: str) -> TaskEnded | None:
-    """Return the last end in the stored events, if there is one."""
+    """Return the last end in the stored events, or None if there is none."""
     lines = (engine.files.get(events_path(task_id)) or b"").splitlines()
     for line in reversed(lines):
         if _TASK_END in line:
@@ -82,6 +86,6 @@ def _end(engine: Engine, task_id: str) -> TaskEnded | None:
 
 def _lost(task_id: str, why: str) -> str:
     return (
-        f"{summary_path(task_id)!r} cannot be read, and cannot be computed again, because {why}; restore these files "
+        f"{summary_path(task_id)!r} cannot be read, and cannot be computed, because {why}; restore these files "
         "from a backup or an older version"
     )

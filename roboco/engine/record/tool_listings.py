@@ -1,4 +1,4 @@
-"""listings: the tools of MCP servers, as each task knows them.
+"""tool_listings: the tools of MCP servers, as each task knows them.
 
     turn: listing stored? ─no─► ask a tools worker, defer the turn                     (agents pool: starts no server)
                                   └─► list the tools ─► mcp/SERVER.json (create: the first listing counts)
@@ -34,11 +34,11 @@ from roboco.errors import Conflict, UsageError
 from roboco.ports import Listings, ListOrder, Unlisted
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 60.0
-"""Seconds until a turn looks for a listing again; the pause doubles each time."""
+"""Seconds until a deferred turn checks for a listing again. The delay doubles each time."""
 
 
 def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
-    """The MCP servers whose tools the agent may use, in the order in which it names them."""
+    """Return the MCP servers whose tools the agent may use, in the order in which it names them."""
     found = (_server_of(team, name) for name in team.tools_of(agent)) if team.mcp_servers else ()
     return tuple(dict.fromkeys(server for server in found if server is not None))
 
@@ -50,10 +50,10 @@ def _server_of(team: Team, name: str) -> str | None:
 
 
 def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
-    """Return the listings of the agent's servers, or Unlisted if one is missing, for which an order is sent then.
+    """Return the listings of the agent's servers. If one is missing, return that, and send a tools worker to list it.
 
-    A listing that has failed `policy.attempts` times is returned with its error. UsageError if the operator does not
-    allow a server, or if it lacks a tool that the team names.
+    A listing that has failed `policy.attempts` times is returned with its error. Raise UsageError if the operator does
+    not allow a server, or if it lacks a tool that the team names.
     """
     found: dict[str, Listing] = {}
     for server in servers_of(team, agent):
@@ -122,7 +122,7 @@ def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: Serv
     return changed(call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}")
 
 
-_AGAIN = "so call again if it is still wanted"
+_AGAIN = "so call the tool again if its result is still needed"
 
 
 def tool_differences(engine: Engine, task_id: str, call_ids: Iterable[str], most: int) -> list[ToolDifference]:
@@ -148,7 +148,7 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
     """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
     change = _change(engine, task_id, call_id)
     if change is None:
-        raise UsageError(f"call_id: call {call_id!r} of task {task_id!r} has no change of a tool to approve")
+        raise UsageError(f"call_id: call {call_id!r} of task {task_id!r} has no tool change to approve")
     path = approved_tools_path(task_id, change.server)
     for _ in range(5):
         before = engine.files.get_versioned(path)

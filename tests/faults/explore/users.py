@@ -10,7 +10,7 @@ from roboco.domain.history.tool_outcome import success
 from roboco.domain.inbox.item import Message, Stop
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import RaisedLimits
-from roboco.engine.coordinator.next_step import begin
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.intake import answer
@@ -19,7 +19,6 @@ from roboco.engine.intake import send as message
 from roboco.engine.intake.accept import receive
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
-from roboco.engine.intake.submit import submit
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Phase
 from tests.faults.explore.shapes import Shape
@@ -108,7 +107,7 @@ class Users:
     def _submit(self, engine: Engine) -> None:
         team = self.shape.team
         submission = Submission(task_id=TASK, team=team.name, prompt="go", **self.shape.wishes)
-        submit(engine, submission, team, begin=begin)
+        submit(engine, submission, team)
 
     def _request(self, kind: str, task_id: str, item_id: str) -> Request:
         at = self.world.engine.now()
@@ -133,7 +132,9 @@ class Users:
             deed = Deed(kind, task_id, answer.answer_id(call.id), self._has_ended(task_id))
             return self._new(deed, lambda engine: answer.answer(engine, task_id, success(call, "seven")))
         deed = Deed(kind, task_id, answer.verdict_id(call.id), self._has_ended(task_id))
-        return self._new(deed, lambda engine: answer.judge(engine, task_id, call.id, kind == "approve", "", None))
+        return self._new(
+            deed, lambda engine: answer.decide_approval(engine, task_id, call.id, kind == "approve", "", None)
+        )
 
     def _open_calls(self, task_id: str) -> list[ToolCall]:
         history = self.world.histories.held.get(task_id)

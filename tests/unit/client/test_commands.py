@@ -19,6 +19,6 @@ def test_a_sender_cannot_take_an_id_of_roboco(item_id: str) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     message = {"task_id": TASK, "message": "hello", "item_id": item_id}
-    with pytest.raises(UsageError, match="begins as Roboco's own do"):
+    with pytest.raises(UsageError, match="has a prefix that Roboco reserves"):
         take(world.engine, Settings(), SEND, message, "unused")
     assert item_id not in world.untaken()

@@ -11,9 +11,9 @@ from roboco.domain.limits import RaisedLimits
 from roboco.domain.replay.replay import Past
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
+from roboco.engine.intake.answer import resolve_unknown
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
-from roboco.engine.intake.resolve import resolve
 from roboco.ports import CallContext, Request
 from tests.memory.controlled import ASK, CONTROLLED, CUT_OFF, children_of
 from tests.memory.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
@@ -82,7 +82,7 @@ def asked_a_person(happened: bool) -> World:
     world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=tools))
     world.settle()
     [lost] = [call.id for call in world.history()[1].calls if call.args["to"] == 0]
-    resolve(world.engine, TASK, lost, happened, "by hand" if happened else None, "word")
+    resolve_unknown(world.engine, TASK, lost, happened, "by hand" if happened else None, "word")
     world.settle()
     return world
 

@@ -104,7 +104,7 @@ def test_an_end_that_does_not_follow_is_found() -> None:
         ("limit", "the task would go beyond max_tokens", "the worker of the turn found it"),
         (
             "router",
-            "router 'x' chose '' (the worker was lost 3 times that asked it)",
+            "router 'x' chose '' (the worker was lost 3 times while it ran)",
             "no cause of this is in the history",
         ),
         ("weather", "a kind of a later release", "no cause of this"),

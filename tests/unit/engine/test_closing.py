@@ -11,7 +11,7 @@ import pytest
 from roboco.domain.inbox.item import Message, Stop
 from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_path, open_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.advance import FAILED, advance
+from roboco.engine.coordinator.advance import FAILED_CHECK_DELAY, advance
 from roboco.engine.intake import accept as receiving
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept import MAX_CONTROLS, MAX_ITEMS
@@ -487,7 +487,7 @@ def test_what_came_is_looked_at_soon_if_a_look_has_failed() -> None:
     world.watch = watch
     with pytest.raises(CorruptHistory):
         advance(world.engine, TASK)
-    assert world.server.held.schedule[TASK] - world.clock.now() <= FAILED
+    assert world.server.held.schedule[TASK] - world.clock.now() <= FAILED_CHECK_DELAY
 
 
 def test_an_item_that_redis_lost_while_the_end_is_chosen_is_taken() -> None:

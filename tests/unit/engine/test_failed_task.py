@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.advance import LOGGED_REASON, advance
+from roboco.engine.coordinator.actions import MAX_LOGGED_REASON
+from roboco.engine.coordinator.advance import advance
 from roboco.errors import ModelError
 from tests.memory.journeys import member
 from tests.memory.model import Said, said
@@ -54,7 +55,7 @@ def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptu
     [line] = warnings(caplog)
     assert line.startswith("task task_1 ended as failed: first: redis://***@h\\nERROR forged\\u001b[2Jxxx")
     assert line.isprintable()
-    assert len(line) < LOGGED_REASON + 100
+    assert len(line) < MAX_LOGGED_REASON + 100
 
 
 def test_task_that_does_not_fail_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,8 @@ import pytest
 from roboco.domain.inbox.submission import read_submission
 from roboco.domain.session.goal import goals_of
 from roboco.domain.status import TaskStatus
+from roboco.engine.coordinator.submit import submit
 from roboco.engine.execution import reply
-from roboco.engine.intake.submit import submit
 from roboco.errors import UsageError
 from roboco.ports import Request
 from tests.memory.journeys import assert_whole, member

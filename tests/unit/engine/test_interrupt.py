@@ -288,7 +288,7 @@ def test_a_message_may_be_refused_while_the_team_works() -> None:
 
     world = interrupted_once(polite)
     world.settle()
-    assert "takes no message while its team works" in refused[0]
+    assert "takes no message while its team is busy" in refused[0]
     assert "shorter" not in [text for _, text in told(world.history())]
 
 

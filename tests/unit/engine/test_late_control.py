@@ -187,7 +187,7 @@ def test_a_second_answer_wakes_the_task_for_the_first_one() -> None:
     with pytest.raises(AssertionError, match="three times"):
         world.answer(success(call, "first"))
     world.watch = lambda name, made: made()
-    with pytest.raises(UsageError, match="first answer stands"):
+    with pytest.raises(UsageError, match="first answer counts"):
         world.answer(success(call, "second"))
     world.settle()
     assert [result.result for result in results_of(world)] == ["first"]
@@ -215,11 +215,11 @@ def test_a_resume_ends_a_pause_that_was_stored_and_not_noted() -> None:
 def test_one_id_is_not_given_to_two_things() -> None:
     world = waiting()
     world.send("hello", "same")
-    with pytest.raises(UsageError, match="give each thing its own id"):
+    with pytest.raises(UsageError, match="use another id for each item"):
         world.stop("same")
     world.settle()
     assert world.history()[2].text == "hello"
-    with pytest.raises(UsageError, match="give each thing its own id"):
+    with pytest.raises(UsageError, match="use another id for each item"):
         world.stop("same")
 
 

@@ -112,7 +112,7 @@ def test_no_new_task_is_taken_when_too_much_waits() -> None:
     world = world_of(max_queued=2)
     for number in range(2):
         world.submit(TEAM, task_id=f"task_{number}")
-    with pytest.raises(Overloaded, match="2 turns wait for workers already, at most 2 may"):
+    with pytest.raises(Overloaded, match="2 turns wait for workers, at most 2 may"):
         world.submit(TEAM, task_id="task_2")
     assert "task_2" not in world.engine.files.names("")
     world.submit(TEAM, task_id="task_1")

@@ -9,8 +9,7 @@ from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.intake.answer import open_changes
-from roboco.engine.intake.resolve import resolve
+from roboco.engine.intake.answer import open_changes, resolve_unknown
 from roboco.engine.record.tool_listings import refusal, stored_listing
 from roboco.errors import UsageError
 from tests.memory.dispatcher import ListTools
@@ -121,7 +120,7 @@ def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any
     assert runs == []
     call = world.history()[1].calls[0]
     with pytest.raises(UsageError, match="approve or deny it"):
-        resolve(world.engine, TASK, call.id, True, None, "word")
+        resolve_unknown(world.engine, TASK, call.id, True, None, "word")
     with pytest.raises(UsageError, match="approve it without arguments"):
         world.judge(call.id, True, args={"number": 7})
     world.judge(call.id, True)
@@ -171,7 +170,7 @@ def test_first_word_on_a_change_stands(denied_first: bool) -> None:
     world.settle()
     call_id = world.history()[1].calls[0].id
     world.judge(call_id, not denied_first, "not this one" if denied_first else "")
-    with pytest.raises(UsageError, match="was answered before, in another way; its first answer stands"):
+    with pytest.raises(UsageError, match="was answered before, in another way; its first answer counts"):
         world.judge(call_id, denied_first, "" if denied_first else "not this one")
     world.settle()
     assert runs == ([] if denied_first else [{"number": 1}])
@@ -246,7 +245,8 @@ def test_server_with_all_of_its_tools_that_is_away_can_be_listed_by_a_call() -> 
     world.settle()
     assert offered_to(world) == [["shop_list_tools"], [BUY, "shop_find"], [BUY, "shop_find"]]
     assert errors(world) == [
-        "not run: the tools of MCP server 'shop' were not known; they are now, so call again if it is still wanted"
+        "not run: the tools of MCP server 'shop' were not known; they are now, "
+        "so call the tool again if its result is still needed"
     ]
     assert runs == ["shop_find"]
 

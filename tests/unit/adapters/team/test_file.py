@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.team.file import load_team, named_team, team_from
+from roboco.adapters.team.file import load_team, team_from
 from roboco.adapters.templates import rules as template_rules
 from roboco.domain.team.team import MAX_PROMPT, Team
 from roboco.domain.team.validation import MAX_TEAM
@@ -259,28 +259,6 @@ def test_a_team_that_is_sent_has_no_prompt_files() -> None:
 def test_what_is_no_team_is_a_team_error(data: object) -> None:
     with pytest.raises(TeamError):
         team_from(data)
-
-
-def test_teams_are_found_by_name(tmp_path: Path) -> None:
-    for name in ("a.yaml", "b.yml", "c.json", "d/team.yaml"):
-        stored(
-            tmp_path, name, json.dumps({"name": "desk", "description": name, "agents": [{"name": "x", "prompt": "y"}]})
-        )
-    stored(tmp_path, "notes.txt", "")
-    assert [named_team(tmp_path, name).description for name in "abcd"] == ["a.yaml", "b.yml", "c.json", "d/team.yaml"]
-
-
-@pytest.mark.parametrize("name", ["e", "notes", "../a", "a.yaml", "", "d/team", "/etc"])
-def test_a_name_that_is_no_team(tmp_path: Path, name: str) -> None:
-    stored(tmp_path, "a.yaml", YAML)
-    stored(tmp_path, "notes.txt", "")
-    with pytest.raises(UsageError, match=r"no team .* possible are a$"):
-        named_team(tmp_path, name)
-
-
-def test_a_name_without_a_folder_of_teams() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_TEAMS names no folder"):
-        named_team(None, "a")
 
 
 HELPERS = "name: helpers\nagents: [{name: helper, prompt_file: help.md}]\n"

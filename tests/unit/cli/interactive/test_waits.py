@@ -6,7 +6,7 @@ from roboco.cli.interactive.waits import Waits
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import success
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.answer import answer, judge
+from roboco.engine.intake.answer import answer, decide_approval
 from tests.memory.world import TASK, World
 from tests.unit.engine.intake.test_resolve import asking
 from tests.unit.engine.test_listings import listing, shopping
@@ -27,11 +27,11 @@ def test_calls_that_need_approval() -> None:
         f"roboco approve t CALL, or roboco deny t CALL; calls: {pay.id} (pay), {wire.id} (wire)"
     ).replace(" t ", f" {TASK} ")
     assert waited.how_to_go_on(TaskStatus.APPROVAL, True) == f"run it again with --id {TASK} on a terminal"
-    judge(world.engine, TASK, pay.id, False, "", None)
+    decide_approval(world.engine, TASK, pay.id, False, "", None)
     assert waited.unapproved() == [wire]
     told = waited.how_to_go_on(TaskStatus.APPROVAL, False)
     assert told == f"roboco approve {TASK} {wire.id}, or roboco deny {TASK} {wire.id}"
-    judge(world.engine, TASK, wire.id, True, "", None)
+    decide_approval(world.engine, TASK, wire.id, True, "", None)
     assert waited.unapproved() == waited.unknown() == []
 
 

@@ -111,7 +111,7 @@ def test_who_ends_the_parents_wait_stops_the_children(act: str) -> None:
     finished(world)
     for child in children(world):
         assert world.summary(child).status is TaskStatus.CANCELLED
-        assert "no use for it any more" in world.summary(child).reason
+        assert "does not need the result any more" in world.summary(child).reason
     assert [result.is_error for result in world.history()[2].results] == [True, True]
     assert world.summary().status is (TaskStatus.CANCELLED if act == "stop" else TaskStatus.COMPLETED)
     assert_whole(world, "")
@@ -149,7 +149,7 @@ def test_a_child_that_fails_is_an_error_that_the_agent_reads() -> None:
         ({"team": "nobody", "prompt": "x"}, "you cannot delegate to 'nobody'; possible teams: helpers, writers"),
         ({"team": "helpers"}, "'prompt' must be a text"),
         ({"team": "helpers", "prompt": " "}, "'prompt' must be a text"),
-        ({"team": "helpers", "prompt": "x" * 300_000}, "the work could not be given away: prompt: has 300000"),
+        ({"team": "helpers", "prompt": "x" * 300_000}, "the sub-task could not be started: prompt: has 300000"),
     ],
 )
 def test_a_wrong_call_is_an_error_that_the_agent_reads(arguments: dict[str, Any], told: str) -> None:

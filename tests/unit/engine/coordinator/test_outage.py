@@ -71,7 +71,7 @@ def test_an_outage_delays_a_turn_and_ends_nothing() -> None:
     assert not any(isinstance(letter, Turn) for letter in world.dispatcher.queue), "no worker holds it"
     pauses = [after - before for before, after in zip(server.tried, server.tried[1:], strict=False)]
     assert [round(pause) for pause in pauses] == pytest.approx([1, 2, 4, 8, 16, 32], abs=1.1)
-    assert told(world)[-1] == "one waits: model 'm' cannot be reached: refused; asked again in 60 s"
+    assert told(world)[-1] == "one waits: model 'm' cannot be reached: refused; next attempt in 60 s"
     assert world.server.held.tasks["t0"].reason == told(world)[-1]
     server.error = None
     go_on(world, 100)
@@ -168,7 +168,7 @@ def test_another_server_that_does_not_answer_delays_a_turn_and_is_named() -> Non
     world.watch = watch
     go_on(world, 40)
     assert server.tried == []
-    assert told(world)[-1] == "one waits: the workspace does not answer: timed out; asked again in 32 s"
+    assert told(world)[-1] == "one waits: the workspace does not answer: timed out; next attempt in 32 s"
     world.watch = make
     go_on(world, 70)
     assert world.summary("t0").status is TaskStatus.COMPLETED

@@ -10,7 +10,7 @@ import pytest
 from roboco.domain.paths import NOTIFY, OPEN, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.pending import pause
+from roboco.engine.coordinator.pending import redelivery_delay
 from roboco.engine.coordinator.sweep import BATCH, ELSEWHERE, MOST_FAILURES, REFILL, fill_schedule, sweep
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
@@ -56,7 +56,7 @@ def test_a_choice_that_nobody_took_is_handed_out_again_with_growing_pauses() -> 
 
 @pytest.mark.parametrize(("rings", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
 def test_pauses_double_up_to_the_longest(rings: int, seconds: float) -> None:
-    assert pause(Policy(), rings) == seconds
+    assert redelivery_delay(Policy(), rings) == seconds
 
 
 def test_a_task_is_not_looked_at_before_its_time() -> None:
@@ -444,7 +444,7 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     world.clock.move(UNKNOWN)
     world.sweep()
     assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
-    assert "It is tried again in 60 s" in caplog.text
+    assert "The sweeper retries it in 60 s" in caplog.text
     assert world.server.held.schedule[TASK] <= world.clock.now() + ELSEWHERE
     world.files.held[team_path(TASK)] = here
     world.engine = world.process()

@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.paths import inbox_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.resolve import resolve
+from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError, UsageError
 from tests.memory.journeys import member, own_turns
 from tests.memory.model import said
@@ -48,7 +48,7 @@ def asking(lost: int = 1) -> World:
 
 def say(world: World, index: int = 0, happened: bool = True, result: Any = None, item_id: str = "word") -> None:
     """Say what came of the call of this index."""
-    resolve(world.engine, TASK, world.history()[1].calls[index].id, happened, result, item_id)
+    resolve_unknown(world.engine, TASK, world.history()[1].calls[index].id, happened, result, item_id)
 
 
 def results(world: World) -> list[Any]:
@@ -118,13 +118,13 @@ def test_a_word_on_a_call_that_waits_for_nobody_is_refused() -> None:
     world = asking()
     waiting = world.history()[1].calls[0].id
     for index in (1, 2):
-        with pytest.raises(UsageError, match=f"waits for nobody; those that do: {waiting}"):
+        with pytest.raises(UsageError, match=f"has no unknown outcome to resolve; calls that have: {waiting}"):
             say(world, index)
-    with pytest.raises(UsageError, match="waits for nobody"):
-        resolve(world.engine, "another", waiting, True, None, "word")
+    with pytest.raises(UsageError, match="has no unknown outcome"):
+        resolve_unknown(world.engine, "another", waiting, True, None, "word")
     say(world)
     world.settle()
-    with pytest.raises(UsageError, match="those that do: none"):
+    with pytest.raises(UsageError, match="calls that have: none"):
         say(world, item_id="late")
     assert not [path for path in world.files.held if path.startswith(inbox_path(TASK))]
 
@@ -161,7 +161,7 @@ def test_a_stop_ends_the_wait() -> None:
 def test_a_word_that_comes_while_the_call_is_looked_into_again_is_not_refused_for_good() -> None:
     world = asking()
     world.server.wipe()
-    with pytest.raises(TransientError, match="say it again in a moment"):
+    with pytest.raises(TransientError, match="resolve it again in a moment"):
         say(world, result="paid 0")
     world.settle()
     say(world, result="paid 0")

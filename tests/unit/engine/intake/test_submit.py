@@ -11,8 +11,9 @@ from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import open_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.next_step import begin
-from roboco.engine.intake.submit import Begin, ring, submit
+from roboco.engine.coordinator.submit import submit
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.errors import CorruptHistory, UsageError
 from tests.memory.dispatcher import Advance, Turn
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member
@@ -33,7 +34,7 @@ def asked(team: Team, **changes: Any) -> Submission:
 def test_the_first_step_is_the_users() -> None:
     world = SEQUENTIAL.world()
     submission = asked(SEQUENTIAL.team, prompt="write", context={"tone": "dry"}, agent="second")
-    submit(world.engine, submission, SEQUENTIAL.team)
+    accept_and_wake(world.engine, submission, SEQUENTIAL.team)
     [first] = world.history()
     assert (first.agent_name, first.text, first.seq, first.prev_digest) == ("user", "write", 0, "")
     assert first.metadata == {"submission": submission.digest(), "context": {"tone": "dry"}, "agent": "second"}
@@ -164,15 +165,17 @@ def calls_of(go: Callable[[World], object]) -> list[str]:
     return count.seen
 
 
-@pytest.mark.parametrize("first_turn", [ring, begin])
-def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last(first_turn: Begin) -> None:
-    """Once the marker stands the task is accepted, and nobody may have to submit it again."""
-    at_once = first_turn is begin
+@pytest.mark.parametrize("accept", [accept_and_wake, submit])
+def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last(
+    accept: Callable[[Engine, Submission, Team], None],
+) -> None:
+    """Once the marker is written the task is accepted, and no client has to submit it again."""
+    at_once = accept is submit
     for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team, at_once=at_once))) + 1):
         fault = Fault(n, crash, after=True)
         world = GRAPH.world(fault)
         with pytest.raises(Crash):
-            submit(world.engine, asked(GRAPH.team), GRAPH.team, begin=first_turn)
+            accept(world.engine, asked(GRAPH.team), GRAPH.team)
         if open_path(TASK) in world.files.held:
             world.settle()
             assert world.summary().status is TaskStatus.COMPLETED, f"the client died after {fault.seen}"

@@ -1,14 +1,23 @@
-"""submit: accept a task.
+"""accept_task: accept a submitted task.
 
-    team.json ─► notify.json ─► first step ─► task.json ─► schedule ─► marker ══ accepted ══► board ─► first turn,
-    (create)     (create)       (append)      (create)               (put)                  (create)  or doorbell
+    team.json ─► notify.json ─► first step ─► task.json ─► schedule ─► marker ══ accepted ══► Redis ─► wake-up message
+    (create)     (create)       (append)      (create)     (put)       (create)               (create)
 
-A death before the marker leaves files that nobody acts on, and the same submission again goes on with
-them. A death after it, or a Redis that fails then, leaves a marker from which the sweeper sets the task up.
+Every write is a create that fails if the file exists, or is idempotent. So a repetition of the submission continues
+where the first one stopped, and two clients that submit the same task at the same time store it once.
+
+If the client dies before the marker is written, only files remain that no worker reads. Nothing was accepted. The same
+submission, sent again, completes them. If the client dies after the marker, or if Redis or the broker fails then, the
+sweeper finds the marker, loads the task into Redis and starts it. The schedule's entry precedes the marker, so that the
+sweeper finds the task after one redelivery delay, and not only when it fills the schedule again.
+
+This module accepts the task. `coordinator/submit.py` also starts the first turn.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.part import Artifact, ArtifactPart, TextPart, brought_by
@@ -35,92 +44,109 @@ from roboco.ports import Work
 
 _log = logging.getLogger(__name__)
 
-Begin = Callable[[Engine, str, Team], bool]
-"""Has the first turn of a task made; False if the coordinator has to look at it."""
+
+@dataclass(frozen=True)
+class AcceptedTask:
+    """A task that is accepted and has not ended."""
+
+    task_id: str
+    team: Team
+    first: TaskStep
+    """Its first step, as stored."""
+    is_known: bool
+    """True if an earlier submission has stored the first step."""
 
 
-def ring(engine: Engine, task_id: str, team: Team) -> bool:
-    """Leave the first turn to the coordinator."""
-    return False
+def accept_and_wake(engine: Engine, submission: Submission, team: Team, parent: Parent | None = None) -> None:
+    """Accept the task, load it into Redis and wake a coordinator, which starts it.
+
+    When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
+    UsageError if the task id has other content already.
+    """
+    with engine.telemetry.work(Work("submit", check_task_id(submission.task_id))):
+        accepted = accept_task(engine, submission, team, parent)
+        if accepted is None:
+            return
+        with falling_back_to_sweeper(accepted.task_id):
+            load_into_redis(engine, accepted)
+            engine.dispatcher.advance(accepted.task_id)
 
 
-def submit(
-    engine: Engine, submission: Submission, team: Team, parent: Parent | None = None, begin: Begin = ring
-) -> None:
-    """Accept the task: when this returns it will come to an end, whatever fails.
+def accept_task(
+    engine: Engine, submission: Submission, team: Team, parent: Parent | None = None
+) -> AcceptedTask | None:
+    """Store the task up to its open marker. Return it, or None if it was accepted earlier and has ended.
 
-    The same submission again changes nothing. UsageError if the task id has other content already.
+    Raise UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too
+    many turns are queued, and TransientError if a server does not answer: the client sends the submission again.
     """
     task_id = check_task_id(submission.task_id)
-    with engine.telemetry.work(Work("submit", task_id)):
-        _submit(engine, submission, team, parent, begin)
-
-
-def _submit(engine: Engine, submission: Submission, team: Team, parent: Parent | None, begin: Begin) -> None:
-    task_id = submission.task_id
     if submission.model is not None:
         team = team.with_profile(submission.model)
-    artifacts = _check(engine, submission, team)
-    engine.board.load(task_id, 1)  # a Redis that does not answer is told before anything is stored
+    team.check_agent(submission.agent)
+    artifacts = check_brought(engine, task_id, submission)
+    first = _first_step(engine, submission, parent, artifacts)
+    _check_prompts(engine, team, task_id, first)
+    engine.board.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     if parent is None:
         check_room(engine, task_id)
-    first = _first_step(engine, submission, parent, artifacts)
     _store_team(engine, task_id, team)
     notify.keep(engine, task_id, submission.notify)
     stored = engine.histories.append(task_id, first)
     if stored.metadata.get("submission") != submission.digest():
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
     if _summary(engine, task_id, team, stored).status.ended:
-        return
-    engine.schedule.put(task_id, engine.policy.ring_pause)  # first: a death after it is soon found
+        return None
+    engine.schedule.put(task_id, engine.policy.ring_pause)  # before the marker: a crash after it is found soon
     engine.files.create(open_path(task_id), OPENED)
+    return AcceptedTask(task_id, team, stored, is_known=stored.digest != first.digest)
+
+
+@contextmanager
+def falling_back_to_sweeper(task_id: str) -> Iterator[None]:
+    """Log a failure of Redis or the broker instead of raising it: the sweeper finds the marker and starts the task."""
     try:
-        new = _set_up(engine, task_id, team, stored, again=stored.digest != first.digest)
-        if not (new and begin(engine, task_id, team)):
-            engine.dispatcher.advance(task_id)
+        yield
     except TransientError as error:
         _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
+def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
+    """Load the task with its first step. Return False if Redis has it already, or if it has further steps."""
+    task_id, first = accepted.task_id, accepted.first
+    readd_from_workspace(engine, task_id)
+    if next(engine.histories.read(task_id, 1), None) is not None:
+        return False
+    events = _events(engine, task_id, accepted.team, first)
+    if accepted.is_known:  # followers may hold text that Redis has lost
+        events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
+    return engine.board.create(task_id, [first], fold([first]), events)
+
+
 def check_room(engine: Engine, task_id: str) -> None:
-    """Overloaded if so much waits for workers already that no new task is taken; one that is known is no new one."""
+    """Raise Overloaded if the queues are too long for a new task. A repetition is not a new task."""
     most = engine.policy.max_queued
     if most is None or engine.files.size(summary_path(task_id)) is not None:
         return
     if (waiting := engine.dispatcher.backlog(task_id)) >= most:
         raise Overloaded(
-            f"task {task_id!r} is not taken: {waiting} turns wait for workers already, at most {most} may "
+            f"task {task_id!r} is not accepted: {waiting} turns wait for workers, at most {most} may "
             "(ROBOCO_MAX_QUEUED); submit it again later"
         )
 
 
-def _set_up(engine: Engine, task_id: str, team: Team, first: TaskStep, again: bool) -> bool:
-    """Set the task up in Redis; whether nobody had, and it has its first step alone."""
-    readd_from_workspace(engine, task_id)
-    if next(engine.histories.read(task_id, 1), None) is not None:
-        return False
-    events = _events(engine, task_id, team, first)
-    if again:  # followers may hold what Redis has lost
-        events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
-    return engine.board.create(task_id, [first], fold([first]), events)
-
-
-def _check(engine: Engine, submission: Submission, team: Team) -> tuple[Artifact, ...]:
-    """The files that the submission brings; UsageError says what is wrong with it."""
-    team.check_agent(submission.agent)
-    artifacts = check_brought(engine, submission.task_id, submission)
-    first = _first_step(engine, submission, None)
+def _check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
+    """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
     prompts = engine.prompts.sharing()
     for agent in team.agents:
         try:
-            render_prompt(prompts, team, agent, submission.task_id, first)
+            render_prompt(prompts, team, agent, task_id, first)
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
-    return artifacts
 
 
 def _first_step(
-    engine: Engine, submission: Submission, parent: Parent | None, artifacts: tuple[Artifact, ...] = ()
+    engine: Engine, submission: Submission, parent: Parent | None, artifacts: tuple[Artifact, ...]
 ) -> TaskStep:
     metadata: dict[str, object] = {"submission": submission.digest(), "context": submission.context}
     metadata |= submission.metadata()

@@ -1,0 +1,48 @@
+"""submit: accept a task and start its first turn.
+
+    accept_task ══ accepted ══► Redis ─► decide ─► record ─► dispatch the first turn      (no coordinator needed)
+                                              └─► wake-up message ─► coordinator          (any other next step)
+
+The client that submits a task decides its first step itself. That saves a message and a pass of the coordinator. If the
+client dies after the acceptance, the sweeper starts the task.
+"""
+
+from roboco.domain.history.start_time import ETA
+from roboco.domain.ids import check_task_id
+from roboco.domain.inbox.submission import Submission
+from roboco.domain.team.team import Team
+from roboco.engine.coordinator.next_step import NextStep
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept_task import AcceptedTask, accept_task, falling_back_to_sweeper, load_into_redis
+from roboco.engine.record.recover import COORDINATOR_TAIL
+from roboco.ports import Phase, Work
+
+
+def submit(engine: Engine, submission: Submission, team: Team) -> None:
+    """Accept the task and dispatch its first turn, or wake a coordinator if the next step is not a turn.
+
+    When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
+    UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too many
+    turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission again.
+    """
+    with engine.telemetry.work(Work("submit", check_task_id(submission.task_id))):
+        accepted = accept_task(engine, submission, team)
+        if accepted is None:
+            return
+        with falling_back_to_sweeper(accepted.task_id):
+            is_new = load_into_redis(engine, accepted)
+            if not (is_new and _start_first_turn(engine, accepted)):
+                engine.dispatcher.advance(accepted.task_id)
+
+
+def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:
+    """Dispatch the first turn. Return False if a coordinator has to decide.
+
+    It has to if an item has arrived, if the task starts later, or if its team has a custom router.
+    """
+    task = engine.board.load(accepted.task_id, COORDINATOR_TAIL)
+    if task is None or task.phase is not Phase.IDLE or task.seq != 1 or task.item_ids or ETA in task.first.metadata:
+        return False
+    next_step = NextStep(engine, accepted.task_id, accepted.team, task)
+    action = next_step.decide_locally()
+    return action is not None and next_step.record_and_dispatch(action)
