@@ -40,7 +40,7 @@ QUEUE_WAIT_SECONDS: Final = Figure(
 )
 LEASE_LOSSES: Final = Figure(
     "roboco_lease_expirations_total",
-    "Leases that expired before their work finished.",
+    "Leases that expired during their work.",
     "counter",
     ("kind",),
     known=_BOTH,
