@@ -45,7 +45,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
         pool=pool,
         concurrency=concurrency,
         sink=sink_of(letters.add_record, lambda record: engine.observing.refused(record)),
-        keys=settings.message_keys,
+        keys=settings.signing_keys,
     )
     app = application(basis | changes, queues)
     engine = ProcessEngine(app, settings)
@@ -53,7 +53,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     quote_nobody()
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
-    celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
+    celeryd_init.connect(partial(_import_tools, settings.tool_modules), weak=False)
     celeryd_init.connect(partial(check_passwords, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
     keep_registered(app, settings, queues)
@@ -79,16 +79,20 @@ def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
 
 
 def _import_tools(modules: Sequence[str], **_: Any) -> None:
-    """Import the modules of ROBOCO_TOOLS before the worker takes work, from its folder too; end it if one cannot be."""
+    """Import the modules of ROBOCO_TOOL_MODULES before the worker takes work; end it if one cannot be.
+
+    They are also found in its current folder.
+    """
     sys.path.append(os.getcwd())
     for module in modules:
         try:
             importlib.import_module(module)
         except Exception as error:  # a module of the user's may fail in any way
-            _log.exception("module %r of ROBOCO_TOOLS cannot be imported", module)
+            _log.exception("module %r of ROBOCO_TOOL_MODULES cannot be imported", module)
             raise SystemExit(
-                f"this worker ends: module {module!r} of ROBOCO_TOOLS cannot be imported: {type(error).__name__}: "
-                f"{error}\ninstall it where the workers run, start them in its folder, or change ROBOCO_TOOLS"
+                f"this worker ends: module {module!r} of ROBOCO_TOOL_MODULES cannot be imported: "
+                f"{type(error).__name__}: {error}\n"
+                "install it where the workers run, start them in its folder, or change ROBOCO_TOOL_MODULES"
             ) from error
 
 

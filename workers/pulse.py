@@ -1,4 +1,4 @@
-"""The pulse of a worker, where ROBOCO_HEALTH says that somebody wants to know."""
+"""The pulse of a worker, where ROBOCO_HEALTH_DIR says that somebody wants to know."""
 
 from celery import Celery
 
@@ -8,5 +8,5 @@ from roboco.settings import Settings
 
 def run_pulse(app: Celery, settings: Settings, pool: str) -> None:
     """Note the pulse of this application's workers."""
-    if settings.health is not None:
-        keep_pulse(app, pool, settings.health, settings.health_limit)
+    if settings.health_dir is not None:
+        keep_pulse(app, pool, settings.health_dir, settings.health_timeout)

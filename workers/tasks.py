@@ -4,10 +4,11 @@
 timeout. Messages from outside acknowledge late, since nothing else records them yet. If a server does not answer, they
 return to their queue. An `advance` may get lost: the sweeper repeats it.
 
-The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_LIMIT) a message from outside
-returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an attempt, and
-after ROBOCO_ATTEMPTS attempts the message becomes a dead letter. `advance` and `notify` fail at the limit, and the
-sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model profile limits it.
+The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_TIMEOUT) a message from
+outside returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an
+attempt, and after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter. `advance` and `notify` fail at the
+limit, and the sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model
+profile limits it.
 """
 
 import time
@@ -56,7 +57,7 @@ SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:Sho
 SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
 
 
-GIVEN_UP = "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_LIMIT) while they processed it"
+GIVEN_UP = "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT) while they processed it"
 """The reason of the dead letter of a message from outside for which no attempt has finished."""
 Read = TypeVar("Read")
 
@@ -78,7 +79,7 @@ class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task gene
 
 def register(app: Celery, engine: ProcessEngine) -> None:
     """Give the application Roboco's Celery tasks."""
-    limit = engine.settings.coordinator_limit
+    limit = engine.settings.coordinator_timeout
     for name in OUTSIDE:
         _add(app, name, _taking(engine, name), **SAFE, **_limits(limit))
     look = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
@@ -126,7 +127,7 @@ def _within(limit: float, work: str, do: Callable[[], None]) -> None:
         do()
     except SoftTimeLimitExceeded as error:
         raise TransientError(
-            f"{work} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper repeats it"
+            f"{work} took longer than {limit:g} s (ROBOCO_COORDINATOR_TIMEOUT); the sweeper repeats it"
         ) from error
 
 

@@ -256,7 +256,7 @@ def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any
 
 
 def _team(settings: Settings, team: str | dict[str, Any]) -> Team:
-    return named_team(settings.teams, team) if isinstance(team, str) else team_from(team)
+    return named_team(settings.teams_dir, team) if isinstance(team, str) else team_from(team)
 
 
 def _announce(engine: Engine, task_id: object, error: UsageError) -> None:

@@ -9,7 +9,7 @@ from roboco.settings import Settings
 
 
 def chosen_team(settings: Settings, team: Team | str | Path) -> Team:
-    """The team itself, of the file at a path, or of this name in ROBOCO_TEAMS; UsageError if there is none."""
+    """The team itself, of the file at a path, or of this name in ROBOCO_TEAMS_DIR; UsageError if there is none."""
     match team:
         case Team():
             return team
@@ -18,5 +18,5 @@ def chosen_team(settings: Settings, team: Team | str | Path) -> Team:
         case str() if "/" in team or "." in team:
             return load_team(Path(team))
         case str():
-            return named_team(settings.teams, team)
+            return named_team(settings.teams_dir, team)
     raise UsageError(f"team: must be a Team, a path or a name (found {team!r:.60})")

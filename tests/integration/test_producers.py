@@ -99,11 +99,11 @@ def test_a_producer_with_nothing_but_a_socket(folder_stack: Stack) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here, the other language of this test")
 def test_a_producer_in_another_language_that_signs(tmp_path: Path) -> None:
-    with Stack(tmp_path, message_keys=(KEY,)) as stack:
+    with Stack(tmp_path, signing_keys=(KEY,)) as stack:
         stack.model.script(answer)
         script = str(ROOT / "tests" / "integration" / "producer.mjs")
         command = ["node", script, str(stack.valkey.port)]
-        printed = run(command, json.dumps(submission("by-node")), ROBOCO_MESSAGE_KEYS=f"{KEY}, {KEY[::-1]}")
+        printed = run(command, json.dumps(submission("by-node")), ROBOCO_SIGNING_KEYS=f"{KEY}, {KEY[::-1]}")
         task = stack.orchestrator.task("by-node")
         assert shape(task.history()) == GRAPH.expected
         in_order([json.loads(line) for line in printed.splitlines()], task)
@@ -121,4 +121,4 @@ def test_the_message_of_the_readme_is_read(folder_stack: Stack) -> None:
             heard = pubsub.get_message(ignore_subscribe_messages=True, timeout=1)
     told = json.loads(heard["data"])
     assert told["type"] == "event_error"
-    assert told["message"].startswith("team 'echo' was named, but ROBOCO_TEAMS names no folder of teams")
+    assert told["message"].startswith("team 'echo' was named, but ROBOCO_TEAMS_DIR names no folder of teams")

@@ -28,7 +28,7 @@ def files(folder: Path) -> None:
 
 
 def python(stack: Stack, folder: Path, *arguments: str) -> str:
-    environment = stack.environment | {"ROBOCO_TOOLS": "shop_tools"}
+    environment = stack.environment | {"ROBOCO_TOOL_MODULES": "shop_tools"}
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_the_team_of_the_readme(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=()) as stack:
         stack.model.script(responder)
         for pool in ("coordinator", "agents", "tools"):
-            stack.start(pool, ROBOCO_TOOLS="shop_tools", PYTHONPATH=f"{ROOT}:{tmp_path}")
+            stack.start(pool, ROBOCO_TOOL_MODULES="shop_tools", PYTHONPATH=f"{ROOT}:{tmp_path}")
         assert python(stack, tmp_path, "service.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
         (history,) = tmp_path.glob("workspace/task_*/history.jsonl")
         python(stack, tmp_path, "check.py", str(history))

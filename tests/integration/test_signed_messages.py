@@ -71,7 +71,7 @@ def test_who_has_no_key_cannot_have_workers_act(bench: Bench) -> None:
         ["none", "no text", "wrong key", "task", "id", "timelimit", "eta", "expires", "body"]
     )
     assert all("not signed" in buried.pop(case) for case in ("none", "no text"))
-    assert set(buried.values()) == {"signed with no key of ROBOCO_MESSAGE_KEYS, or changed since"}
+    assert set(buried.values()) == {"signed with no key of ROBOCO_SIGNING_KEYS, or changed since"}
     assert sorted(bench.lines("ran")) == ["old", "right"]
 
 
@@ -109,7 +109,7 @@ def test_a_producer_signs_with_the_lines_of_the_documentation(bench: Bench) -> N
     (bench.folder / "signing.py").write_text(lines)
     sending = f"Celery(broker={bench.url!r}).send_task({TURN!r}, ['signed ü'], queue={AGENTS_QUEUE!r}, time_limit=9)"
     command = [sys.executable, "-c", f"import signing; from celery import Celery; {sending}"]
-    environment = os.environ | {"ROBOCO_MESSAGE_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(bench.folder)}
+    environment = os.environ | {"ROBOCO_SIGNING_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(bench.folder)}
     subprocess.run(command, env=environment, check=True)
     bench.start_worker("threads", keys=NEW)
     until(lambda: bench.lines("ran") == ["signed ü"] or bench.dead())

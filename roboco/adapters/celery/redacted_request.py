@@ -45,7 +45,7 @@ class ShownRequest(Request):
         """Show that a Celery task failed.
 
         If its time was up, what came from outside goes back to its queue, also if its process had to be killed. That
-        counts as an attempt: after ROBOCO_ATTEMPTS of them it is a dead letter.
+        counts as an attempt: after ROBOCO_MAX_ATTEMPTS of them it is a dead letter.
         """
         error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:

@@ -49,6 +49,7 @@ def _place(profile: ModelProfile) -> str:
 
 def _refused(profile: ModelProfile, what: str, entry: str) -> ModelError:
     message = (
-        f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_MODELS where the agents worker runs to allow it"
+        f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_ALLOWED_MODEL_SERVERS where the agents worker runs "
+        "to allow it"
     )
     return ModelError("not_allowed", message, False)

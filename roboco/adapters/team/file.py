@@ -136,7 +136,9 @@ def _read_team(named: str, folder: Path | None) -> tuple[Any, Path]:
 def named_team(folder: Path | None, name: str) -> Team:
     """The team of this name in the folder of teams: NAME.yaml, NAME.yml, NAME.json or NAME/team.yaml."""
     if folder is None:
-        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
+        raise UsageError(
+            f"team {name!r} was named, but ROBOCO_TEAMS_DIR names no folder of teams; send the team itself"
+        )
     found = teams_in(folder)
     if name not in found:
         raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(found)) or 'none'}")

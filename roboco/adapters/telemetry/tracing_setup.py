@@ -1,4 +1,4 @@
-"""Whether traces are wanted, and where they go: ROBOCO_TRACES, and the variables of OpenTelemetry."""
+"""Whether traces are wanted, and where they go: ROBOCO_TRACING, and the variables of OpenTelemetry."""
 
 import importlib
 import logging
@@ -16,7 +16,7 @@ _OTLP = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
 def traces_wanted(traces: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether ROBOCO_TRACES asks for them, or, where it says nothing, a variable of OpenTelemetry."""
+    """Whether ROBOCO_TRACING asks for them, or, where it says nothing, a variable of OpenTelemetry."""
     disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if traces == "off" or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
@@ -26,7 +26,7 @@ def traces_wanted(traces: str | None, environment: Mapping[str, str]) -> bool:
 def open_spans(traces: str | None, environment: Mapping[str, str]) -> Spans | None:
     """Where this process's spans go; None if nobody wants them. UsageError if they cannot be sent.
 
-    Without the extra, only ROBOCO_TRACES=on is a mistake: other variables may be meant for other services.
+    Without the extra, only ROBOCO_TRACING=on is a mistake: other variables may be meant for other services.
     """
     if not traces_wanted(traces, environment):
         return None

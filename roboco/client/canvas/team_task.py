@@ -53,7 +53,7 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
     if gives not in ("text", "summary") or on_wait not in ("wait", "fail"):
         raise UsageError(f"result is 'text' or 'summary', on_wait 'wait' or 'fail' (found {gives!r}, {on_wait!r})")
     named = asked.pop("team", None)
-    team = named_team(orchestrator.settings.teams, named) if isinstance(named, str) else team_from(named)
+    team = named_team(orchestrator.settings.teams_dir, named) if isinstance(named, str) else team_from(named)
     wished = _wished(asked, given)
     prompt = wished.pop("prompt", "")
     if "tenant" in wished:

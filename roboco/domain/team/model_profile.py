@@ -15,7 +15,7 @@ class ModelProfile(Declared):
     `images`: whether it takes images. `price_in` and `price_out` are per million tokens, in the currency of the limits.
     `requests_per_minute` and `tokens_per_minute` (in and out together) hold for all tasks of the team, on all workers.
     `outage_limit`: seconds for which a turn is retried while the model's server refuses it or cannot be reached, up to
-    ROBOCO_OUTAGE_LIMIT; then its task is paused.
+    ROBOCO_OUTAGE_TIMEOUT; then its task is paused.
     """
 
     model: Annotated[str, Field(min_length=1)]

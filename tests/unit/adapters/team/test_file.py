@@ -278,7 +278,7 @@ def test_a_name_that_is_no_team(tmp_path: Path, name: str) -> None:
 
 
 def test_a_name_without_a_folder_of_teams() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_TEAMS names no folder"):
+    with pytest.raises(UsageError, match="ROBOCO_TEAMS_DIR names no folder"):
         named_team(None, "a")
 
 
