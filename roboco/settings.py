@@ -29,7 +29,7 @@ class Settings(BaseModel):
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Address of the Redis that holds state and streams.
 
-    A Redis, a database of its own in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). With a password the
+    A Redis, a separate database in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). With a password the
     address is `redis://USER:PASSWORD@HOST:PORT/DATABASE`. Write a `/`, `#`, `?`, `:`, `@` or `%` of the password as
     `%XX`.
     """

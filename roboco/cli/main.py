@@ -50,6 +50,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
         "validate": ("commands.validate:validate", "Check a team file and list every mistake."),
         "schema": ("commands.schema:schema", "Print the JSON Schema of team files, for editors."),
+        "docs": ("commands.docs:docs", "Show a guide, or list all of them."),
     },
     "Operate": {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
