@@ -185,7 +185,7 @@ class Settings(BaseModel):
 
     @field_validator("redis_url", "broker_url", "callback_broker_url")
     @classmethod
-    def _readable(cls, value: str | None) -> str | None:
+    def _check_addresses(cls, value: str | None) -> str | None:
         for url in re.split(r"[;,]", value or ""):  # addresses of Sentinels, or nodes of a cluster
             try:
                 _ = urlsplit(url if "//" in url else f"//{url}").port
@@ -195,14 +195,14 @@ class Settings(BaseModel):
 
     @field_validator("signing_keys")
     @classmethod
-    def _long_enough(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_signing_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if any(len(key) < 32 for key in value):
             raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
         return value
 
     @field_validator("model_limits")
     @classmethod
-    def _are_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_model_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for entry in value:
             try:
                 read_limit(entry)
@@ -212,7 +212,7 @@ class Settings(BaseModel):
 
     @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
     @classmethod
-    def _without_credentials(cls, value: str | None) -> str | None:
+    def _check_no_credentials(cls, value: str | None) -> str | None:
         if value is not None and without_credentials(value) != value and not value.startswith("file:"):
             raise ValueError("holds a user or password: name them by AWS_ACCESS_KEY_ID and so on, or a key's variable")
         return value
@@ -253,7 +253,9 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         return Settings.model_validate(fields)
     except ValidationError as error:
         raise UsageError(
-            "; ".join(_message(str(one["loc"][0]), one["type"], one["msg"], one["input"]) for one in error.errors())
+            "; ".join(
+                _message(str(wrong["loc"][0]), wrong["type"], wrong["msg"], wrong["input"]) for wrong in error.errors()
+            )
         ) from error
 
 
@@ -263,7 +265,7 @@ def variable_of(field: str) -> str:
 
 
 def _split(value: str) -> tuple[str, ...]:
-    return tuple(filter(None, (one.strip() for one in value.split(","))))
+    return tuple(filter(None, (entry.strip() for entry in value.split(","))))
 
 
 def _message(field: str, kind: str, message: str, value: object) -> str:
