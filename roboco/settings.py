@@ -18,74 +18,191 @@ PREFIX = "ROBOCO_"
 
 
 class Settings(BaseModel):
-    """All settings; field `redis_url` is the variable ROBOCO_REDIS_URL, and so on. Times in seconds.
+    """All settings. Field `redis_url` is the environment variable ROBOCO_REDIS_URL, and so on; times are in seconds.
 
-    Neither its repr nor its errors show a password.
+    Neither the repr nor an error shows a password. `roboco/docs/settings.md` is generated from the docstrings of
+    the fields: the first line goes into a table, the other lines follow the table.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     redis_url: str = "redis://127.0.0.1:6379/0"
+    """Address of the Redis that holds state and streams.
+
+    A Redis, a separate database in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). With a password the
+    address is `redis://USER:PASSWORD@HOST:PORT/DATABASE`. Write a `/`, `#`, `?`, `:`, `@` or `%` of the password as
+    `%XX`.
+    """
     broker_url: str | None = None
+    """Address of Celery's broker: a Redis, or RabbitMQ (`amqp://`, `amqps://`).
+
+    Without it the Redis of `ROBOCO_REDIS_URL` is the broker. It is required with a Redis Cluster, which Celery does
+    not support as a broker.
+    """
     workspace: str = f"file://{Path('.roboco/workspace').absolute()}"
+    """Address of the workspace: `file:///FOLDER`, or `s3://BUCKET/PREFIX`.
+
+    Credentials of S3 are found as boto3 finds them. All clients and workers must name the same workspace.
+    """
     s3_endpoint_url: str | None = None
+    """Address of an S3-compatible store; without it AWS S3."""
     s3_timeout: Annotated[float, Field(ge=0.1, le=300)] = 20.0
-    teams: Path | None = None
-    tools: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
+    """Seconds to wait for each answer of the S3 store.
+
+    A request is tried four times.
+    """
+    teams_dir: Path | None = None
+    """Folder of the teams that a submission can name.
+
+    Coordinators read these teams as the operator's: such a team may name files beside it.
+    """
+    tool_modules: tuple[str, ...] = ()
+    """Python modules whose functions teams may use as tools.
+
+    Each worker imports them when it starts, also from its current folder, and exits if an import fails. It imports
+    them before it forks: open connections within functions.
+    """
+    allowed_model_servers: tuple[str, ...] = ()
+    """Model servers that teams may name, and the variables with keys that these servers may get.
+
+    An entry is `ADDRESS`, `VARIABLE@ADDRESS`, or `VARIABLE` for the server of `OPENAI_BASE_URL`. An address allows
+    all addresses below it. `OPENAI_BASE_URL` with `OPENAI_API_KEY` is always allowed.
+    """
     model_limits: tuple[str, ...] = ()
-    mcp: tuple[str, ...] = ()
-    mcp_env: tuple[str, ...] = ()
+    """Requests and tokens per minute of each model, for all teams and tenants together.
+
+    An entry is `MODEL@ADDRESS=REQUESTS/TOKENS`; `MODEL=REQUESTS` and `MODEL=/TOKENS` are for the server of
+    `OPENAI_BASE_URL`. All workers need the same value.
+    """
+    allowed_mcp_servers: tuple[str, ...] = ()
+    """MCP servers that teams may use: whole command lines, and addresses.
+
+    An address allows all addresses below it.
+    """
+    allowed_mcp_env: tuple[str, ...] = ()
+    """Names of the worker's variables that MCP servers may get."""
     mcp_sandbox: Literal["network", "offline", "off"] = "network"
+    """Confinement of MCP servers that a tools worker starts.
+
+    `network`: confined, with the worker's network. `offline`: confined, without a network. `off`: not confined.
+    """
     mcp_paths: tuple[str, ...] = ()
-    webhooks: tuple[str, ...] = ()
-    webhook_env: tuple[str, ...] = ()
+    """Files and folders that confined MCP servers may read; with `:rw` after a path, also write."""
+    allowed_webhooks: tuple[str, ...] = ()
+    """Addresses that webhooks may use, and networks (`10.0.0.0/8`) of private addresses.
+
+    An address allows all addresses below it.
+    """
+    allowed_webhook_env: tuple[str, ...] = ()
+    """Names of the variables with secrets that sign webhooks."""
     callback_broker_url: str | None = None
+    """Address of the broker of your own Celery tasks; without it Roboco's broker.
+
+    Coordinators send callbacks there. Set it for the workers of your application, too.
+    """
     allowed_callbacks: tuple[str, ...] = ()
-    cache: Path | None = None
+    """Celery tasks that `notify` may name: `TASK`, or `TASK@QUEUE`.
+
+    `TASK` alone allows the broker's default queue. Coordinators and clients that submit need the same value.
+    """
+    cache_dir: Path | None = None
+    """Folder for data that a worker can compute again; without it a folder among the temporary files.
+
+    It holds the indexes of `memory_search`, up to 512 MB.
+    """
     embeddings_model: str | None = None
+    """Embedding model that ranks the hits of `memory_search`; without it they are ranked by words alone."""
     embeddings_base_url: str | None = None
+    """Address of the embedding model's server; without it the server of `OPENAI_BASE_URL`."""
     embeddings_api_key_env: str = "OPENAI_API_KEY"
-    message_keys: Annotated[tuple[str, ...], Field(repr=False)] = ()
+    """Name of the variable with the key of the embedding model's server."""
+    signing_keys: Annotated[tuple[str, ...], Field(repr=False)] = ()
+    """Keys of at least 32 characters that sign Celery messages.
+
+    The first key signs; a message signed with any of them is accepted. If a key is set, workers keep unsigned
+    messages as dead letters and do not run them.
+    """
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
-    turn_lease: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
-    ring_pause: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """First part of every Redis key and channel: up to 40 letters, digits, `_`, `.` or `-`."""
+    lease_seconds: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
+    """Seconds for which a claim is valid without a heartbeat.
+
+    The workers that hold turns, tool calls, attempts and notifications renew their claims three times in this time.
+    If a worker dies, another one continues its work after this time.
+    """
+    redelivery_delay: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """Seconds until the sweeper checks work that no worker has claimed; the delay doubles each time."""
     sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5
-    attempts: Annotated[int, Field(ge=1, le=100)] = 5
-    coordinator_limit: Annotated[float, Field(ge=1, le=86_400)] = 300.0
-    outage_limit: Annotated[float, Field(ge=1, le=86_400)] = 900.0
-    keep: Annotated[int, Field(ge=1)] = 86_400
+    """Seconds between two passes of the sweeper over the tasks that are due."""
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    """Number of attempts at work during which its worker dies.
+
+    After the last one the work fails and becomes a dead letter.
+    """
+    coordinator_timeout: Annotated[float, Field(ge=1, le=86_400)] = 300.0
+    """Seconds that a coordinator may take for one message.
+
+    30 s later its process is killed. After `ROBOCO_MAX_ATTEMPTS` such attempts a message from outside becomes a
+    dead letter. The sweeper repeats other work.
+    """
+    outage_timeout: Annotated[float, Field(ge=1, le=86_400)] = 900.0
+    """Seconds for which a turn is retried while its model server is unreachable or refuses it.
+
+    After this time the task is paused. A model profile's `outage_limit` may be shorter.
+    """
+    retention: Annotated[int, Field(ge=1)] = 86_400
+    """Seconds for which an ended task stays in Redis."""
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
+    """Number of turns that one agents worker runs at the same time."""
     sandbox_memory: Annotated[int | None, Field(ge=1, le=1_048_576)] = None
+    """MiB of memory for all sandboxes of a tools worker together, files included.
+
+    Each call that can run at the same time gets an equal share. Without it the worker takes the container's memory
+    limit minus 96 MiB for each process; without such a limit each sandbox has its full size.
+    """
     max_queued: Annotated[int | None, Field(ge=1)] = None
+    """Number of waiting turns at which new tasks are refused; without it none is refused."""
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
+    """Tenant of a client, which can then name only that tenant's tasks; without it all tasks."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port at which a worker serves Prometheus metrics; 0 serves none."""
     metrics_address: str = "0.0.0.0"  # noqa: S104  # as exporters of metrics do; nothing listens without a port
-    log: Literal["text", "json"] = "text"
-    traces: Literal["on", "off"] | None = None
-    health: Path | None = None
-    health_limit: Annotated[float, Field(ge=0.5, le=3600)] = 60.0
+    """Address to which the metrics' port is bound."""
+    log_format: Literal["text", "json"] = "text"
+    """Format of a worker's log.
+
+    With `json` each line is one JSON object that names task, step and agent.
+    """
+    tracing: Literal["on", "off"] | None = None
+    """OpenTelemetry traces: `on` sends one trace per task, `off` sends none whatever `OTEL_*` says.
+
+    It needs the extra `roboco[otel]`. Without a value the variables `OTEL_*` decide.
+    """
+    health_dir: Path | None = None
+    """Folder, one for each worker, in which the worker notes that it receives and does work, for `roboco health`."""
+    health_timeout: Annotated[float, Field(ge=0.5, le=3600)] = 60.0
+    """Seconds without such a sign after which `roboco health` reports a worker as unhealthy."""
 
     @field_validator("redis_url", "broker_url", "callback_broker_url")
     @classmethod
-    def _readable(cls, value: str | None) -> str | None:
+    def _check_addresses(cls, value: str | None) -> str | None:
         for url in re.split(r"[;,]", value or ""):  # addresses of Sentinels, or nodes of a cluster
             try:
                 _ = urlsplit(url if "//" in url else f"//{url}").port
-            except ValueError:  # whose message quotes what may be the password
-                raise ValueError("is no address: write a '/', '#', '?' or ':' of its password as %XX") from None
+            except ValueError:  # its message may quote the password
+                raise ValueError("is not an address: write a '/', '#', '?' or ':' of its password as %XX") from None
         return value
 
-    @field_validator("message_keys")
+    @field_validator("signing_keys")
     @classmethod
-    def _long_enough(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_signing_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if any(len(key) < 32 for key in value):
             raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
         return value
 
     @field_validator("model_limits")
     @classmethod
-    def _are_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_model_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for entry in value:
             try:
                 read_limit(entry)
@@ -95,86 +212,81 @@ class Settings(BaseModel):
 
     @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
     @classmethod
-    def _without_credentials(cls, value: str | None) -> str | None:
+    def _check_no_credentials(cls, value: str | None) -> str | None:
         if value is not None and without_credentials(value) != value and not value.startswith("file:"):
             raise ValueError("holds a user or password: name them by AWS_ACCESS_KEY_ID and so on, or a key's variable")
         return value
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, _shown(value)
+            yield name, _without_passwords(value)
 
     @property
     def broker(self) -> str:
-        """The broker's URL: the Redis, unless another is named."""
+        """Return the URL of the broker: `broker_url`, or the Redis."""
         return self.broker_url or self.redis_url
 
     @property
     def cache_folder(self) -> Path:
-        """Where a worker keeps what it can make again: `cache`, or a folder of this user's among temporary files."""
-        return self.cache or Path(tempfile.gettempdir()) / f"roboco-cache-{os.getuid()}"
+        """Return `cache_dir`, or a folder of this user among the temporary files."""
+        return self.cache_dir or Path(tempfile.gettempdir()) / f"roboco-cache-{os.getuid()}"
 
     def environment(self) -> dict[str, str]:
-        """The variables that give another process the same settings."""
+        """Return the variables that give another process the same settings."""
         fields = self.model_dump(exclude_none=True)
-        return {f"{PREFIX}{name.upper()}": _text(value) for name, value in fields.items() if value != ()}
+        return {variable_of(name): _to_text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset(
-    {
-        "TOOLS",
-        "MODELS",
-        "MODEL_LIMITS",
-        "MCP",
-        "MCP_ENV",
-        "MCP_PATHS",
-        "MESSAGE_KEYS",
-        "WEBHOOKS",
-        "WEBHOOK_ENV",
-        "ALLOWED_CALLBACKS",
-    }
-)
-_ELSEWHERE = frozenset({"LOCAL_MODEL"})
+_LISTS = frozenset(name for name, field in Settings.model_fields.items() if field.annotation == tuple[str, ...])
+_READ_ELSEWHERE = frozenset({"local_model"})
+"""Variables with the prefix that are no fields: the local model is chosen before there are settings."""
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of the environment; UsageError names every wrong variable, its value and what is possible."""
+    """Return the settings of the environment. Raise UsageError with each wrong variable, its value and the problem."""
     fields: dict[str, object] = {}
     for variable, value in environment.items():
-        name = variable.removeprefix(PREFIX)
-        if variable.startswith(PREFIX) and name not in _ELSEWHERE and value != "":
-            fields[name.lower()] = _listed(value) if name in _LISTS else value
+        name = variable.removeprefix(PREFIX).lower()
+        if variable.startswith(PREFIX) and name not in _READ_ELSEWHERE and value != "":
+            fields[name] = _split(value) if name in _LISTS else value
     try:
         return Settings.model_validate(fields)
     except ValidationError as error:
         raise UsageError(
-            "; ".join(_told(str(one["loc"][0]), one["type"], one["msg"], one["input"]) for one in error.errors())
+            "; ".join(
+                _message(str(wrong["loc"][0]), wrong["type"], wrong["msg"], wrong["input"]) for wrong in error.errors()
+            )
         ) from error
 
 
-def _listed(value: str) -> tuple[str, ...]:
-    return tuple(filter(None, (one.strip() for one in value.split(","))))
+def variable_of(field: str) -> str:
+    """Return the environment variable of a field."""
+    return f"{PREFIX}{field.upper()}"
 
 
-def _told(name: str, kind: str, message: str, found: object) -> str:
-    variable = f"{PREFIX}{name.upper()}"
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(filter(None, (entry.strip() for entry in value.split(","))))
+
+
+def _message(field: str, kind: str, message: str, value: object) -> str:
+    """Return the message of a validation error."""
+    variable = variable_of(field)
     if kind == "extra_forbidden":
-        possible = ", ".join(f"{PREFIX}{field.upper()}" for field in Settings.model_fields)
-        return f"{variable} is no setting, possible are {possible}"
-    if kind == "value_error":  # of what may hold a password
+        return f"{variable} is not a setting; settings: {', '.join(map(variable_of, Settings.model_fields))}"
+    if kind == "value_error":  # the value may hold a password
         return f"{variable} {message.removeprefix('Value error, ')}"
-    return f"{variable}={found!r}: {message}"
+    return f"{variable}={value!r}: {message}"
 
 
-def _shown(value: Any) -> Any:
+def _without_passwords(value: Any) -> Any:
     match value:
         case str():
             return without_credentials(value)
         case tuple():
-            return tuple(map(_shown, value))
+            return tuple(map(_without_passwords, value))
         case _:
             return value
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)

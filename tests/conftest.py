@@ -48,7 +48,10 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers over a workspace in a folder, and once more in S3."""
     server: S3Server | None = request.getfixturevalue("s3") if request.param == "s3" else None
-    with s3_environment(server), Stack(tmp_path_factory.mktemp("stack"), s3=server, turn_lease=LONG_LEASE) as started:
+    with (
+        s3_environment(server),
+        Stack(tmp_path_factory.mktemp("stack"), s3=server, lease_seconds=LONG_LEASE) as started,
+    ):
         started.model.script(answer)
         yield started
 
@@ -56,7 +59,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def folder_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers over a workspace in a folder."""
-    with Stack(tmp_path_factory.mktemp("stack"), turn_lease=LONG_LEASE) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), lease_seconds=LONG_LEASE) as started:
         started.model.script(answer)
         yield started
 

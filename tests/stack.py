@@ -67,12 +67,12 @@ class Stack:
             "redis_url": self.valkey.url,
             "workspace": f"s3://{s3.bucket}/{self.folder.name}" if s3 else f"file://{self.folder}/workspace",
             "s3_endpoint_url": s3.endpoint_url if s3 else None,
-            "tools": (TOOLS,),
-            "turn_lease": 2.0,
-            "ring_pause": 1.5,
+            "tool_modules": (TOOLS,),
+            "lease_seconds": 2.0,
+            "redelivery_delay": 1.5,
             "sweep_interval": 0.2,
             "agents_concurrency": 20,
-            "cache": self.folder / "cache",
+            "cache_dir": self.folder / "cache",
         }
         other = self._exits.enter_context(self._around(self.valkey)) if self._around else {}
         self.settings = Settings.model_validate(own | other | self._changes)

@@ -46,7 +46,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
         pool=pool,
         concurrency=concurrency,
         sink=sink_of(letters.add_record, lambda record: engine.observing.refused(record)),
-        keys=settings.message_keys,
+        keys=settings.signing_keys,
     )
     app = application(basis | changes, queues)
     engine = ProcessEngine(app, settings)
@@ -54,7 +54,7 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     quote_nobody()
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
-    celeryd_init.connect(partial(_import_tools, settings.tools), weak=False)
+    celeryd_init.connect(partial(_import_tools, settings.tool_modules), weak=False)
     celeryd_init.connect(partial(check_passwords, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
     keep_registered(app, settings, queues)
@@ -64,9 +64,9 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
 
 
 def install_health_check(app: Celery, settings: Settings, pool: str) -> None:
-    """Have the workers of this application note their liveness as `POOL.json`, if ROBOCO_HEALTH names a folder."""
-    if settings.health is not None:
-        keep_pulse(app, pool, settings.health, settings.health_limit)
+    """Have the workers of this application note their liveness as `POOL.json`, if ROBOCO_HEALTH_DIR names a folder."""
+    if settings.health_dir is not None:
+        keep_pulse(app, pool, settings.health_dir, settings.health_timeout)
 
 
 def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
@@ -87,16 +87,17 @@ def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
 
 
 def _import_tools(modules: Sequence[str], **_: Any) -> None:
-    """Import the modules of ROBOCO_TOOLS before the worker takes work, also from its folder; exit if that fails."""
+    """Import the modules of ROBOCO_TOOL_MODULES before the worker takes work; exit if that fails."""
     sys.path.append(os.getcwd())
     for module in modules:
         try:
             importlib.import_module(module)
         except Exception as error:  # a user's module may raise anything
-            _log.exception("module %r of ROBOCO_TOOLS cannot be imported", module)
+            _log.exception("module %r of ROBOCO_TOOL_MODULES cannot be imported", module)
             raise SystemExit(
-                f"this worker ends: module {module!r} of ROBOCO_TOOLS cannot be imported: {type(error).__name__}: "
-                f"{error}\ninstall it where the workers run, start them in its folder, or change ROBOCO_TOOLS"
+                f"this worker ends: module {module!r} of ROBOCO_TOOL_MODULES cannot be imported: "
+                f"{type(error).__name__}: {error}\n"
+                "install it where the workers run, start them in its folder, or change ROBOCO_TOOL_MODULES"
             ) from error
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 USAGE = 2
 UNSET = (
-    "ROBOCO_HEALTH is not set here, so the worker's state cannot be read: set it to a folder of this worker's own, "
+    "ROBOCO_HEALTH_DIR is not set here, so the worker's state cannot be read: set it to a folder of this worker's own, "
     "such as /tmp/roboco-health, for the worker and for this command, and start the worker again\n"
 )
 
 
 def main() -> int:
     """Print the health of the pool's worker on one line. Return the exit code."""
-    folder = os.environ.get("ROBOCO_HEALTH")
+    folder = os.environ.get("ROBOCO_HEALTH_DIR")
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m roboco.workers.healthcheck POOL\n")
         return USAGE
@@ -38,7 +38,7 @@ def problem(note: Path, now: float) -> str | None:
     try:
         record = json.loads(note.read_text())
     except FileNotFoundError:
-        return f"it does not consume yet, is of another pool, or has another ROBOCO_HEALTH: {note} does not exist"
+        return f"it does not consume yet, is of another pool, or has another ROBOCO_HEALTH_DIR: {note} does not exist"
     if record["ending"]:
         return None
     age = now - record["time"]

@@ -37,7 +37,7 @@ class Observing:
         self._settings = settings
         self._metrics: Metrics | None = None
         self._open: Observed | None = None
-        self._in_logs = settings.log == "json"
+        self._in_logs = settings.log_format == "json"
         if self._in_logs:
             log_as_json(app, hidden_of(settings))
         if settings.metrics_port:
@@ -47,10 +47,10 @@ class Observing:
 
     def telemetry(self) -> Telemetry | None:
         """Return the telemetry of this process's engine, or None if no setting enables any."""
-        wanted = traces_wanted(self._settings.traces, os.environ)
+        wanted = traces_wanted(self._settings.tracing, os.environ)
         if self._metrics is None and not self._in_logs and not wanted:
             return None
-        self._open = Observed(self._metrics, open_spans(self._settings.traces, os.environ))
+        self._open = Observed(self._metrics, open_spans(self._settings.tracing, os.environ))
         return self._open
 
     def refused(self, record: Mapping[str, Any]) -> None:

@@ -82,5 +82,5 @@ class Registrar:
             settings, wait = self._settings, min(_WAIT, self._settings.s3_timeout)
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
-            self._worker = Registration(self._pools, settings.tools, name, files)
+            self._worker = Registration(self._pools, settings.tool_modules, name, files)
         register(self._workers, self._schedule, self._worker)

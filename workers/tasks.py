@@ -8,10 +8,11 @@ Late acknowledgement: messages from outside are acknowledged after they were acc
 broker records them. If a server does not answer, they return to their queue (see `engine/intake/guard.py`). `advance`
 and `notify` are acknowledged late too, but one may get lost: the sweeper repeats it.
 
-The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_LIMIT) a message from outside
-returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an attempt, and
-after ROBOCO_ATTEMPTS attempts the message becomes a dead letter. `advance` and `notify` fail at the limit, and the
-sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model profile limits it.
+The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_TIMEOUT) a message from
+outside returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an
+attempt, and after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter. `advance` and `notify` fail at the
+limit, and the sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model
+profile limits it.
 """
 
 from collections.abc import Callable
@@ -66,7 +67,7 @@ class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task gene
 
 def register(app: Celery, engine: ProcessEngine) -> None:
     """Register Roboco's Celery tasks with the application."""
-    limit = engine.settings.coordinator_limit
+    limit = engine.settings.coordinator_timeout
     for name in OUTSIDE:
         _add(app, name, _handler(engine, name), **DURABLE, **_limits(limit))
     check = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
@@ -134,5 +135,5 @@ def _within(limit: float, operation: str, run: Callable[[], None]) -> None:
         run()
     except SoftTimeLimitExceeded as error:
         raise TransientError(
-            f"{operation} took longer than {limit:g} s (ROBOCO_COORDINATOR_LIMIT); the sweeper repeats it"
+            f"{operation} took longer than {limit:g} s (ROBOCO_COORDINATOR_TIMEOUT); the sweeper repeats it"
         ) from error

@@ -50,11 +50,12 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
         "validate": ("commands.validate:validate", "Check a team file and list every mistake."),
         "schema": ("commands.schema:schema", "Print the JSON Schema of team files, for editors."),
+        "docs": ("commands.docs:docs", "Show a guide, or list all of them."),
     },
     "Operate": {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
         "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
-        "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH with this command."),
+        "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
         "dead": ("commands.dead_letters:dead", "List dead letters with their reasons."),
         "requeue": ("commands.dead_letters:requeue", "Send dead letters again and remove them from the list."),
         "dismiss": ("commands.dead_letters:dismiss", "Remove dead letters from the list without sending them again."),

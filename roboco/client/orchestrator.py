@@ -71,8 +71,8 @@ class Orchestrator:
     ) -> Task:
         """Submit a task and return at once; when this returns, the task will come to an end.
 
-        `team` is a Team, the path of a team file, or the name of one in ROBOCO_TEAMS; `Wished` says what else may be
-        wished. The same `task_id` with the same content again is the same task. UsageError says what is wrong before
+        `team` is a Team, the path of a team file, or the name of one in ROBOCO_TEAMS_DIR; `Wished` says what else may
+        be wished. The same `task_id` with the same content again is the same task. UsageError says what is wrong before
         anything is stored; it is Overloaded if too much waits already (ROBOCO_MAX_QUEUED).
         """
         return self._accept(team, prompt, wished)

@@ -16,7 +16,7 @@ _TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def resolve_team(settings: Settings, team: Team | str | Path) -> Team:
-    """Return the team itself, the team of the file at a path, or the team of this name in ROBOCO_TEAMS.
+    """Return the team itself, the team of the file at a path, or the team of this name in ROBOCO_TEAMS_DIR.
 
     A string with "/" or "." is a path. Raise UsageError if there is no such file or name, and TeamError if the file has
     mistakes.
@@ -34,7 +34,7 @@ def resolve_team(settings: Settings, team: Team | str | Path) -> Team:
 
 
 def resolve_sent_team(settings: Settings, team: object) -> Team:
-    """Return the team that a message names or contains. A string is a name in ROBOCO_TEAMS, never a path.
+    """Return the team that a message names or contains. A string is a name in ROBOCO_TEAMS_DIR, never a path.
 
     Raise UsageError if there is no team of this name, and TeamError if the team has mistakes.
     """
@@ -42,9 +42,9 @@ def resolve_sent_team(settings: Settings, team: object) -> Team:
 
 
 def _named_team(settings: Settings, name: str) -> Team:
-    folder = settings.teams
+    folder = settings.teams_dir
     if folder is None:
-        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS names no folder of teams; send the team itself")
+        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS_DIR is not set; send the team itself")
     files = team_files(folder)
     if name not in files:
         raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(files)) or 'none'}")

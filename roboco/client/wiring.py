@@ -53,7 +53,7 @@ from roboco.settings import Settings
 
 def producer(settings: Settings) -> Celery:
     """Return a Celery application that sends to Roboco's queues and consumes nothing."""
-    return application(configuration(settings.broker, keys=settings.message_keys))
+    return application(configuration(settings.broker, keys=settings.signing_keys))
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
-    model = ModelAtFirstUse(settings.models)
+    model = ModelAtFirstUse(settings.allowed_model_servers)
     return Engine(
         board=RedisBoard(scripts, keys),
-        turns=RedisTurns(scripts, keys, settings.turn_lease),
-        calls=RedisCalls(scripts, keys, settings.turn_lease),
+        turns=RedisTurns(scripts, keys, settings.lease_seconds),
+        calls=RedisCalls(scripts, keys, settings.lease_seconds),
         schedule=RedisSchedule(scripts, keys),
-        attempts=RedisAttempts(client, keys, settings.turn_lease),
+        attempts=RedisAttempts(client, keys, settings.lease_seconds),
         dead=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),
         logs=RedisLogs(client, keys),
@@ -96,15 +96,15 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         signals=RedisSignals(settings.redis_url, keys),
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         clock=SystemClock(),
-        heartbeat=LeaseHeartbeat(settings.turn_lease / 3),
+        heartbeat=LeaseHeartbeat(settings.lease_seconds / 3),
         teams=FrozenTeams(workspace.files),
         policy=Policy(
-            settings.turn_lease,
-            settings.ring_pause,
-            attempts=settings.attempts,
-            keep=settings.keep,
+            settings.lease_seconds,
+            settings.redelivery_delay,
+            attempts=settings.max_attempts,
+            keep=settings.retention,
             max_queued=settings.max_queued,
-            outage_limit=settings.outage_limit,
+            outage_limit=settings.outage_timeout,
         ),
         telemetry=host.telemetry or NoTelemetry(),
     )
@@ -120,7 +120,7 @@ def workspace_address(settings: Settings) -> str:
 
 def _deliverer(settings: Settings) -> OutsideDeliverer:
     callbacks = Callbacks(settings.callback_broker_url or settings.broker, settings.allowed_callbacks)
-    return OutsideDeliverer(callbacks, Webhooks(settings.webhooks, settings.webhook_env))
+    return OutsideDeliverer(callbacks, Webhooks(settings.allowed_webhooks, settings.allowed_webhook_env))
 
 
 def model_limits(settings: Settings) -> ModelLimits:
@@ -133,7 +133,7 @@ def client_telemetry(settings: Settings) -> Observed | None:
 
     Raise UsageError if traces cannot be exported.
     """
-    spans = open_spans(settings.traces, os.environ)
+    spans = open_spans(settings.tracing, os.environ)
     return None if spans is None else Observed(None, spans)
 
 
@@ -147,14 +147,14 @@ def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception],
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
     builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
-    servers, functions = mcp_servers(settings), Functions(settings.tools)
+    servers, functions = mcp_servers(settings), Functions(settings.tool_modules)
     return FunctionToolbox(workspace.files, builtin, servers, functions, time_up, hidden_of(settings))
 
 
 def mcp_servers(settings: Settings) -> McpServers:
     """Return the MCP servers that the operator allows, with the rights that the operator grants them."""
     confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
-    return McpServers(settings.mcp, settings.mcp_env, confinement=confinement)
+    return McpServers(settings.allowed_mcp_servers, settings.allowed_mcp_env, confinement=confinement)
 
 
 def dispatcher_of(app: Celery) -> Dispatcher:
@@ -164,6 +164,6 @@ def dispatcher_of(app: Celery) -> Dispatcher:
 
 def hidden_of(settings: Settings) -> Hidden:
     """Return the mask of this process's secrets, including the variables that are passed to servers."""
-    of_models = (entry.partition("@")[0] for entry in settings.models)
-    named = (*settings.mcp_env, *settings.webhook_env, settings.embeddings_api_key_env, *of_models)
+    of_models = (entry.partition("@")[0] for entry in settings.allowed_model_servers)
+    named = (*settings.allowed_mcp_env, *settings.allowed_webhook_env, settings.embeddings_api_key_env, *of_models)
     return Hidden(os.environ, named)

@@ -29,7 +29,7 @@ def main() -> None:
     team = team_from({"name": "many", "models": {"m": profile}, "agents": [{"name": "one", "prompt": "hi"}]})
     with (
         tempfile.TemporaryDirectory(prefix="roboco-rates-") as folder,
-        Deployed(Path(folder), turn_lease=15.0) as stack,
+        Deployed(Path(folder), lease_seconds=15.0) as stack,
     ):
         stack.model.script(lambda request: Reply(text="x", usage=USED))
         tasks = [stack.orchestrator.run(team, f"turn {number}") for number in range(options.turns)]

@@ -38,7 +38,7 @@ def main() -> int:
         s3 = start_seaweed(folder / "seaweed") if options.s3 else None
         exits.enter_context(s3_environment(s3))
         stack = exits.enter_context(
-            Deployed(folder, pools=WORKERS, s3=s3, turn_lease=LEASE, ring_pause=LEASE, sweep_interval=0.5)
+            Deployed(folder, pools=WORKERS, s3=s3, lease_seconds=LEASE, redelivery_delay=LEASE, sweep_interval=0.5)
         )
         stack.model.script(says)
         load = Load(stack, options.tasks, chance)

@@ -64,7 +64,9 @@ class Faults:
             case "SIGSTOP":
                 self.halts.append(time.monotonic())
                 self._signal(name, signal.SIGSTOP)
-                self._stopped[name] = time.monotonic() + self._stack.settings.turn_lease + self._chance.uniform(0.5, 2)
+                self._stopped[name] = (
+                    time.monotonic() + self._stack.settings.lease_seconds + self._chance.uniform(0.5, 2)
+                )
             case "SIGTERM":
                 self.gone += [time.monotonic()] if name.startswith("agents") else []
                 self._stack.workers[name].process.terminate()

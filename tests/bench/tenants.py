@@ -48,7 +48,7 @@ def _measured(flood: int, samples: int, flooding: str | None, other: str | None)
     """Seconds to the first text of the other's tasks, one after another, while the flood waits."""
     with (
         tempfile.TemporaryDirectory(prefix="roboco-tenants-") as folder,
-        Deployed(Path(folder), turn_lease=15.0) as stack,
+        Deployed(Path(folder), lease_seconds=15.0) as stack,
     ):
         stack.model.script(lambda request: Reply(text="done", delay=THINKS))
         with _of(stack, flooding) as many, _of(stack, other) as one:

@@ -231,7 +231,7 @@ def test_a_team_alone_reaches_no_address_and_sends_no_variable(
         ):
             text, error = failure(model.stream(asked(**profile)))
             assert (text, error.code, error.retryable) == ("", "not_allowed", False)
-            assert "ROBOCO_MODELS" in str(error)
+            assert "ROBOCO_ALLOWED_MODEL_SERVERS" in str(error)
             assert "hunter2" not in repr(error)
         assert other.requests == []
     assert server.requests == []

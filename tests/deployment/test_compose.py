@@ -80,7 +80,7 @@ def test_each_service_has_its_own_user_and_keys(name: str) -> None:
         "AWS_SECRET_ACCESS_KEY": f"${{S3_SECRET_KEY_{upper}:?}}",
     }
     assert keys == ({} if name == "flower" else ids)
-    assert ("ROBOCO_MESSAGE_KEYS" in environment) == (name in POOLS)
+    assert ("ROBOCO_SIGNING_KEYS" in environment) == (name in POOLS)
     assert ("ROBOCO_WORKSPACE" in environment) == (name in POOLS)
 
 

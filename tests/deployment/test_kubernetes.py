@@ -138,15 +138,15 @@ def test_variables(name: str) -> None:
     readme = (DEPLOY / "README.md").read_text()
     for one in variables:
         assert set(one) == {"name", "valueFrom"}
-        shared = {"ROBOCO_MESSAGE_KEYS": "roboco-messages"}
+        shared = {"ROBOCO_SIGNING_KEYS": "roboco-messages"}
         assert one["valueFrom"]["secretKeyRef"]["name"] == shared.get(one["name"], name)
         assert f"--from-literal={one['valueFrom']['secretKeyRef']['key']}=" in readme
 
 
 def test_flower_has_no_keys() -> None:
     names = {name: {one["name"] for one in container(name)["env"]} for name in DEPLOYMENTS}
-    assert {"ROBOCO_MESSAGE_KEYS", "AWS_ACCESS_KEY_ID"}.isdisjoint(names["roboco-flower"])
-    assert all({"ROBOCO_MESSAGE_KEYS", "AWS_ACCESS_KEY_ID"} <= names[f"roboco-{pool}"] for pool in POOLS)
+    assert {"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"}.isdisjoint(names["roboco-flower"])
+    assert all({"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"} <= names[f"roboco-{pool}"] for pool in POOLS)
 
 
 def test_every_image_must_be_named_with_a_digest() -> None:

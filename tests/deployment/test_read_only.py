@@ -37,7 +37,7 @@ def closed(folder: Path) -> list[str]:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     """Each pool's worker, shut in; what it keeps, and what it notes of its health, are in its /tmp."""
     begin = closed(tmp_path)
-    with ExitStack() as exits, Stack(tmp_path, [], cache="/tmp/cache") as stack:
+    with ExitStack() as exits, Stack(tmp_path, [], cache_dir="/tmp/cache") as stack:
         for pool in POOLS:
             command = [
                 *begin,
@@ -50,7 +50,10 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
                 "-n",
                 f"{pool}-closed",
             ]
-            environment = stack.environment | {"ROBOCO_HEALTH": f"{tmp_path}/{pool}", "PYTHONDONTWRITEBYTECODE": "1"}
+            environment = stack.environment | {
+                "ROBOCO_HEALTH_DIR": f"{tmp_path}/{pool}",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            }
             server = start(pool, command, env=environment, log=tmp_path / f"{pool}.log", cwd=ROOT)
             exits.callback(server.stop)
         yield stack
@@ -64,7 +67,7 @@ def test_a_journey_through_closed_workers(stack: Stack, tmp_path: Path) -> None:
     assert shape(task.history()) == PARALLEL.expected
     for pool in POOLS:
         check = [sys.executable, "-m", "roboco.workers.healthcheck", pool]
-        environment = os.environ | {"ROBOCO_HEALTH": f"{tmp_path}/{pool}"}
+        environment = os.environ | {"ROBOCO_HEALTH_DIR": f"{tmp_path}/{pool}"}
         until(lambda: not subprocess.run(check, env=environment, cwd=ROOT).returncode, 30, f"{pool} is healthy")  # noqa: B023
 
 

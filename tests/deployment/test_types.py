@@ -1,7 +1,6 @@
 """The wheel as users install it, and all examples under mypy --strict, from the wheel and from an editable install."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,26 +13,10 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from tests.deployment.files import DEPLOY, ROOT
+from tests.deployment.files import ROOT
+from tests.documents import write_files
 
 EXAMPLES = ROOT / "roboco" / "examples"
-BLOCK = re.compile(r"(?:<!-- (\w+): (\S+) -->\n)?```python\n(.*?)```", re.DOTALL)
-SHOP = '''"""The application that two of the README's examples belong to."""
-
-from celery import Celery
-
-app = Celery("shop")
-
-
-@app.task
-def fetch() -> str:
-    return "What is new?"
-
-
-@app.task
-def publish(text: str) -> None:
-    print(text)
-'''
 WRONG = """from roboco import Orchestrator
 
 for item in Orchestrator().task("order-17"):
@@ -92,14 +75,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All examples, each a module of its own, and one that is wrong."""
     folder = tmp_path_factory.mktemp("examples")
-    for page in (ROOT / "README.md", DEPLOY / "SECURITY.md", DEPLOY / "README.md"):
-        for number, (kind, name, text) in enumerate(BLOCK.findall(page.read_text())):
-            if kind != "example":  # which is an excerpt of a file that ships
-                place = "deploy_" if page.parent == DEPLOY else ""
-                (folder / (name or f"{place}{page.stem}_{number}.py")).write_text(text)
+    write_files(folder)
     for path in (*EXAMPLES.glob("[!_]*.py"), ROOT / "tests" / "deployment" / "typed_reader.py"):
         shutil.copy(path, folder)
-    (folder / "shop.py").write_text(SHOP)
     (folder / "wrong.py").write_text(WRONG)
     return folder
 

@@ -160,7 +160,7 @@ class Victim:
         zombie = self._worker
         _stop(zombie)
         self._zombies.append(zombie)
-        time.sleep(self._stack.settings.turn_lease)  # the length of the stop is what the case is about
+        time.sleep(self._stack.settings.lease_seconds)  # the length of the stop is what the case is about
         self.start()
         yield
         _signal(zombie, signal.SIGCONT)

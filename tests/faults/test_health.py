@@ -29,7 +29,9 @@ SPEAKER = Team.model_validate({"name": "speaker", "agents": [{"name": "speaker",
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A coordinator, and all that the workers of these tests need."""
-    with Stack(tmp_path_factory.mktemp("health"), ["coordinator"], turn_lease=20.0, ring_pause=30.0) as started:
+    with Stack(
+        tmp_path_factory.mktemp("health"), ["coordinator"], lease_seconds=20.0, redelivery_delay=30.0
+    ) as started:
         yield started
 
 
@@ -37,7 +39,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def worker(stack: Stack, pool: str, **environment: str) -> Iterator[Path]:
     """A worker of the pool, and the folder of its health; it is killed in the end, whatever it does."""
     folder = stack.folder / f"health-{os.urandom(4).hex()}"
-    changes = {"ROBOCO_HEALTH": str(folder), "ROBOCO_HEALTH_LIMIT": str(LIMIT)}
+    changes = {"ROBOCO_HEALTH_DIR": str(folder), "ROBOCO_HEALTH_TIMEOUT": str(LIMIT)}
     server = stack.start(pool, **changes, **environment)
     try:
         stack.wait_ready(pool)
@@ -74,7 +76,7 @@ def agents(stack: Stack) -> Iterator[Path]:
 def health(pool: str, folder: Path) -> tuple[int, str]:
     """The exit code and the words of the check, as a container's health check runs it."""
     command = [sys.executable, "-m", "roboco.workers.healthcheck", pool]
-    ran = subprocess.run(command, env={"ROBOCO_HEALTH": str(folder)}, cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run(command, env={"ROBOCO_HEALTH_DIR": str(folder)}, cwd=ROOT, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 
 
@@ -179,7 +181,7 @@ def test_fully_busy_and_then_ending(stack: Stack, agents: Path) -> None:
 
 def test_command(tmp_path: Path) -> None:
     ran = CliRunner().invoke(
-        commands, ["health", "agents"], env={"ROBOCO_HEALTH": str(tmp_path)}, standalone_mode=False
+        commands, ["health", "agents"], env={"ROBOCO_HEALTH_DIR": str(tmp_path)}, standalone_mode=False
     )
     assert ran.return_value == 1
     assert "it does not consume yet" in ran.output

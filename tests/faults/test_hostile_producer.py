@@ -20,7 +20,7 @@ KEY = "a key of the shop with 32 characters and more"
 
 @pytest.fixture(params=[(), (KEY,)], ids=["unsigned", "signed"])
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path, message_keys=request.param) as running:
+    with Stack(tmp_path, signing_keys=request.param) as running:
         running.model.script(lambda asked: Reply(text="hello"))
         yield running
 

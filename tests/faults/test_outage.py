@@ -15,7 +15,7 @@ LIMIT = 4
 
 
 def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_path: Path) -> None:
-    with Stack(tmp_path, outage_limit=LIMIT) as stack:
+    with Stack(tmp_path, outage_timeout=LIMIT) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
         wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"

@@ -23,7 +23,7 @@ ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path, attempts=3) as running:
+    with Stack(tmp_path, max_attempts=3) as running:
         running.model.script(lambda request: Reply(text="hello"))
         yield running
 
@@ -108,7 +108,7 @@ def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> 
 
 
 def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path) -> None:
-    with Stack(tmp_path, pools=("agents",), attempts=3) as stack:
+    with Stack(tmp_path, pools=("agents",), max_attempts=3) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         stack.start("submit", modules="tests.killing")
         arguments = {"task_id": "DEADLY", "team": ECHO, "prompt": "Go."}

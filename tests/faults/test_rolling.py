@@ -58,7 +58,7 @@ def test_rolling_deploy_under_load(tmp_path: Path) -> None:
     """All pools at once, one worker of each after another; the new one consumes before the old one is told to end."""
     workers = [f"{pool}-{number}" for number in (1, 2) for pool in POOLS]
     clerks = Clerks()
-    with Stack(tmp_path, workers, turn_lease=10.0, ring_pause=3.0, agents_concurrency=30) as stack:
+    with Stack(tmp_path, workers, lease_seconds=10.0, redelivery_delay=3.0, agents_concurrency=30) as stack:
         stack.model.script(clerks)
         tasks = [stack.orchestrator.run(CLERKS, f"Task {number}.") for number in range(TASKS)]
         with ThreadPoolExecutor(TASKS) as threads:
@@ -138,7 +138,7 @@ def check_lines(stack: Stack, tasks: list[Task]) -> None:
 
 def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
     """Its worker is killed when the grace is over; one lease later another one makes the turn, and nothing is lost."""
-    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], turn_lease=8.0) as stack:
+    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0) as stack:
         stack.model.script(
             lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
         )

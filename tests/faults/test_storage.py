@@ -42,7 +42,7 @@ def stack(s3: S3Server, gate: Gate, tmp_path_factory: pytest.TempPathFactory) ->
     folder, endpoint = tmp_path_factory.mktemp("stack"), f"http://127.0.0.1:{gate.port}"
     with (
         s3_environment(s3),
-        Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=TIMEOUT, turn_lease=4.0) as running,
+        Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=TIMEOUT, lease_seconds=4.0) as running,
     ):
         yield running
 

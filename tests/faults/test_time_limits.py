@@ -15,7 +15,7 @@ pytestmark = pytest.mark.workers
 
 @pytest.mark.parametrize("task_id", ["SLOW", "SLOW-DEAF"], ids=["asked to end", "killed"])
 def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path, task_id: str) -> None:
-    with Stack(tmp_path, pools=("agents",), attempts=2, coordinator_limit=1) as stack:
+    with Stack(tmp_path, pools=("agents",), max_attempts=2, coordinator_timeout=1) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         worker = stack.start("slow", modules="tests.killing")
         with Celery(broker=stack.valkey.url) as producer:
@@ -26,17 +26,17 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
         assert stack.orchestrator.task("good").result(60).status == "completed"
         letter = letter_of(stack)
         assert (letter.name, letter.attempts, letter.queue, letter.cut) == ("roboco.submit", 2, "roboco.coordinator", 0)
-        assert "exceeded the time limit (ROBOCO_COORDINATOR_LIMIT)" in letter.reason
+        assert "exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT)" in letter.reason
         until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "nothing of it is held")
         assert worker.alive()
 
 
 def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
-    with Stack(tmp_path, pools=(), coordinator_limit=1) as stack:
+    with Stack(tmp_path, pools=(), coordinator_timeout=1) as stack:
         stack.start("slow", modules="tests.killing")
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
-        wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_LIMIT)"
+        wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_TIMEOUT)"
         until(lambda: wanted in stack.log("slow"), 30, "its log says so")
 
 

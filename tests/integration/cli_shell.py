@@ -89,7 +89,7 @@ def shell_in(folder: Path, model: ModelServer) -> Shell:
     (folder / "shop_tools.py").write_text(TOOLS)
     (folder / "workers").mkdir()  # a shop's own package of this name
     (folder / "workers" / "__init__.py").write_text("raise ImportError('the wrong workers')")
-    return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOLS="shop_tools"))
+    return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOL_MODULES="shop_tools"))
 
 
 DESK: dict[str, Any] = {

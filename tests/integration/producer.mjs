@@ -1,5 +1,5 @@
 // A producer and follower in another language, of Node's standard library alone: `node producer.mjs PORT < arguments.json`.
-// It puts a Celery message of protocol 2 on the queue, signed if ROBOCO_MESSAGE_KEYS says how, and prints the messages
+// It puts a Celery message of protocol 2 on the queue, signed if ROBOCO_SIGNING_KEYS says how, and prints the messages
 // of both logs of the task, one a line.
 import { createHmac, randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
@@ -11,10 +11,10 @@ function message(given) {
   const id = randomUUID()
   const headers = { task: "roboco.submit", id }
   const body = JSON.stringify([[], given, {}])
-  if (process.env.ROBOCO_MESSAGE_KEYS) {
+  if (process.env.ROBOCO_SIGNING_KEYS) {
     const sent = Math.floor(Date.now() / 1000)
     const covered = JSON.stringify([sent, headers.task, id, null, null, null])
-    const key = process.env.ROBOCO_MESSAGE_KEYS.split(",")[0].trim()
+    const key = process.env.ROBOCO_SIGNING_KEYS.split(",")[0].trim()
     headers.roboco_signature = `${sent}:${createHmac("sha256", key).update(`${covered}\n${body}`).digest("hex")}`
   }
   const properties = { delivery_tag: id, delivery_info: { exchange: "", routing_key: QUEUE } }

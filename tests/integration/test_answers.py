@@ -97,7 +97,7 @@ def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: St
     before = len(folder_stack.model.requests)
     task = run(folder_stack, team=solo(base_url=None, api_key_env="NOT_THERE"))
     assert task.summary().status == "failed"
-    assert "name 'NOT_THERE' in ROBOCO_MODELS" in task.summary().reason
+    assert "name 'NOT_THERE' in ROBOCO_ALLOWED_MODEL_SERVERS" in task.summary().reason
     assert len(folder_stack.model.requests) == before
 
 
@@ -150,7 +150,7 @@ def test_tools_of_other_modules_do_not_run_and_the_task_is_paused_with_the_reaso
         }
     )
     task = run(folder_stack, team=team)
-    assert "module 'os' is not in ROBOCO_TOOLS, which names tests.tools_for_agents" in task.summary().reason
+    assert "module 'os' is not in ROBOCO_TOOL_MODULES, which names tests.tools_for_agents" in task.summary().reason
     assert task.summary().status == "paused"
     task.stop()
 

@@ -27,8 +27,8 @@ SECRET = "secret-of-the-shop"
 def _worker_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the operator of a tools worker sets."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ROBOCO_MCP", ",".join(map(shlex.join, (PLAIN, SHOP, DEAD))))
-    monkeypatch.setenv("ROBOCO_MCP_ENV", "SHOP_TOKEN")
+    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", ",".join(map(shlex.join, (PLAIN, SHOP, DEAD))))
+    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_ENV", "SHOP_TOKEN")
     monkeypatch.setenv("ROBOCO_MCP_SANDBOX", "off")
     monkeypatch.setenv("SHOP_TOKEN", SECRET)
 
@@ -71,11 +71,11 @@ def test_tool_that_the_server_does_not_have_is_a_mistake() -> None:
 
 
 def test_only_team_with_the_server_need_not_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ROBOCO_TEAMS", str(tmp_path))
+    monkeypatch.setenv("ROBOCO_TEAMS_DIR", str(tmp_path))
     write_team(shop={})
     assert "shop_one" in call("mcp", "tools", "shop").output
     write_team("other.yaml", shop={}, web={})
-    with pytest.raises(UsageError, match="teams of ROBOCO_TEAMS with it: desk, other"):
+    with pytest.raises(UsageError, match="teams of ROBOCO_TEAMS_DIR with it: desk, other"):
         _raise(call("mcp", "tools", "shop"))
     with pytest.raises(UsageError, match="team 'desk' has no MCP server 'web', possible are 'shop'"):
         _raise(call("mcp", "tools", "web", "--team", "desk"))
@@ -94,7 +94,7 @@ def test_server_that_dies_is_told_without_its_secret(caplog: pytest.LogCaptureFi
 
 
 def test_no_server_is_started_that_the_operator_does_not_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROBOCO_MCP", "python -m other")
+    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", "python -m other")
     write_team(shop={"command": ["sh", "-c", "touch started; cat"]})
     with pytest.raises(UsageError, match="is not allowed on this worker"):
         _raise(call("mcp", "tools", "shop", "--team", "desk.yaml"))
@@ -124,7 +124,9 @@ def test_doctor_asks_each_server_of_the_teams() -> None:
             other={"command": ["sh"]},
         )
     )
-    settings = Settings(mcp=tuple(map(shlex.join, (PLAIN, DEAD))), mcp_env=("SHOP_TOKEN",), mcp_sandbox="off")
+    settings = Settings(
+        allowed_mcp_servers=tuple(map(shlex.join, (PLAIN, DEAD))), allowed_mcp_env=("SHOP_TOKEN",), mcp_sandbox="off"
+    )
     found = {check.name: check for check in check_servers(settings, [team, UsageError("no team")])}
     assert {name: check.state for name, check in found.items()} == {
         "mcp desk/good": "ok",

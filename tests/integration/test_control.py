@@ -26,7 +26,7 @@ _numbers = itertools.count()
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers; and once more with every Celery message sent twice."""
     modules = "roboco.workers" if request.param == "once" else "tests.doubled"
-    with Stack(tmp_path_factory.mktemp("stack"), modules=modules, turn_lease=LONG_LEASE) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), modules=modules, lease_seconds=LONG_LEASE) as started:
         if request.param == "twice":
             doubled(started.orchestrator._producer)
         yield started

@@ -261,7 +261,7 @@ def test_webhooks(tmp_path: Path, monkeypatch: Any) -> None:
     with HookServer(tls=certificates.server("127.0.0.1")) as secured, HookServer() as plain:
         gone = f"https://127.0.0.1:{free_port()}/"
         allowed = (f"{secured.url}hooks", plain.url, gone, "https://169.254.169.254/", "10.0.0.0/8", "ftp://shop/")
-        settings = Settings(webhooks=allowed, webhook_env=("GOOD_SECRET", "BAD_SECRET", "NO_SECRET"))
+        settings = Settings(allowed_webhooks=allowed, allowed_webhook_env=("GOOD_SECRET", "BAD_SECRET", "NO_SECRET"))
         environment = {"GOOD_SECRET": "whsec_Y2FuYXJ5", "BAD_SECRET": "whsec_canary!"}
         expected = {
             f"webhook {secured.url}hooks": "ok",
@@ -280,7 +280,7 @@ def test_webhooks(tmp_path: Path, monkeypatch: Any) -> None:
         assert (distrusted.state, "SSL_CERT_FILE" in distrusted.todo) == ("fail", True)
         assert not secured.posted + plain.posted, "nothing is sent"
     assert states(check_webhooks(Settings(), {})) == {}
-    assert states(check_webhooks(Settings(webhook_env=("GOOD_SECRET",)), environment))["webhooks"] == "fail"
+    assert states(check_webhooks(Settings(allowed_webhook_env=("GOOD_SECRET",)), environment))["webhooks"] == "fail"
 
 
 def test_a_cluster_of_which_one_primary_forgets(tmp_path: Path) -> None:

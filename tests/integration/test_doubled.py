@@ -13,7 +13,7 @@ pytestmark = pytest.mark.workers
 
 @pytest.fixture(scope="module")
 def doubling_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("doubled"), modules="tests.doubled", turn_lease=LONG_LEASE) as stack:
+    with Stack(tmp_path_factory.mktemp("doubled"), modules="tests.doubled", lease_seconds=LONG_LEASE) as stack:
         stack.model.script(answer)
         doubled(stack.orchestrator._producer)
         yield stack

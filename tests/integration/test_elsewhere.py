@@ -85,7 +85,7 @@ def known(stack: Stack, task_id: str) -> bool:
         ({"prompt": 7}, "prompt: Input should be a valid string"),
         ({"prompt": "x" * 5_000_000}, "prompt: has 5000000 characters, at most 262144 are possible"),
         ({"team": 3}, "team"),
-        ({"team": "nobody"}, "ROBOCO_TEAMS"),
+        ({"team": "nobody"}, "ROBOCO_TEAMS_DIR"),
         ({"team": {"name": "x", "agents": []}}, "agents: Tuple should have at least 1 item"),
         ({"urgency": 3}, "urgency: no such argument, possible are task_id, team, prompt, context, agent"),
         ({"context": [1]}, "context: Input should be a valid dictionary"),

@@ -47,7 +47,7 @@ def answer(request: Request) -> Reply:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("stack"), attempts=ATTEMPTS) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), max_attempts=ATTEMPTS) as started:
         started.model.script(answer)
         yield started
 

@@ -266,7 +266,7 @@ def test_addresses_below_an_entry(entry: str, url: str) -> None:
     ],
 )
 def test_addresses_that_are_not_below_an_entry(entry: str, url: str) -> None:
-    with pytest.raises(UsageError, match="ROBOCO_MCP"):
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         check_allowed(McpServer(url=url, tools={"a": {}}), (entry,), ())
 
 
@@ -277,7 +277,7 @@ def test_addresses_that_are_not_below_an_entry(entry: str, url: str) -> None:
 def test_command_lines_that_are_not_allowed(allowed: tuple[str, ...]) -> None:
     server = declared(("sh", "-c", "echo a b"))
     check_allowed(server, ("sh -c 'echo a b'",), ())
-    with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_MCP"):
+    with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_ALLOWED_MCP_SERVERS"):
         check_allowed(server, allowed, ())
 
 
@@ -285,15 +285,15 @@ def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
     command = McpServer(command=("x",), env=("AWS_SECRET_ACCESS_KEY",), tools={"a": {}})
     address = McpServer(url="https://a.example", headers={"Authorization": "WEB_KEY"}, tools={"a": {}})
     for server, name in ((command, "AWS_SECRET_ACCESS_KEY"), (address, "WEB_KEY")):
-        with pytest.raises(UsageError, match=f"may not get the variable {name} .* ROBOCO_MCP_ENV"):
+        with pytest.raises(UsageError, match=f"may not get the variable {name} .* ROBOCO_ALLOWED_MCP_ENV"):
             check_allowed(server, ("x", "https://a.example"), ())
         check_allowed(server, ("x", "https://a.example"), (name,))
 
 
 def test_nothing_is_started_that_is_not_allowed() -> None:
     servers = McpServers(("python -m shop",))
-    with pytest.raises(UsageError, match="ROBOCO_MCP"):
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         servers.tools(declared(SHOP))
-    with pytest.raises(UsageError, match="ROBOCO_MCP"):
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         servers.call(declared(SHOP), "search", {}, "k", never)
     assert servers._known == {}

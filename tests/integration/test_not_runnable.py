@@ -38,7 +38,7 @@ def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[
 def test_a_tool_whose_module_no_tools_worker_has_pauses_the_task_and_runs_after_resume(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("coordinator", "agents")) as stack:
         stack.model.script(adds)
-        stack.start("tools", ROBOCO_TOOLS="")
+        stack.start("tools", ROBOCO_TOOL_MODULES="")
         stack.wait_ready("tools")
         task = stack.orchestrator.run(ADDS, "2 + 3")
         result = task.result(60)
@@ -58,7 +58,7 @@ def test_a_tool_whose_module_no_tools_worker_has_pauses_the_task_and_runs_after_
 def test_a_call_goes_to_the_tools_worker_that_has_its_module(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.model.script(adds)
-        stack.start("tools-2", ROBOCO_TOOLS="")
+        stack.start("tools-2", ROBOCO_TOOL_MODULES="")
         stack.wait_ready("tools-2")
         tasks = [stack.orchestrator.run(ADDS, "2 + 3") for _ in range(10)]
         assert [task.result(60).status for task in tasks] == ["completed"] * 10

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from redis import Redis
 
 from roboco import Task
-from tests.integration.test_readme import README, files
+from tests.documents import example, write_files
 from tests.journeys import GRAPH, answer, shape
 from tests.servers.model_server import Reply
 from tests.stack import ROOT, Stack
@@ -64,9 +63,9 @@ def celery_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_the_readmes_producer_with_celery_alone(folder_stack: Stack, celery_alone: Path, tmp_path: Path) -> None:
+def test_producer_of_the_guide_needs_celery_alone(folder_stack: Stack, celery_alone: Path, tmp_path: Path) -> None:
     folder_stack.model.script(lambda request: Reply(text=f"You say: {request.last_user}"))
-    files(tmp_path)
+    write_files(tmp_path)
     for name in ("submit.py", "follow.py"):
         there = (tmp_path / name).read_text()
         assert "redis://127.0.0.1:6379/0" in there
@@ -99,19 +98,19 @@ def test_a_producer_with_nothing_but_a_socket(folder_stack: Stack) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here, the other language of this test")
 def test_a_producer_in_another_language_that_signs(tmp_path: Path) -> None:
-    with Stack(tmp_path, message_keys=(KEY,)) as stack:
+    with Stack(tmp_path, signing_keys=(KEY,)) as stack:
         stack.model.script(answer)
         script = str(ROOT / "tests" / "integration" / "producer.mjs")
         command = ["node", script, str(stack.valkey.port)]
-        printed = run(command, json.dumps(submission("by-node")), ROBOCO_MESSAGE_KEYS=f"{KEY}, {KEY[::-1]}")
+        printed = run(command, json.dumps(submission("by-node")), ROBOCO_SIGNING_KEYS=f"{KEY}, {KEY[::-1]}")
         task = stack.orchestrator.task("by-node")
         assert shape(task.history()) == GRAPH.expected
         in_order([json.loads(line) for line in printed.splitlines()], task)
 
 
-def test_the_message_of_the_readme_is_read(folder_stack: Stack) -> None:
+def test_message_of_the_guide_is_read(folder_stack: Stack) -> None:
     """It is put on the queue as it stands; nobody knows the team that it names, and that is answered."""
-    (text,) = re.findall(r"```json\n(\{\"headers\".*?)```", README, re.DOTALL)
+    text = example("message")
     with Redis.from_url(folder_stack.settings.redis_url, decode_responses=True) as client, client.pubsub() as pubsub:
         pubsub.subscribe("roboco:{order-18}:events")
         client.lpush("roboco.coordinator", text.replace("order-17", "order-18"))
@@ -121,4 +120,4 @@ def test_the_message_of_the_readme_is_read(folder_stack: Stack) -> None:
             heard = pubsub.get_message(ignore_subscribe_messages=True, timeout=1)
     told = json.loads(heard["data"])
     assert told["type"] == "event_error"
-    assert told["message"].startswith("team 'echo' was named, but ROBOCO_TEAMS names no folder of teams")
+    assert told["message"].startswith("team 'echo' was named, but ROBOCO_TEAMS_DIR is not set")

@@ -46,7 +46,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Its workers and its client send everything twice."""
     with Stack(
-        tmp_path_factory.mktemp("stack"), modules="tests.doubled", broker_url=rabbit.url, turn_lease=LONG_LEASE
+        tmp_path_factory.mktemp("stack"), modules="tests.doubled", broker_url=rabbit.url, lease_seconds=LONG_LEASE
     ) as stack:
         stack.model.script(answer)
         doubled(stack.orchestrator._producer)

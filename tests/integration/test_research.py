@@ -30,7 +30,7 @@ PIXEL = base64.b64decode(
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three workers that may start the library."""
-    with Stack(tmp_path_factory.mktemp("stack"), mcp=(LIBRARY,)) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), allowed_mcp_servers=(LIBRARY,)) as started:
         yield started
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_is_not_allowed_is_told_to_the_agent(stack: Stack) -> None
     task = run(stack, team_from(data), lambda request: Reply(text="x"))
     result = task.result(30)
     assert result.status == "failed"
-    assert "is not allowed on this worker: name its command line in ROBOCO_MCP" in result.reason
+    assert "is not allowed on this worker: name its command line in ROBOCO_ALLOWED_MCP_SERVERS" in result.reason
 
 
 SEEDED = {

@@ -70,13 +70,16 @@ class Canaries(Stack):
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the workers, with its secrets."""
-        traced = {"ROBOCO_TRACES": "on", "OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
+        traced = {"ROBOCO_TRACING": "on", "OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
         return super().environment | IN_ENVIRONMENT | traced
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
         """Start a worker that tells its figures, and the tools' pool with a log of JSON."""
         self.ports = getattr(self, "ports", {}) | {pool: free_port()}
-        told = {"ROBOCO_METRICS_PORT": str(self.ports[pool]), "ROBOCO_LOG": "json" if pool == "tools" else "text"}
+        told = {
+            "ROBOCO_METRICS_PORT": str(self.ports[pool]),
+            "ROBOCO_LOG_FORMAT": "json" if pool == "tools" else "text",
+        }
         return super().start(pool, modules, **(told | environment))
 
     def start_flower(self) -> None:
@@ -136,14 +139,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
         settings: dict[str, Any] = {
             "redis_url": f"redis://state:{OF_REDIS}@127.0.0.1:{guarded.port}/0",
             "broker_url": f"redis://broker:{OF_BROKER}@127.0.0.1:{guarded.port}/1",
-            "models": (f"TEAM_KEY@{refusing.base_url}",),
-            "mcp": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
-            "mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
-            "message_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
+            "allowed_model_servers": (f"TEAM_KEY@{refusing.base_url}",),
+            "allowed_mcp_servers": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
+            "allowed_mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
+            "signing_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
             "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
             "allowed_callbacks": ("shop.told",),
-            "webhooks": (hooks.url,),
-            "webhook_env": ("HOOK_SECRET",),
+            "allowed_webhooks": (hooks.url,),
+            "allowed_webhook_env": ("HOOK_SECRET",),
             "embeddings_model": "m",
             "embeddings_base_url": refusing.base_url,
             "embeddings_api_key_env": "EMBEDDINGS_KEY",
@@ -157,7 +160,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
 
 def team(stack: Canaries, **profile: Any) -> Any:
     """A team whose tools get secrets and say them, and whose model may be another one."""
-    shop, web = (entry for entry in stack.settings.mcp)
+    shop, web = (entry for entry in stack.settings.allowed_mcp_servers)
     patient = {"connect_timeout": 60}
     return team_from(
         {
@@ -237,7 +240,7 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     callback: dict[str, Any] = {"celery": {"task": "shop.told", "args": [], "kwargs": {}, "options": {}}}
     worked = stack.orchestrator.run(team(stack), "go", notify=[hook, callback])
     refused = stack.orchestrator.run(
-        team(stack, base_url=stack.settings.models[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
+        team(stack, base_url=stack.settings.allowed_model_servers[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
     )
     stolen = stack.orchestrator.run(team(stack, api_key_env="DATABASE_PASSWORD"), "go")
     assert worked.result(60).status == "completed"

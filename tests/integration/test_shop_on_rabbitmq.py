@@ -46,7 +46,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 @pytest.fixture(scope="module", params=["callback_broker_url", "broker_url"])
 def stack(request: Any, rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Roboco's workers have a Redis as their own broker and know the shop's, or they have that one, too."""
-    changes: dict[str, Any] = {"ring_pause": 1.0, request.param: rabbit.url}
+    changes: dict[str, Any] = {"redelivery_delay": 1.0, request.param: rabbit.url}
     with Stack(tmp_path_factory.mktemp("stack"), **changes) as running:
         running.model.script(answer)
         running.start("shop", modules="tests.shops", SHOP_URL=rabbit.url, SHOP_RESULTS=running.valkey.url)

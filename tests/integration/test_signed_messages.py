@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ import pytest
 
 from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN, lanes
-from tests.integration.test_consumer import GOOD, ROOT, Bench, until
+from tests.documents import example
+from tests.integration.test_consumer import GOOD, Bench, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]
 
@@ -71,7 +71,7 @@ def test_who_has_no_key_cannot_have_workers_act(bench: Bench) -> None:
         ["none", "no text", "wrong key", "task", "id", "timelimit", "eta", "expires", "body"]
     )
     assert all("not signed" in buried.pop(case) for case in ("none", "no text"))
-    assert set(buried.values()) == {"signed with no key of ROBOCO_MESSAGE_KEYS, or changed since"}
+    assert set(buried.values()) == {"signed with no key of ROBOCO_SIGNING_KEYS, or changed since"}
     assert sorted(bench.lines("ran")) == ["old", "right"]
 
 
@@ -104,12 +104,10 @@ def test_what_is_for_another_pool_does_not_run(bench: Bench) -> None:
 
 
 def test_a_producer_signs_with_the_lines_of_the_documentation(bench: Bench) -> None:
-    page = (ROOT / "deploy" / "SECURITY.md").read_text(encoding="utf-8")
-    [lines] = re.findall(r"<!-- file: signing.py -->\n```python\n(.*?)```", page, re.DOTALL)
-    (bench.folder / "signing.py").write_text(lines)
+    (bench.folder / "signing.py").write_text(example("file", "signing.py"))
     sending = f"Celery(broker={bench.url!r}).send_task({TURN!r}, ['signed ü'], queue={AGENTS_QUEUE!r}, time_limit=9)"
     command = [sys.executable, "-c", f"import signing; from celery import Celery; {sending}"]
-    environment = os.environ | {"ROBOCO_MESSAGE_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(bench.folder)}
+    environment = os.environ | {"ROBOCO_SIGNING_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(bench.folder)}
     subprocess.run(command, env=environment, check=True)
     bench.start_worker("threads", keys=NEW)
     until(lambda: bench.lines("ran") == ["signed ü"] or bench.dead())

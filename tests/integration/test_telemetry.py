@@ -49,7 +49,7 @@ class Observed(Stack):
         told = {
             "ROBOCO_METRICS_PORT": str(self.ports[pool]),
             "ROBOCO_METRICS_ADDRESS": "127.0.0.1",
-            "ROBOCO_LOG": "json",
+            "ROBOCO_LOG_FORMAT": "json",
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url,
             "OTEL_BSP_SCHEDULE_DELAY": "100",
         }
@@ -78,7 +78,7 @@ class Observed(Stack):
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     """Three workers, and a task that has made two turns and three calls."""
     with TraceServer() as traces:
-        observed = Observed(tmp_path_factory.mktemp("stack"), turn_lease=8.0, attempts=2)
+        observed = Observed(tmp_path_factory.mktemp("stack"), lease_seconds=8.0, max_attempts=2)
         observed.traces = traces
         with observed as started:
             started.model.script(respond)
@@ -273,7 +273,7 @@ def test_one_whole_trace(stack: Observed, task: Task) -> None:
 
 def test_who_submits_is_part_of_the_trace(stack: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", stack.traces.url)
-    with Orchestrator(stack.settings.model_copy(update={"traces": "on"})) as orchestrator:
+    with Orchestrator(stack.settings.model_copy(update={"tracing": "on"})) as orchestrator:
         task_id = orchestrator.run(team(), "Go.").task_id
     assert stack.orchestrator.task(task_id).result(60).status == "completed"
     trace_id, root = ids_of(task_id)

@@ -36,7 +36,7 @@ def narrow(tmp_path: Path) -> Iterator[Stack]:
     """A stack whose agents worker makes one turn at a time."""
     (tmp_path / "teams").mkdir()
     (tmp_path / "teams" / "echo.yaml").write_text("name: echo\nagents: [{name: echo, prompt: You repeat.}]\n")
-    with Stack(tmp_path, agents_concurrency=1, turn_lease=LONG_LEASE, teams=tmp_path / "teams") as stack:
+    with Stack(tmp_path, agents_concurrency=1, lease_seconds=LONG_LEASE, teams_dir=tmp_path / "teams") as stack:
         yield stack
 
 

@@ -236,12 +236,12 @@ def test_rests_grow_and_end_with_an_answer() -> None:
 def test_who_submits_reaches_only_what_the_operator_lists(url: str) -> None:
     allowed = ("https://hooks.example/roboco",)
     assert check_webhook(hook("https://hooks.example/roboco/done?x=1"), allowed, ("HOOK_SECRET",))
-    with pytest.raises(UsageError, match="ROBOCO_WEBHOOKS"):
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOKS"):
         check_webhook(hook(url), allowed, ("HOOK_SECRET",))
 
 
 def test_only_secrets_that_the_operator_lists_are_used() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_WEBHOOK_ENV"):
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOK_ENV"):
         check_webhook(hook("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
     with pytest.raises(UsageError, match="is not set on this worker"):
         Webhooks(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(hook("https://hooks.example/"), notice())
@@ -267,7 +267,7 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     server.answer = in_turn(status(500), status(204))
     allowed = (f"{server.url}allowed",)
-    with Stack(tmp_path, webhooks=allowed, webhook_env=("HOOK_SECRET",)) as stack:
+    with Stack(tmp_path, allowed_webhooks=allowed, allowed_webhook_env=("HOOK_SECRET",)) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         told = [
             {"webhook": f"{server.url}allowed", "secret_env": "HOOK_SECRET"},
@@ -281,8 +281,8 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
         until(stack.orchestrator.dead_letters, 20, "the other one is given up")
         (letter,) = stack.orchestrator.dead_letters()
         assert letter.name == "roboco.notify"
-        assert "ROBOCO_WEBHOOKS" in letter.reason
-        stack.settings = stack.settings.model_copy(update={"webhooks": (server.url,)})
+        assert "ROBOCO_ALLOWED_WEBHOOKS" in letter.reason
+        stack.settings = stack.settings.model_copy(update={"allowed_webhooks": (server.url,)})
         stack.restart("coordinator")
         stack.wait_ready("coordinator")
         stack.orchestrator.requeue(letter.letter_id)

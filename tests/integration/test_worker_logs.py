@@ -38,7 +38,7 @@ MALFORMED = {
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
     with (
-        Stack(tmp_path, pools=("coordinator",), modules="tests.telling", log=form) as stack,
+        Stack(tmp_path, pools=("coordinator",), modules="tests.telling", log_format=form) as stack,
         producer(stack.settings) as app,
     ):
         for number, (name, arguments) in enumerate([*REFUSED, UNKNOWN]):

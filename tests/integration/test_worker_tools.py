@@ -1,4 +1,4 @@
-"""A worker imports the modules of ROBOCO_TOOLS when it starts, also from its folder, or says why not and ends."""
+"""A worker imports the modules of ROBOCO_TOOL_MODULES when it starts, also from its folder, or says why and ends."""
 
 import os
 import subprocess
@@ -13,7 +13,10 @@ def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, 
     (tmp_path / "shop_tools.py").write_text("open('imported', 'w').close()\n")
     (tmp_path / "broken_tools.py").write_text("raise RuntimeError('no database')\n")
     celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
-    environment = os.environ | {"ROBOCO_TOOLS": "shop_tools, broken_tools", "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"}
+    environment = os.environ | {
+        "ROBOCO_TOOL_MODULES": "shop_tools, broken_tools",
+        "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0",
+    }
     ended = subprocess.run(
         celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -21,9 +24,10 @@ def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, 
     assert (tmp_path / "imported").exists(), "the folder of the worker is on its path"
     said = ended.stderr
     assert (
-        "this worker ends: module 'broken_tools' of ROBOCO_TOOLS cannot be imported: RuntimeError: no database" in said
+        "this worker ends: module 'broken_tools' of ROBOCO_TOOL_MODULES cannot be imported: RuntimeError: no database"
+        in said
     )
-    assert "install it where the workers run, start them in its folder, or change ROBOCO_TOOLS" in said
+    assert "install it where the workers run, start them in its folder, or change ROBOCO_TOOL_MODULES" in said
     assert 'broken_tools.py", line 1' in said
 
 

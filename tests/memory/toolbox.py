@@ -45,7 +45,7 @@ class MemoryToolbox:
         """Raise NotRunnable for the tool of a module that `missing` names."""
         module = spec.function.partition(":")[0] if isinstance(spec, ToolSpec) else ""
         if module in self.missing:
-            raise NotRunnable(f"module {module!r} is not in ROBOCO_TOOLS, which names no modules", module)
+            raise NotRunnable(f"module {module!r} is not in ROBOCO_TOOL_MODULES, which names no modules", module)
 
     def schema_mistake(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema."""

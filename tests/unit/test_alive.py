@@ -58,10 +58,10 @@ def test_a_signal_in_the_middle_of_a_note(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("command", [["-m", "roboco.workers.healthcheck"], ["-m", "roboco.cli.main", "health"]])
 def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None:
     """A worker and the command that asks for its state have to share a folder."""
-    environment = {name: value for name, value in os.environ.items() if name != "ROBOCO_HEALTH"}
+    environment = {name: value for name, value in os.environ.items() if name != "ROBOCO_HEALTH_DIR"}
     ran = subprocess.run([sys.executable, *command, "app"], env=environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("ROBOCO_HEALTH is not set here, ")
+    assert ran.stderr.startswith("ROBOCO_HEALTH_DIR is not set here, ")
     assert "set it to a folder of this worker's own" in ran.stderr
 
 

@@ -20,53 +20,53 @@ def test_each_setting_is_a_variable() -> None:
         "ROBOCO_WORKSPACE": "s3://bucket/prefix",
         "ROBOCO_S3_ENDPOINT_URL": "http://127.0.0.1:9000",
         "ROBOCO_S3_TIMEOUT": "5",
-        "ROBOCO_TEAMS": "/teams",
-        "ROBOCO_TOOLS": "shop.search, shop.mail,",
+        "ROBOCO_TEAMS_DIR": "/teams",
+        "ROBOCO_TOOL_MODULES": "shop.search, shop.mail,",
         "ROBOCO_PREFIX": "my-shop",
-        "ROBOCO_TURN_LEASE": "2.5",
-        "ROBOCO_RING_PAUSE": "3",
+        "ROBOCO_LEASE_SECONDS": "2.5",
+        "ROBOCO_REDELIVERY_DELAY": "3",
         "ROBOCO_SWEEP_INTERVAL": "0.5",
-        "ROBOCO_ATTEMPTS": "7",
-        "ROBOCO_KEEP": "60",
+        "ROBOCO_MAX_ATTEMPTS": "7",
+        "ROBOCO_RETENTION": "60",
         "ROBOCO_AGENTS_CONCURRENCY": "20",
         "ROBOCO_MAX_QUEUED": "500",
         "ROBOCO_TENANT": "acme",
-        "ROBOCO_MODELS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
+        "ROBOCO_ALLOWED_MODEL_SERVERS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
         "ROBOCO_MODEL_LIMITS": "gpt-4o-mini=500/200000, m@http://127.0.0.1:8080/v1=/9",
-        "ROBOCO_MCP": "python -m shop.files, https://mcp.example.com/",
-        "ROBOCO_MCP_ENV": "WEB_KEY",
+        "ROBOCO_ALLOWED_MCP_SERVERS": "python -m shop.files, https://mcp.example.com/",
+        "ROBOCO_ALLOWED_MCP_ENV": "WEB_KEY",
         "ROBOCO_MCP_SANDBOX": "offline",
         "ROBOCO_MCP_PATHS": "/srv/shop, /srv/notes:rw",
-        "ROBOCO_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
-        "ROBOCO_WEBHOOK_ENV": "HOOK_SECRET",
+        "ROBOCO_ALLOWED_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
+        "ROBOCO_ALLOWED_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",
         "ROBOCO_SANDBOX_MEMORY": "1500",
         "ROBOCO_ALLOWED_CALLBACKS": "shop.heard, shop.paid@money",
-        "ROBOCO_COORDINATOR_LIMIT": "60",
-        "ROBOCO_OUTAGE_LIMIT": "600",
-        "ROBOCO_CACHE": "/cache",
-        "ROBOCO_HEALTH": "/health",
-        "ROBOCO_HEALTH_LIMIT": "30",
+        "ROBOCO_COORDINATOR_TIMEOUT": "60",
+        "ROBOCO_OUTAGE_TIMEOUT": "600",
+        "ROBOCO_CACHE_DIR": "/cache",
+        "ROBOCO_HEALTH_DIR": "/health",
+        "ROBOCO_HEALTH_TIMEOUT": "30",
         "ROBOCO_EMBEDDINGS_MODEL": "small",
         "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",
         "ROBOCO_EMBEDDINGS_API_KEY_ENV": "EMBEDDINGS_KEY",
-        "ROBOCO_MESSAGE_KEYS": f"{'n' * 32},{'o' * 32}",
+        "ROBOCO_SIGNING_KEYS": f"{'n' * 32},{'o' * 32}",
         "ROBOCO_METRICS_PORT": "9808",
         "ROBOCO_METRICS_ADDRESS": "127.0.0.1",
-        "ROBOCO_LOG": "json",
-        "ROBOCO_TRACES": "on",
+        "ROBOCO_LOG_FORMAT": "json",
+        "ROBOCO_TRACING": "on",
         "PATH": "/bin",
         "OPENAI_API_KEY": "secret",
     }
     settings = read_settings(environment)
     assert settings.broker == "redis://b:1/2"
-    assert settings.tools == ("shop.search", "shop.mail")
-    assert settings.models == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
+    assert settings.tool_modules == ("shop.search", "shop.mail")
+    assert settings.allowed_model_servers == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
     assert settings.model_limits == ("gpt-4o-mini=500/200000", "m@http://127.0.0.1:8080/v1=/9")
-    assert settings.mcp == ("python -m shop.files", "https://mcp.example.com/")
+    assert settings.allowed_mcp_servers == ("python -m shop.files", "https://mcp.example.com/")
     assert settings.allowed_callbacks == ("shop.heard", "shop.paid@money")
-    assert str(settings.teams) == "/teams"
-    assert (settings.turn_lease, settings.attempts, settings.keep) == (2.5, 7, 60)
+    assert str(settings.teams_dir) == "/teams"
+    assert (settings.lease_seconds, settings.max_attempts, settings.retention) == (2.5, 7, 60)
     assert settings.sandbox_memory == 1500
     assert set(type(settings).model_fields) == {
         name.removeprefix("ROBOCO_").lower() for name in environment if name.startswith("ROBOCO_")
@@ -80,24 +80,24 @@ def test_the_environment_of_the_defaults_gives_the_defaults() -> None:
 
 
 def test_an_empty_variable_is_none() -> None:
-    assert read_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOLS": ""}) == Settings()
+    assert read_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOL_MODULES": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("ROBOCO_TURN_LEASE", "soon", "ROBOCO_TURN_LEASE='soon': "),
-        ("ROBOCO_TURN_LEASE", "0", "ROBOCO_TURN_LEASE='0': "),
-        ("ROBOCO_TURN_LEASE", "nan", "ROBOCO_TURN_LEASE='nan': "),
-        ("ROBOCO_TURN_LEASE", "inf", "ROBOCO_TURN_LEASE='inf': "),
-        ("ROBOCO_RING_PAUSE", "0", "ROBOCO_RING_PAUSE='0': "),
+        ("ROBOCO_LEASE_SECONDS", "soon", "ROBOCO_LEASE_SECONDS='soon': "),
+        ("ROBOCO_LEASE_SECONDS", "0", "ROBOCO_LEASE_SECONDS='0': "),
+        ("ROBOCO_LEASE_SECONDS", "nan", "ROBOCO_LEASE_SECONDS='nan': "),
+        ("ROBOCO_LEASE_SECONDS", "inf", "ROBOCO_LEASE_SECONDS='inf': "),
+        ("ROBOCO_REDELIVERY_DELAY", "0", "ROBOCO_REDELIVERY_DELAY='0': "),
         ("ROBOCO_SWEEP_INTERVAL", "1000", "ROBOCO_SWEEP_INTERVAL='1000': "),
-        ("ROBOCO_ATTEMPTS", "0", "ROBOCO_ATTEMPTS='0': "),
-        ("ROBOCO_ATTEMPTS", "1.5", "ROBOCO_ATTEMPTS='1.5': "),
-        ("ROBOCO_KEEP", "-1", "ROBOCO_KEEP='-1': "),
+        ("ROBOCO_MAX_ATTEMPTS", "0", "ROBOCO_MAX_ATTEMPTS='0': "),
+        ("ROBOCO_MAX_ATTEMPTS", "1.5", "ROBOCO_MAX_ATTEMPTS='1.5': "),
+        ("ROBOCO_RETENTION", "-1", "ROBOCO_RETENTION='-1': "),
         ("ROBOCO_PREFIX", "a{b}", "ROBOCO_PREFIX='a{b}': "),
         ("ROBOCO_PREFIX", "a b", "ROBOCO_PREFIX='a b': "),
-        ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is no setting, possible are ROBOCO_REDIS_URL, ROBOCO_BROKER_URL"),
+        ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is not a setting; settings: ROBOCO_REDIS_URL, ROBOCO_BROKER_URL"),
     ],
 )
 def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
@@ -108,23 +108,31 @@ def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
 
 def test_all_wrong_variables_are_told_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        read_settings({"ROBOCO_ATTEMPTS": "many", "ROBOCO_KEEP": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
-    for name in ("ROBOCO_ATTEMPTS", "ROBOCO_KEEP", "ROBOCO_NOTHING"):
+        read_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
+    for name in ("ROBOCO_MAX_ATTEMPTS", "ROBOCO_RETENTION", "ROBOCO_NOTHING"):
         assert name in str(raised.value)
 
 
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        Settings().attempts = 7  # type: ignore[misc]
+        Settings().max_attempts = 7  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is no address: write a '/'"),
-        ("ROBOCO_BROKER_URL", "redis://a/0;redis://:can#ary@h:6379/0", "ROBOCO_BROKER_URL is no address: write a '/'"),
-        ("ROBOCO_CALLBACK_BROKER_URL", "redis://:can?ary@h:6379x/0", "ROBOCO_CALLBACK_BROKER_URL is no address: write"),
-        ("ROBOCO_MESSAGE_KEYS", f"canary,{'k' * 32}", "ROBOCO_MESSAGE_KEYS holds a key of fewer than 32 characters"),
+        ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is not an address: write a '/'"),
+        (
+            "ROBOCO_BROKER_URL",
+            "redis://a/0;redis://:can#ary@h:6379/0",
+            "ROBOCO_BROKER_URL is not an address: write a '/'",
+        ),
+        (
+            "ROBOCO_CALLBACK_BROKER_URL",
+            "redis://:can?ary@h:6379x/0",
+            "ROBOCO_CALLBACK_BROKER_URL is not an address: write",
+        ),
+        ("ROBOCO_SIGNING_KEYS", f"canary,{'k' * 32}", "ROBOCO_SIGNING_KEYS holds a key of fewer than 32 characters"),
         ("ROBOCO_WORKSPACE", "s3://key:canary@bucket/prefix", "ROBOCO_WORKSPACE holds a user or password"),
         ("ROBOCO_S3_ENDPOINT_URL", "http://key:canary@h:9000", "ROBOCO_S3_ENDPOINT_URL holds a user or password"),
         ("ROBOCO_EMBEDDINGS_BASE_URL", "http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_BASE_URL holds a user or password"),
@@ -146,14 +154,17 @@ def test_a_password_does_not_show() -> None:
         assert "ary@i" not in text
     assert "redis_url='redis://***@h:1/0'" in repr(settings)
     lists = Settings(
-        models=("KEY@https://h/v1",),
-        mcp=("python -m shop --url=https://me:canary@h/", "https://me:canary@h/mcp?a=1&password=canary"),
+        allowed_model_servers=("KEY@https://h/v1",),
+        allowed_mcp_servers=(
+            "python -m shop --url=https://me:canary@h/",
+            "https://me:canary@h/mcp?a=1&password=canary",
+        ),
         callback_broker_url="rediss://h:1/0?ssl_keyfile=/me.pem&ssl_password=canary&db=2",
     )
     assert "canary" not in repr(lists)
-    assert "models=('KEY@https://h/v1',)" in repr(lists)
+    assert "allowed_model_servers=('KEY@https://h/v1',)" in repr(lists)
     assert "?ssl_keyfile=/me.pem&ssl_password=***&db=2" in repr(lists)
-    assert "kkk" not in repr(Settings(message_keys=("k" * 32,)))
+    assert "kkk" not in repr(Settings(signing_keys=("k" * 32,)))
     assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"
 
 

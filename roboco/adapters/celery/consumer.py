@@ -191,4 +191,4 @@ def _only_questions() -> None:
 
 
 def _refuse(state: object, **arguments: object) -> dict[str, str]:
-    return {"error": "refused: this worker accepts signed messages only (ROBOCO_MESSAGE_KEYS); commands are not signed"}
+    return {"error": "refused: this worker accepts signed messages only (ROBOCO_SIGNING_KEYS); commands are not signed"}

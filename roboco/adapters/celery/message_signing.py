@@ -56,10 +56,10 @@ class MessageKeys:
         sent, _, made = str(headers.get(SIGNATURE, "")).partition(":")
         if not made or not (sent.isascii() and sent.isdigit() and len(sent) <= 15):
             found = f"header {SIGNATURE!r} is {headers.get(SIGNATURE)!r:.80}"
-            return f"not signed: {found}, expected one made with a key of ROBOCO_MESSAGE_KEYS"
+            return f"not signed: {found}, expected one made with a key of ROBOCO_SIGNING_KEYS"
         right = (_made(key, int(sent), headers, body) for key in self._keys)
         if not any(hmac.compare_digest(made.encode(), one.encode()) for one in right):
-            return "signed with no key of ROBOCO_MESSAGE_KEYS, or changed since"
+            return "signed with no key of ROBOCO_SIGNING_KEYS, or changed since"
         age = time.time() - int(sent)
         if not -AHEAD <= age <= LONGEST:
             valid = f"a signature is valid for {LONGEST} s, and a clock may be {AHEAD} s fast"

@@ -45,7 +45,7 @@ class ShownRequest(Request):
         """Report that a Celery task failed.
 
         A message from outside that exceeded its time limit returns to its queue, also if its process was killed. That
-        counts as an attempt: after ROBOCO_ATTEMPTS attempts the message becomes a dead letter.
+        counts as an attempt: after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter.
         """
         error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:

@@ -16,7 +16,7 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], variables: tuple[
     if kept := sorted({*server.env, *server.headers.values()} - set(variables)):
         raise UsageError(
             f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in "
-            "ROBOCO_MCP_ENV to allow it"
+            "ROBOCO_ALLOWED_MCP_ENV to allow it"
         )
     if server.command is not None:
         permitted = shlex.join(server.command) in allowed
@@ -25,5 +25,6 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], variables: tuple[
     if not permitted:
         what = "command line" if server.command is not None else "address, or the beginning of it,"
         raise UsageError(
-            f"MCP server {server.place!r} is not allowed on this worker: name its {what} in ROBOCO_MCP to allow it"
+            f"MCP server {server.place!r} is not allowed on this worker: name its {what} in "
+            "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
         )

@@ -52,5 +52,6 @@ def _place(profile: ModelProfile) -> str:
 
 
 def _refused(profile: ModelProfile, what: str, entry: str) -> ModelError:
-    message = f"model {profile.model!r} {what}: name {entry!r} in ROBOCO_MODELS on the agents worker to allow it"
+    allowed = f"name {entry!r} in ROBOCO_ALLOWED_MODEL_SERVERS on the agents worker to allow it"
+    message = f"model {profile.model!r} {what}: {allowed}"
     return ModelError("not_allowed", message, False)

@@ -19,10 +19,12 @@ def check_webhook(target: Notify, allowed: tuple[str, ...], variables: tuple[str
     if not any(leads(entry, url) for entry in allowed):
         raise UsageError(
             f"webhook {target.named!r} is not allowed on this worker: name its address, or the beginning of it, in "
-            "ROBOCO_WEBHOOKS to allow it"
+            "ROBOCO_ALLOWED_WEBHOOKS to allow it"
         )
     if variable not in variables:
-        raise UsageError(f"the variable {variable} may not be used on this worker: name it in ROBOCO_WEBHOOK_ENV")
+        raise UsageError(
+            f"the variable {variable} may not be used on this worker: name it in ROBOCO_ALLOWED_WEBHOOK_ENV"
+        )
     return url
 
 
@@ -51,7 +53,7 @@ def reachable(host: str, port: int, allowed: tuple[str, ...]) -> str:
         if _is_public(address) or any(address in network for network in networks):
             return str(address)
     raise UsageError(
-        f"host {host!r} is at {addresses[0]}, which is no public address: name its network in ROBOCO_WEBHOOKS "
+        f"host {host!r} is at {addresses[0]}, which is no public address: name its network in ROBOCO_ALLOWED_WEBHOOKS "
         "to allow it"
     )
 

@@ -1,4 +1,4 @@
-"""The setup of tracing from ROBOCO_TRACES and the environment variables of OpenTelemetry."""
+"""The setup of tracing from ROBOCO_TRACING and the environment variables of OpenTelemetry."""
 
 import importlib
 import logging
@@ -16,7 +16,7 @@ _OTLP = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
 def traces_wanted(traces: str | None, environment: Mapping[str, str]) -> bool:
-    """Return True if ROBOCO_TRACES turns traces on or, if it is not set, a variable of OpenTelemetry does."""
+    """Return True if ROBOCO_TRACING turns traces on or, if it is not set, a variable of OpenTelemetry does."""
     disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if traces == "off" or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
@@ -26,7 +26,7 @@ def traces_wanted(traces: str | None, environment: Mapping[str, str]) -> bool:
 def open_spans(traces: str | None, environment: Mapping[str, str]) -> Spans | None:
     """Return the tracer of this process, or None if traces are off. Raise UsageError if traces cannot be sent.
 
-    Without the extra, only ROBOCO_TRACES=on is an error, because the other variables may be meant for other services.
+    Without the extra, only ROBOCO_TRACING=on is an error, because the other variables may be meant for other services.
     """
     if not traces_wanted(traces, environment):
         return None

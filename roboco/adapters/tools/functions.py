@@ -42,7 +42,7 @@ class Functions:
         module_name, attribute = module_of(name), name.partition(":")[2]
         if module_name not in self._modules:
             allowed = ", ".join(self._modules) or "no modules"
-            message = f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOLS, which names {allowed}"
+            message = f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOL_MODULES, which names {allowed}"
             raise NotRunnable(message, module_name)
         try:
             found = getattr(importlib.import_module(module_name), attribute)

@@ -17,7 +17,7 @@ from roboco.settings import read_settings
 @click.option("--message", metavar="TEXT", help="What the user says then.")
 @options.model
 @click.option("--agent", metavar="NAME", help="Who answers the message.")
-@click.option("--team", metavar="TEAM", help="Another team: the path of its file, or its name in ROBOCO_TEAMS.")
+@click.option("--team", metavar="TEAM", help="Another team: the path of its file, or its name in ROBOCO_TEAMS_DIR.")
 @click.option("--id", "task_id", metavar="NEW_ID", help="The new task's id; the same fork again is the same task.")
 @options.as_json
 def fork(source: str, as_json: bool, **wished: Any) -> None:

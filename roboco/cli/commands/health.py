@@ -12,9 +12,9 @@ from roboco.settings import read_settings
 @click.command()
 @click.argument("pool", type=click.Choice(["coordinator", "agents", "tools", "app"]))
 def health(pool: str) -> int:
-    """Check the worker that shares ROBOCO_HEALTH with this command.
+    """Check the worker that shares ROBOCO_HEALTH_DIR with this command.
 
-    The exit code is 0 if it does, 1 if it does not, and 2 without ROBOCO_HEALTH.
+    The exit code is 0 if it does, 1 if it does not, and 2 without ROBOCO_HEALTH_DIR.
     `python -m roboco.workers.healthcheck POOL` does the same in 50 ms instead of two seconds, for containers.
     """
     command = [sys.executable, "-P", "-m", "roboco.workers.healthcheck", pool]

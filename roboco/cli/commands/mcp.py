@@ -36,14 +36,15 @@ def mcp() -> None:
 @click.option(
     "--team",
     metavar="TEAM",
-    help="The path of a team file, or the name of a team in ROBOCO_TEAMS; by default the only one there with SERVER.",
+    help="A team file, or the name of a team in ROBOCO_TEAMS_DIR; by default the only one there with SERVER.",
 )
 @options.as_json
 def tools(server: str, team: str | None, as_json: bool) -> int:
     """List the tools of the MCP server that a team calls SERVER, also those that the team does not use.
 
-    The server is started or reached as by a tools worker: if ROBOCO_MCP allows it, in its sandbox, and with no
-    variables but those of ROBOCO_MCP_ENV. The exit code is 1 if the team names a tool that the server does not list.
+    The server is started or reached as by a tools worker: if ROBOCO_ALLOWED_MCP_SERVERS allows it, in its sandbox, and
+    with no variables but those of ROBOCO_ALLOWED_MCP_ENV. The exit code is 1 if the team names a tool that the server
+    does not list.
     """
     settings = read_settings()
     found = ServerOf(_team_with(settings, team, server), server)
@@ -89,7 +90,9 @@ def _team_with(settings: Settings, named: str | None, server: str) -> Team:
     }
     if len(teams) != 1:
         found = ", ".join(teams) or "none"
-        raise UsageError(f"--team: name the team of MCP server {server[:80]!r}; teams of ROBOCO_TEAMS with it: {found}")
+        raise UsageError(
+            f"--team: name the team of MCP server {server[:80]!r}; teams of ROBOCO_TEAMS_DIR with it: {found}"
+        )
     return next(iter(teams.values()))
 
 

@@ -22,7 +22,7 @@ from roboco.settings import read_settings
 def models(team: str, as_json: bool) -> None:
     """List the model profiles of a team, for --model.
 
-    TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS.
+    TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
         offered = orchestrator.models(team)

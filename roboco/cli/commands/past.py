@@ -65,11 +65,11 @@ class Ledger:
             return ""
 
     def team(self, named: str) -> Team:
-        """The team of this file, or of this name in ROBOCO_TEAMS."""
+        """The team of this file, or of this name in ROBOCO_TEAMS_DIR."""
         return resolve_team(self._orchestrator.settings, named)
 
     def router(self, team: Team) -> Router:
-        """The team's router; one of the user's own only from a module that ROBOCO_TOOLS names, as for workers."""
+        """The team's router; one of the user's own only from a module of ROBOCO_TOOL_MODULES, as for workers."""
         model = team.collaboration_model
         if not isinstance(model, Custom):
             return route

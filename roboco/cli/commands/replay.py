@@ -25,7 +25,7 @@ _WIDE = 160
 
 @click.command("replay")
 @click.argument("task_id")
-@click.option("--team", metavar="TEAM", help="Another team: the path of its file, or its name in ROBOCO_TEAMS.")
+@click.option("--team", metavar="TEAM", help="Another team: the path of its file, or its name in ROBOCO_TEAMS_DIR.")
 @options.as_json
 def replay_task(task_id: str, team: str | None, as_json: bool) -> int:
     """Decide a recorded task again and compare.

@@ -35,7 +35,7 @@ from roboco.settings import Settings, read_settings
 def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **wished: Any) -> None:
     """Submit a task to running workers and print its id.
 
-    TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS. Nothing is stored if an option is wrong.
+    TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. Nothing is stored if an option is wrong.
     """
     told = notify.targets(wished)
     with closing(Orchestrator(_of_tenant(tenant))) as orchestrator:

@@ -23,9 +23,9 @@ from roboco.settings import read_settings
 def validate(file: Path, as_json: bool) -> int:
     """Check a team file and list every mistake.
 
-    With ROBOCO_TOOLS set, the functions that it names are imported too. A warning names those without a description.
-    MCP servers of the team that ROBOCO_MCP allows are started or reached, and the names of their tools are compared. A
-    server that does not answer is no mistake.
+    With ROBOCO_TOOL_MODULES set, the functions that it names are imported too. A warning names those without a
+    description. MCP servers of the team that ROBOCO_ALLOWED_MCP_SERVERS allows are started or reached, and the names of
+    their tools are compared. A server that does not answer is no mistake.
     """
     try:
         team, notes, warnings = _checked(file)
@@ -50,13 +50,13 @@ def _checked(file: Path) -> tuple[Team, list[str], list[str]]:
     """Return the team, why tools of some of its servers are not compared, and warnings; TeamError lists mistakes."""
     team = load_team(file)
     settings = read_settings()
-    mistakes = [*missing_functions(team, settings)] if settings.tools else []
-    answers = ask_servers(settings, servers_in(team)) if settings.mcp else []
+    mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
+    answers = ask_servers(settings, servers_in(team)) if settings.allowed_mcp_servers else []
     mistakes += [f"{_at(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
     if mistakes:
         raise TeamError(str(file), tuple(mistakes))
     notes = [f"{_at(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
-    return team, notes, [*_undescribed(team, Functions(settings.tools))] if settings.tools else []
+    return team, notes, [*_undescribed(team, Functions(settings.tool_modules))] if settings.tool_modules else []
 
 
 def _at(answer: Answer) -> str:

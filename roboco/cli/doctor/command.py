@@ -45,8 +45,8 @@ def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> i
     """Check everything that a deployment needs.
 
     What it finds is ok, worth a warning, or fails; the exit code is 1 if something fails. What it says of this machine
-    counts where workers run: run it there. MCP servers of the teams in ROBOCO_TEAMS that ROBOCO_MCP allows are started,
-    asked for their tools, and ended.
+    counts where workers run: run it there. MCP servers of the teams in ROBOCO_TEAMS_DIR that ROBOCO_ALLOWED_MCP_SERVERS
+    allows are started, asked for their tools, and ended.
     """
     screen = Screen(sys.stdout)
     progress = Progress(sys.stdout, screen.terminal and not as_json)
@@ -96,8 +96,8 @@ def _of_settings(settings: Settings) -> Iterator[Check]:
 
 
 def _messages(settings: Settings) -> Check:
-    if settings.message_keys:
-        return Check("messages", "ok", f"signed, {len(settings.message_keys)} keys")
+    if settings.signing_keys:
+        return Check("messages", "ok", f"signed, {len(settings.signing_keys)} keys")
     return Check("messages", "ok", "not signed: who can write to the broker can have workers act")
 
 

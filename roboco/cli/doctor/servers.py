@@ -15,7 +15,7 @@ _SHOWN = 10
 def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSError]) -> Iterator[Check]:
     """Whether the servers of the teams answer here, and list the tools that the teams name.
 
-    A server is started or reached only if ROBOCO_MCP allows it, as by a tools worker.
+    A server is started or reached only if ROBOCO_ALLOWED_MCP_SERVERS allows it, as by a tools worker.
     """
     servers = [server for team in teams if isinstance(team, Team) for server in servers_in(team)]
     for answer in ask_servers(settings, servers):
@@ -25,8 +25,10 @@ def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSErr
 def _check(settings: Settings, answer: Answer) -> Check:
     name = f"mcp {answer.server.team.name}/{answer.server.name}"
     if answer.refused:
-        todo = "set ROBOCO_MCP and ROBOCO_MCP_ENV where the tools workers run, and run this there"
-        return Check(name, "fail" if settings.mcp else "warn", answer.error, todo)
+        todo = (
+            "set ROBOCO_ALLOWED_MCP_SERVERS and ROBOCO_ALLOWED_MCP_ENV where the tools workers run, and run this there"
+        )
+        return Check(name, "fail" if settings.allowed_mcp_servers else "warn", answer.error, todo)
     if answer.error:
         todo = "mend what its stderr or its address says; `roboco mcp tools` asks this server alone"
         return Check(name, "fail", answer.error, todo)

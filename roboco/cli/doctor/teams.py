@@ -21,23 +21,23 @@ from roboco.settings import Settings
 
 
 def check_tools(settings: Settings) -> Iterator[Check]:
-    """Whether the modules of ROBOCO_TOOLS can be imported here, as a worker does it in its folder."""
+    """Whether the modules of ROBOCO_TOOL_MODULES can be imported here, as a worker does it in its folder."""
     sys.path.insert(0, str(Path.cwd()))
-    for module in settings.tools:
+    for module in settings.tool_modules:
         try:
             importlib.import_module(module)
         except Exception as error:  # a module of the user's may fail in any way
-            todo = "install it where the workers run, or start them in its folder; ROBOCO_TOOLS names modules"
+            todo = "install it where the workers run, or start them in its folder; ROBOCO_TOOL_MODULES names modules"
             yield Check(f"tools {module}", "fail", f"{type(error).__name__}: {error}", todo)
         else:
             yield Check(f"tools {module}", "ok", "can be imported")
 
 
 def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError | OSError]]:
-    """The teams of ROBOCO_TEAMS by name, or what is wrong with them."""
-    if settings.teams is None:
+    """The teams of ROBOCO_TEAMS_DIR by name, or what is wrong with them."""
+    if settings.teams_dir is None:
         return
-    for name, file in sorted(team_files(settings.teams).items()):
+    for name, file in sorted(team_files(settings.teams_dir).items()):
         try:
             yield name, load_team(file)
         except (RobocoError, OSError) as error:
@@ -45,40 +45,42 @@ def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError |
 
 
 def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSError]) -> Iterator[Check]:
-    """Whether the teams of ROBOCO_TEAMS load, and their functions can be had."""
-    if settings.teams is None:
+    """Whether the teams of ROBOCO_TEAMS_DIR load, and their functions can be had."""
+    if settings.teams_dir is None:
         return
     if not teams:
         yield Check(
-            "teams", "warn", f"none in {str(settings.teams)!r}", "make ROBOCO_TEAMS name a folder of team files"
+            "teams", "warn", f"none in {str(settings.teams_dir)!r}", "make ROBOCO_TEAMS_DIR name a folder of team files"
         )
     for name, team in teams.items():
         if not isinstance(team, Team):
             yield Check(f"team {name}", "fail", " ".join(str(team).split()), "roboco validate says all of it")
             continue
         mistakes = list(missing_functions(team, settings))
-        todo = "name their modules in ROBOCO_TOOLS, and install them where the workers run"
+        todo = "name their modules in ROBOCO_TOOL_MODULES, and install them where the workers run"
         yield wanted(f"team {name}", not mistakes, "; ".join(mistakes) or "can be run", todo, "fail")
 
 
 def check_mcp(settings: Settings) -> Iterator[Check]:
-    """Whether the MCP servers that ROBOCO_MCP allows can be started, or name addresses."""
-    if not settings.mcp:
+    """Whether the MCP servers that ROBOCO_ALLOWED_MCP_SERVERS allows can be started, or name addresses."""
+    if not settings.allowed_mcp_servers:
         return
     try:
         check_installed()
     except UsageError as error:
         yield Check("mcp", "fail", str(error), "pip install 'roboco[mcp]' where the tools workers run")
         return
-    for entry in settings.mcp:
+    for entry in settings.allowed_mcp_servers:
         found = shlex.split(entry)
         if urlsplit(entry).scheme in ("http", "https"):
             yield Check("mcp", "ok", entry)
         else:
             there = bool(found) and shutil.which(found[0]) is not None
             told = entry if there else f"{entry}: there is no such program here"
-            yield wanted("mcp", there, told, "install it where the tools workers run, or mend ROBOCO_MCP", "fail")
-    for variable in settings.mcp_env:
+            yield wanted(
+                "mcp", there, told, "install it where the tools workers run, or mend ROBOCO_ALLOWED_MCP_SERVERS", "fail"
+            )
+    for variable in settings.allowed_mcp_env:
         if variable not in os.environ:
             yield Check("mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run")
 
@@ -86,7 +88,7 @@ def check_mcp(settings: Settings) -> Iterator[Check]:
 def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     """The functions that the team names and that cannot be had here, as mistakes of its file."""
     sys.path.insert(0, str(Path.cwd()))  # as it is for a worker
-    functions = Functions(settings.tools)
+    functions = Functions(settings.tool_modules)
     for index, tool in enumerate(team.tools):
         yield from _mistake(f"tools[{index}].function", functions.tool, tool.function)
     if isinstance(model := team.collaboration_model, Custom):

@@ -17,21 +17,23 @@ from roboco.settings import Settings
 
 def check_webhooks(settings: Settings, environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
     """Whether the webhooks that are allowed can be reached and signed; what counts are the coordinator's machines."""
-    addresses = [entry for entry in settings.webhooks if not _is_network(entry)]
+    addresses = [entry for entry in settings.allowed_webhooks if not _is_network(entry)]
     for entry in addresses:
-        yield _address(entry, settings.webhooks)
-    for variable in settings.webhook_env:
+        yield _address(entry, settings.allowed_webhooks)
+    for variable in settings.allowed_webhook_env:
         yield _secret(variable, environment)
-    if bool(addresses) != bool(settings.webhook_env):
-        missing = "ROBOCO_WEBHOOK_ENV" if addresses else "ROBOCO_WEBHOOKS"
+    if bool(addresses) != bool(settings.allowed_webhook_env):
+        missing = "ROBOCO_ALLOWED_WEBHOOK_ENV" if addresses else "ROBOCO_ALLOWED_WEBHOOKS"
         found = f"{missing} names nothing: no webhook can be told"
-        yield Check("webhooks", "fail", found, "name the addresses in ROBOCO_WEBHOOKS, their secrets' in the other one")
+        yield Check(
+            "webhooks", "fail", found, "name the addresses in ROBOCO_ALLOWED_WEBHOOKS, their secrets' in the other one"
+        )
 
 
 def _address(entry: str, allowed: tuple[str, ...]) -> Check:
     name = f"webhook {entry.partition('?')[0]}"
     if mistake := url_mistake(entry):
-        return Check(name, "fail", mistake, "mend ROBOCO_WEBHOOKS: addresses, and networks such as 10.0.0.0/8")
+        return Check(name, "fail", mistake, "mend ROBOCO_ALLOWED_WEBHOOKS: addresses, and networks such as 10.0.0.0/8")
     parts = urlsplit(entry)
     try:
         address = reachable(parts.hostname or "", parts.port or PORTS[parts.scheme], allowed)
@@ -40,7 +42,7 @@ def _address(entry: str, allowed: tuple[str, ...]) -> Check:
         todo = "mend its certificate, or name its authority's in SSL_CERT_FILE where the coordinator's workers run"
         return Check(name, "fail", f"{type(error).__name__}: {error}", todo)
     except (UsageError, RobocoError) as error:
-        return Check(name, "fail", str(error), "mend ROBOCO_WEBHOOKS, or the name's entry in the DNS")
+        return Check(name, "fail", str(error), "mend ROBOCO_ALLOWED_WEBHOOKS, or the name's entry in the DNS")
     except OSError as error:
         return Check(name, "warn", f"{type(error).__name__}: {error}", "see that its server runs, and the way there")
     todo = "use https: whoever sees what is sent can read it"

@@ -48,7 +48,7 @@ class Wish:
 def run_team(team: Team, wish: Wish) -> int:
     """Run the team and show it live: the exit code. Nothing that was started is left behind."""
     settings = read_settings()
-    settings = settings.model_copy(update={"mcp": (*settings.mcp, *wish.allowed)})
+    settings = settings.model_copy(update={"allowed_mcp_servers": (*settings.allowed_mcp_servers, *wish.allowed)})
     screen = Screen(sys.stdout)
     tell = partial(_tell, Screen(sys.stderr) if wish.as_json else screen)
     with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:

@@ -81,8 +81,8 @@ class LocalStack:
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
         )
         settings = self._settings
-        if settings.cache is None:
-            settings = settings.model_copy(update={"cache": folder / "cache"})
+        if settings.cache_dir is None:
+            settings = settings.model_copy(update={"cache_dir": folder / "cache"})
         if self._lacking.redis:
             valkey = start_valkey(folder / "valkey")
             self._servers.append(valkey)

@@ -61,9 +61,10 @@ def team(
 ) -> TeamTask:
     """A team for a Celery canvas: `chain(fetch.s(), roboco.team("research").s(), publish.s())`.
 
-    `team` is the name of one in the ROBOCO_TEAMS of the workers that run `install`, or a team itself, its file's path
-    or object. The result before it is the prompt, if it is a text; the fields of a submission (`prompt`, `context`,
-    ...), if it is an object; else the prompt is its JSON. Beside a `prompt` it stands in the context, as `previous`.
+    `team` is the name of one in the ROBOCO_TEAMS_DIR of the workers that run `install`, or a team itself, its file's
+    path or object. The result before it is the prompt, if it is a text; the fields of a submission (`prompt`,
+    `context`, ...), if it is an object; else the prompt is its JSON. If there is a
+    `prompt`, it is `previous` in the context.
 
     The result is what was said last, or with `result="summary"` an object with text, status and what was used. A team
     that waits for its user or an approval does not end the Celery task; with `on_wait="fail"` it fails it, and is

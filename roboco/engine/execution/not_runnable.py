@@ -89,8 +89,8 @@ def _none_left(engine: Engine, pool: str, module: str, declined: Declined) -> st
     others = ", ".join(sorted(set(declined.workers) - {_own(engine)}))
     cannot = f"; nor can {others}" if others else ""
     return (
-        f"{cannot}{found}. Install module {module!r} where the {pool} workers run, name it in their ROBOCO_TOOLS, "
-        "restart them, and resume the task; or stop the task if its team names the wrong function"
+        f"{cannot}{found}. Install module {module!r} where the {pool} workers run, name it in their "
+        "ROBOCO_TOOL_MODULES, restart them, and resume the task; or stop the task if its team names the wrong function"
     )
 
 

@@ -23,7 +23,7 @@ from roboco.errors import Overloaded, TransientError, UsageError
 REQUEUE_DELAY = 1.0
 """Seconds before a message returns to its queue."""
 _ATTEMPTS_EXHAUSTED = (
-    "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_LIMIT) while they processed it"
+    "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT) while they processed it"
 )
 
 

@@ -60,7 +60,7 @@ def test_what_nobody_named(
     with pytest.raises(ModelError) as refused:
         check_allowed(ModelProfile(model="m", **profile), allowed)
     assert (refused.value.code, refused.value.retryable) == ("not_allowed", False)
-    assert f"name {entry} in ROBOCO_MODELS" in str(refused.value)
+    assert f"name {entry} in ROBOCO_ALLOWED_MODEL_SERVERS" in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["https://user:password@h/v1", "file:///etc/passwd", "http://h/v1/../admin", "h"])

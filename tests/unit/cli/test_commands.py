@@ -29,7 +29,7 @@ agents:
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("ROBOCO_TOOLS", "ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL"):
+    for name in ("ROBOCO_TOOL_MODULES", "ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -83,8 +83,8 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     declared = [{"name": f"tool{index}", "function": name} for index, name in enumerate(functions)]
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
-    assert call("validate", "team.json").exception is None  # without ROBOCO_TOOLS nothing is imported
-    monkeypatch.setenv("ROBOCO_TOOLS", "shop_of_test_cli,broken_of_test_cli")
+    assert call("validate", "team.json").exception is None  # without ROBOCO_TOOL_MODULES nothing is imported
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop_of_test_cli,broken_of_test_cli")
     error = call("validate", "team.json").exception
     assert isinstance(error, TeamError)
     at = [mistake.partition(":")[0] for mistake in error.mistakes]
@@ -100,7 +100,7 @@ def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypat
     declared[1]["description"] = "Search."
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
-    monkeypatch.setenv("ROBOCO_TOOLS", "bare_of_test_cli")
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_cli")
     said = call("validate", "team.json")
     assert said.exception is None
     assert said.stderr == (

@@ -30,7 +30,7 @@ def test_tools_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     (tmp_path / "broken_shop.py").write_text("raise OSError('no licence')")
     (tmp_path / "good_shop.py").write_text("def add(): ...")
-    settings = Settings(tools=("good_shop", "broken_shop", "missing_shop"))
+    settings = Settings(tool_modules=("good_shop", "broken_shop", "missing_shop"))
     expected = {"tools good_shop": "ok", "tools broken_shop": "fail", "tools missing_shop": "fail"}
     assert one(check_tools(settings)) == expected
 
@@ -40,20 +40,20 @@ def test_teams_that_do_not_load(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad")
     tool = 'tools: [{name: t, function: "shop_of_nobody:t", effect: pure}]'
     (tmp_path / "toolless.yaml").write_text(f"name: toolless\n{GOOD}\n{tool}")
-    settings = Settings(teams=tmp_path)
+    settings = Settings(teams_dir=tmp_path)
     teams = dict(loaded_teams(settings))
     expected = {"team bad": "fail", "team good": "ok", "team toolless": "fail"}
     assert one(check_teams(settings, teams)) == expected
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert one(check_teams(Settings(teams=empty), {})) == {"teams": "warn"}
+    assert one(check_teams(Settings(teams_dir=empty), {})) == {"teams": "warn"}
     assert one(check_teams(Settings(), {})) == {}
 
 
 def test_mcp_servers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_TOKEN", raising=False)
-    assert one(check_mcp(Settings(mcp=("https://shop.example/mcp",)))) == {"mcp": "ok"}
-    settings = Settings(mcp=("no-such-program --stdio",), mcp_env=("SHOP_TOKEN",))
+    assert one(check_mcp(Settings(allowed_mcp_servers=("https://shop.example/mcp",)))) == {"mcp": "ok"}
+    settings = Settings(allowed_mcp_servers=("no-such-program --stdio",), allowed_mcp_env=("SHOP_TOKEN",))
     assert one(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
     assert one(check_mcp(Settings())) == {}
 

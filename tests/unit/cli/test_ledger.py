@@ -47,7 +47,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("ROBOCO_WORKSPACE", (tmp_path / "workspace").as_uri())
     monkeypatch.setenv("ROBOCO_REDIS_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.delenv("ROBOCO_TOOLS", raising=False)
+    monkeypatch.delenv("ROBOCO_TOOL_MODULES", raising=False)
 
 
 def stored(world: World, *task_ids: str) -> None:
@@ -123,7 +123,7 @@ def with_router(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("shop/routers.py").write_text(ROUTERS)
     for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setenv("ROBOCO_TOOLS", "shop.routers")
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop.routers")
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -227,7 +227,7 @@ def test_a_router_is_imported_only_if_the_operator_allows_it(command: click.Comm
     stored(travelled(CUSTOM))
     error = call(command, TASK).exception
     assert isinstance(error, UsageError)
-    assert "module 'shop.routers' is not in ROBOCO_TOOLS" in str(error)
+    assert "module 'shop.routers' is not in ROBOCO_TOOL_MODULES" in str(error)
 
 
 def test_replay_of_a_fork_begins_with_its_own_steps() -> None:

@@ -26,7 +26,7 @@ def test_a_name_is_resolved_in_the_folder_of_teams(
 ) -> None:
     stored(tmp_path, file)
     stored(tmp_path, "notes.txt")
-    assert resolve(Settings(teams=tmp_path), name).description == file
+    assert resolve(Settings(teams_dir=tmp_path), name).description == file
 
 
 @pytest.mark.parametrize("name", ["e", "notes", "../a", "a.yaml", "", "d/team", "/etc"])
@@ -34,12 +34,12 @@ def test_a_message_with_another_string_than_a_name_is_refused(tmp_path: Path, na
     stored(tmp_path, "a.yaml")
     stored(tmp_path, "notes.txt")
     with pytest.raises(UsageError, match=r"no team .* possible are a$"):
-        resolve_sent_team(Settings(teams=tmp_path), name)
+        resolve_sent_team(Settings(teams_dir=tmp_path), name)
 
 
 def test_a_name_without_a_folder_of_teams_is_refused() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_TEAMS names no folder"):
-        resolve_sent_team(Settings(teams=None), "a")
+    with pytest.raises(UsageError, match="ROBOCO_TEAMS_DIR names no folder"):
+        resolve_sent_team(Settings(teams_dir=None), "a")
 
 
 def test_a_local_caller_may_pass_a_path_or_a_team(tmp_path: Path) -> None:

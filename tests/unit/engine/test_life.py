@@ -1,4 +1,4 @@
-"""The life of a task: the diagram in the README shows the changes of status that happen, and no others."""
+"""The life of a task: the diagram in the guide to tasks shows the changes of status that happen, and no others."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS
 from tests.unit.engine.test_outside_calls import TEAM as CLIENTS
 from tests.unit.engine.test_outside_calls import task as asking
 
-README = Path(__file__).parents[3] / "README.md"
+GUIDE = Path(__file__).parents[3] / "roboco" / "docs" / "tasks.md"
 EDGE = re.compile(r"^\s+(\S+) --> (\S+?)(?:: .*)?$", re.MULTILINE)
 END = "[*]"
 
@@ -126,7 +126,7 @@ def test_the_diagram_shows_what_happens() -> None:
     observer.follow(lambda world: world.submit(CLIENTS, client_tools=[ASK]), world)
     world = World(given(lambda request: said("no")))
     observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER]), world)
-    drawn = set(EDGE.findall(README.read_text()))
+    drawn = set(EDGE.findall(GUIDE.read_text()))
     forks = SEQUENTIAL.travel(SEQUENTIAL.world())
     forked(forks, 2)
     begins = {(END, "queued"), (END, forks.status(FORK).value)}

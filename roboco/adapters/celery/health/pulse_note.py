@@ -27,7 +27,7 @@ class PulseNote:
             self._path.unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(
-                f"ROBOCO_HEALTH={str(folder)!r} cannot be written: {error}; name a folder in memory"
+                f"ROBOCO_HEALTH_DIR={str(folder)!r} cannot be written: {error}; name a folder in memory"
             ) from error
 
     def tell(self, now: float, problem: str | None) -> None:

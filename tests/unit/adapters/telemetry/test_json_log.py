@@ -21,7 +21,7 @@ SECRETS = {
     "OPENAI_API_KEY": "sk-the-key-of-the-shop",
     "AWS_SECRET_ACCESS_KEY": "aws/secret+key",
     "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer abcdef",
-    "ROBOCO_MESSAGE_KEYS": "first-key-of-two, second-key-of-two",
+    "ROBOCO_SIGNING_KEYS": "first-key-of-two, second-key-of-two",
     "FLOWER_BASIC_AUTH": "me:word-of-flower",
     "SHOP_ACCESS": "named-elsewhere",
     "SHORT_KEY": "a",

@@ -297,8 +297,8 @@ def test_results_that_json_spells_otherwise(what: str, expected: object) -> None
 @pytest.mark.parametrize(
     ("function", "modules", "told"),
     [
-        (f"{HERE}:add", ("other",), f"module '{HERE}' is not in ROBOCO_TOOLS, which names other"),
-        ("os:system", (HERE,), "module 'os' is not in ROBOCO_TOOLS"),
+        (f"{HERE}:add", ("other",), f"module '{HERE}' is not in ROBOCO_TOOL_MODULES, which names other"),
+        ("os:system", (HERE,), "module 'os' is not in ROBOCO_TOOL_MODULES"),
         (f"{HERE}:unmarked", (HERE,), "is not marked with @tool"),
         (f"{HERE}:nothing", (HERE,), "cannot be imported"),
         (f"{HERE}:NO_FUNCTION", (HERE,), "is not a function"),
@@ -317,7 +317,7 @@ def test_only_marked_functions_of_allowed_modules_are_tools(function: str, modul
 
 def test_a_router_of_the_users_own() -> None:
     assert toolbox().router(f"{HERE}:my_router") is my_router
-    with pytest.raises(UsageError, match="not in ROBOCO_TOOLS"):
+    with pytest.raises(UsageError, match="not in ROBOCO_TOOL_MODULES"):
         toolbox().router("os:system")
     with pytest.raises(UsageError, match="is a tool, so it cannot be a router"):
         toolbox().router(f"{HERE}:add")

@@ -19,7 +19,7 @@ SIGNATURE = {"task": "shop.heard", "args": [1]}
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL", "ROBOCO_TENANT", "ROBOCO_TEAMS"):
+    for name in ("ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL", "ROBOCO_TENANT", "ROBOCO_TEAMS_DIR"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "team.yaml").write_text("name: echo\nagents: [{name: echo, prompt: Repeat it.}]")
 

@@ -18,6 +18,6 @@ def test_submission_in_a_canvas_with_a_tenant_is_refused(given: tuple[Any, ...],
     """Its id is derived from the Celery task's, by which a revoke finds it."""
     app: Any = None
     order = Order(app=app, request=SimpleNamespace(id="c-1", is_eager=True), ignore_result=True, queue=None)
-    orchestrator: Any = SimpleNamespace(settings=SimpleNamespace(teams=None))
+    orchestrator: Any = SimpleNamespace(settings=SimpleNamespace(teams_dir=None))
     with pytest.raises(UsageError, match="tenant: a team in a canvas is of the tenant of its worker"):
         submit_team(orchestrator, order, given, {"team": ECHO, **asked})

@@ -85,9 +85,9 @@ def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and
     assert names_run(world) == 0
     reason = world.server.held.tasks[TASK].reason
     assert reason == (
-        f"tools worker {WORKER!r} cannot run tool 'mail': module 'shop' is not in ROBOCO_TOOLS, which names no "
+        f"tools worker {WORKER!r} cannot run tool 'mail': module 'shop' is not in ROBOCO_TOOL_MODULES, which names no "
         "modules; no other tools worker has the module. Install module 'shop' where the tools workers run, name it "
-        "in their ROBOCO_TOOLS, restart them, and resume the task; or stop the task if its team names the wrong "
+        "in their ROBOCO_TOOL_MODULES, restart them, and resume the task; or stop the task if its team names the wrong "
         "function"
     )
     assert [step.agent_name for step in world.history()] == ["user", "one"], "the model gets no result"

@@ -1,0 +1,125 @@
+"""Write roboco/docs/settings.md from the fields of `Settings`: settings_page.py [--check].
+
+The first line of a field's docstring goes into a table, the other lines follow the table.
+"""
+
+import ast
+import inspect
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+
+from roboco import settings
+from roboco.settings import Settings, variable_of
+
+PAGE: Final = Path(__file__).parents[1] / "roboco" / "docs" / "settings.md"
+GROUPS: Final = {
+    "Servers": (
+        "redis_url", "broker_url", "workspace", "s3_endpoint_url", "s3_timeout", "callback_broker_url", "prefix",
+    ),
+    "Teams and tools": (
+        "teams_dir", "tool_modules", "sandbox_memory", "mcp_sandbox", "mcp_paths", "cache_dir",
+        "embeddings_model", "embeddings_base_url", "embeddings_api_key_env",
+    ),
+    "Allowlists and identity": (
+        "allowed_model_servers", "allowed_mcp_servers", "allowed_mcp_env", "allowed_webhooks", "allowed_webhook_env",
+        "allowed_callbacks", "signing_keys", "tenant",
+    ),
+    "Load": ("agents_concurrency", "max_queued", "model_limits"),
+    "Time": (
+        "lease_seconds", "redelivery_delay", "sweep_interval", "max_attempts", "coordinator_timeout", "outage_timeout",
+        "retention",
+    ),
+    "Observability": ("log_format", "metrics_port", "metrics_address", "tracing", "health_dir", "health_timeout"),
+}  # fmt: skip
+HEAD: Final = """# Settings
+
+Clients, workers and commands read their settings from environment variables. An empty variable counts as none. A wrong
+one is a UsageError that names the variable, its value and the problem. The entries of a list are separated by commas.
+This page is generated from `roboco/settings.py`.
+"""
+TAIL: Final = """
+## Without the prefix
+
+| variable | meaning |
+|---|---|
+| `OPENAI_API_KEY`, `OPENAI_BASE_URL` | the model server of profiles without one, as the `openai` package reads them |
+| `AWS_...` | credentials of S3, as boto3 reads them |
+| `OTEL_...` | the exporter of traces, as OpenTelemetry reads them |
+
+`ROBOCO_LOCAL_MODEL` names a GGUF file that `roboco run`, `demo` and `dev` use instead of downloading a model.
+"""
+
+
+def page() -> str:
+    """Return the text of the page. Raise ValueError unless each field is in exactly one group."""
+    grouped = [name for names in GROUPS.values() for name in names]
+    if sorted(grouped) != sorted(Settings.model_fields):
+        raise ValueError(f"not in exactly one group: {set(grouped) ^ set(Settings.model_fields)}")
+    texts = docstrings()
+    return HEAD + "".join(_group(title, names, texts) for title, names in GROUPS.items()) + TAIL
+
+
+def docstrings() -> dict[str, str]:
+    """Return the docstrings of the fields by name."""
+    [tree] = ast.parse(inspect.getsource(settings.Settings)).body
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    texts = {}
+    for field, after in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
+                raise ValueError(f"field {field.target.id!r} of Settings has no docstring")
+            texts[field.target.id] = inspect.cleandoc(str(after.value.value))
+    return texts
+
+
+def _group(title: str, names: tuple[str, ...], texts: dict[str, str]) -> str:
+    hints = get_type_hints(Settings, include_extras=True)
+    lines = [f"\n## {title}\n", "| variable | value | default | meaning |", "|---|---|---|---|"]
+    details = []
+    for name in names:
+        first, _, rest = texts[name].partition("\n\n")
+        variable = f"`{variable_of(name)}`"
+        lines.append(f"| {variable} | {_value(hints[name])} | {_default(name)} | {first.removesuffix('.')} |")
+        if rest:
+            details.append(f"\n{variable}: {rest}")
+    return "\n".join([*lines, *details]) + "\n"
+
+
+def _value(hint: Any) -> str:
+    """Return the kind of a field's values, with their bounds."""
+    kind, bounds = (get_args(hint)[0], get_args(hint)[1]) if get_origin(hint) is Annotated else (hint, None)
+    if type(None) in get_args(kind):
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    limits = {type(one).__name__: one for one in getattr(bounds, "metadata", ())}
+    low, high = getattr(limits.get("Ge"), "ge", None), getattr(limits.get("Le"), "le", None)
+    if high is not None:
+        return f"{low:,} to {high:,}"
+    if low is not None:
+        return f"{low:,} or more"
+    return {str: "text", Path: "folder"}.get(kind, "list")
+
+
+def _default(name: str) -> str:
+    """Return the default of a field; that of the workspace depends on the current folder."""
+    default = Settings.model_fields[name].default
+    if name == "workspace":
+        return "`.roboco/workspace`"
+    if default is None or default == ():
+        return "none"
+    return f"{default:,g}".removesuffix(".0") if isinstance(default, float | int) else f"`{default}`"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with --check return 1 if it is out of date."""
+    if arguments == ["--check"]:
+        return int(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The documents: complete, linked, current, and every example is tested."""
+
+import re
+import runpy
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import yaml
+
+from roboco.adapters.team.file import team_from
+from roboco.settings import Settings, variable_of
+from tests.documents import GUIDES, PAGES, Example, example, examples
+from tests.stack import ROOT
+
+MAX_FRONT_PAGE_LINES = 200
+TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}
+"""How blocks of a language are tested."""
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+TEST = re.compile(r"`(tests/[\w/*]+\.py)`")
+VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]+\b")
+NO_SETTINGS = {"ROBOCO_LOCAL_MODEL"}
+SETTINGS_PAGE = ROOT / ".ci" / "settings_page.py"
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def test_front_page_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_FRONT_PAGE_LINES
+
+
+def test_settings_page_is_generated_from_the_settings() -> None:
+    generated = runpy.run_path(str(SETTINGS_PAGE))
+    assert generated["page"]() == (GUIDES / "settings.md").read_text(), "run python .ci/settings_page.py"
+
+
+def test_index_names_every_guide() -> None:
+    named = set(LINK.findall((GUIDES / "index.md").read_text()))
+    assert named == {page.name for page in GUIDES.glob("*.md")} - {"index.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_variables_are_settings(page: Path) -> None:
+    known = {variable_of(field) for field in Settings.model_fields} | NO_SETTINGS
+    assert set(VARIABLE.findall(page.read_text())) - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_named_tests_exist(page: Path) -> None:
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")]
+    named = TEST.findall(page.read_text())
+    assert [name for name in named if not any(fnmatch(file, name) for file in files)] == []
+
+
+def test_every_example_is_tested() -> None:
+    untested = [one for one in examples() if one.language in TESTED and one.kind not in TESTED[one.language]]
+    assert untested == []
+
+
+def test_files_of_the_examples_have_one_name_each() -> None:
+    names = [one.name for one in examples("file")]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("fragment", examples("team"), ids=lambda one: one.page.stem)
+def test_fragments_of_team_files_are_valid(fragment: Example) -> None:
+    agents = [{"name": "one", "prompt": "hi"}]
+    team_from({"name": "documented", "agents": agents} | yaml.safe_load(fragment.text))
+
+
+def test_commands_of_the_front_page_are_marked_for_ci() -> None:
+    assert "roboco demo" in example("ci", "first")
+    assert "pytest" in example("ci", "second")
