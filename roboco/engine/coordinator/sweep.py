@@ -50,8 +50,8 @@ LOOKS = ("pass", "failed-pass", "router")
 def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     """Process the due entries of the schedule. Return their number, or 0 if another sweeper has the lock.
 
-    The lock lasts `seconds`: if its sweeper dies, the next sweep is delayed by no more. Raise TransientError if the
-    schedule or the workspace does not answer, since that affects all tasks. A task that fails delays no other task.
+    The lock lasts `seconds`: if its sweeper dies, the next sweep is delayed by no more. Raise TransientError if
+    the schedule or the workspace does not answer, since that affects all tasks. A task that fails delays no other.
     """
     if not engine.schedule.lock(engine.token(), seconds):
         return 0
