@@ -8,8 +8,8 @@ Every accepted task is in the schedule: a sorted set in Redis with the time of t
 a pass earlier. If a message or a worker is lost, the sweeper repeats the pass when the entry is due.
 
 Redis may lose its last second or all of its data, and a task may be accepted while Redis does not answer. So the
-sweeper fills the schedule from the open markers in the workspace: every REFILL seconds, and whenever Redis was emptied
-or restarted.
+sweeper fills the schedule from the open markers in the workspace: every REFILL seconds, and whenever Redis was
+emptied or restarted.
 """
 
 import logging
