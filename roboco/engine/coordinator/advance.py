@@ -40,7 +40,7 @@ FAILED_CHECK_DELAY = 5.0
 def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | None = None) -> None:
     """Make all moves that are possible for the task now. Do nothing if the task is unknown or closed.
 
-    With `ring`, as the sweeper calls it, also apply steps that Redis lacks, and send messages again that were lost.
+    With `ring`, as the sweeper calls it, also apply steps that Redis lacks, and send lost messages again.
     `exhausted` is why the task is given up: its next step reports this.
 
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a

@@ -8,8 +8,8 @@ Every accepted task is in the schedule: a sorted set in Redis with the time of t
 a pass earlier. If a message or a worker is lost, the sweeper repeats the pass when the entry is due.
 
 Redis may lose its last second or all of its data, and a task may be accepted while Redis does not answer. So the
-sweeper fills the schedule from the open markers in the workspace: every REFILL seconds, and whenever Redis was emptied
-or restarted.
+sweeper fills the schedule from the open markers in the workspace: every REFILL seconds, and whenever Redis was
+emptied or restarted.
 """
 
 import logging
@@ -50,8 +50,8 @@ LOOKS = ("pass", "failed-pass", "router")
 def sweep(engine: Engine, seconds: float, look: Look = advance) -> int:
     """Process the due entries of the schedule. Return their number, or 0 if another sweeper has the lock.
 
-    The lock lasts `seconds`: if its sweeper dies, the next sweep is delayed by no more. Raise TransientError if the
-    schedule or the workspace does not answer, since that affects all tasks. A task that fails delays no other task.
+    The lock lasts `seconds`: if its sweeper dies, the next sweep is delayed by no more. Raise TransientError if
+    the schedule or the workspace does not answer, since that affects all tasks. A task that fails delays no other.
     """
     if not engine.schedule.lock(engine.token(), seconds):
         return 0

@@ -152,7 +152,7 @@ def taken_over(
 def events_of(
     engine: Engine, task_id: str, step: TaskStep, before: TaskStep, told_now: Sequence[Outcome] = ()
 ) -> list[AnyEvent]:
-    """Return the events for followers when the step is applied. `told_now` are results without an event so far."""
+    """Return the events of a step that is applied. `told_now` are results without an event so far."""
     now = engine.now()
     names = {call.id: call.tool_name for call in before.calls}
     events: list[AnyEvent] = [
