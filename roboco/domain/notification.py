@@ -122,8 +122,8 @@ def check_plain(target: Notify) -> str:
     signature = target.celery or {}
     if _has_type(signature):
         raise UsageError(
-            f"callback {target.named!r}: {_TYPE!r} is a key in the signature, and Celery would make a Python object "
-            "of it; rename the key"
+            f"callback {target.named!r}: {_TYPE!r} is a key in the signature, and Celery would make a Python "
+            "object of it; rename the key"
         )
     options = signature.get("options") or {}
     if other := sorted(signature.keys() - _SHAPE):

@@ -15,10 +15,11 @@ class Inbox(Protocol):
         epoch: int | None = None,
         hold: bool = False,
     ) -> None:
-        """Add the items. With `urgent`, also request that the workers cancel the task's pending turn or calls now.
+        """Add the items.
 
-        With an epoch, the request is for the work of that epoch only. With `hold`, no worker can claim the pending turn
-        from now on; a worker that has claimed it continues.
+        With `urgent`, also request that the workers cancel the task's pending turn or calls now. With an epoch, the
+        request is for the work of that epoch only. With `hold`, no worker can claim the pending turn from now on.
+        A worker that has claimed it continues.
         """
 
     def count(self, task_id: str) -> int:

@@ -77,9 +77,9 @@ class Model(Protocol):
     def stream(self, request: Request, say: Say | None = None) -> ModelStream:
         """Start the call and return its stream. A failure before the first token is retried; a later one is raised.
 
-        Texts that arrive in quick succession are joined. With `say`, that function receives the texts, and the iterator
-        yields only the Reply. `say` is not called after the Reply, nor after `wait_closed` has returned True. A
-        provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
+        Texts that arrive in quick succession are joined. With `say`, that function receives the texts, and the
+        iterator yields only the Reply. `say` is not called after the Reply, nor after `wait_closed` has returned True.
+        A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
         """
 
 

@@ -59,7 +59,10 @@ class Rates(Protocol):
         """Record that the task is paused until this profile's model has answered a request with this key."""
 
     def awaiting(self, profile: ModelProfile) -> list[str]:
-        """Return tasks that await a reply of this model, at most AWAITING, those with the longest wait first."""
+        """Return tasks that await a reply of this model, those with the longest wait first.
+
+        There are at most AWAITING.
+        """
 
     def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
         """Remove these tasks from those that await a reply."""

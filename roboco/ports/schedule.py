@@ -54,7 +54,7 @@ class Schedule(Protocol):
         """
 
     def restarted(self) -> bool:
-        """Return True if Redis was restarted or replaced since the last `begin`. An emptied Redis does not count."""
+        """Return True if Redis was restarted or replaced since the last `begin`. Not if it was emptied."""
 
     def fresh(self) -> bool:
         """Return True if the last `begin` was less than its `seconds` ago."""
@@ -65,8 +65,8 @@ class Schedule(Protocol):
     def prepare(self) -> str:
         """Mark that filling the schedule has started, and return the mark.
 
-        A schedule that was not intact does not become intact before `begin`. Sweepers that fill it at the same time
-        share a mark.
+        A schedule that was not intact does not become intact before `begin`. Sweepers that fill it
+        concurrently share a mark.
         """
 
     def begin(self, seconds: float, mark: str | None = None) -> None:

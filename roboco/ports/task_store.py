@@ -160,8 +160,8 @@ class Board(Protocol):
     ) -> bool:
         """Create the task, idle, with these newest steps. Return False, and change nothing, if it exists.
 
-        The fence starts at the server's time in milliseconds, and in any case above the epoch `above`. The generation
-        of the logs sorts after all earlier ones of the task that began below that number.
+        The fence starts at the server's time in milliseconds, and in any case above the epoch `above`. The
+        generation of the logs sorts after all earlier ones of the task that began below that number.
         """
 
     def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:

@@ -23,7 +23,10 @@ class ModelLimit:
 
 
 class ModelLimits:
-    """The limits of ROBOCO_MODEL_LIMITS. An entry without address applies to `own`, the address of OPENAI_BASE_URL."""
+    """The limits of ROBOCO_MODEL_LIMITS.
+
+    An entry without address applies to `own`, the address of OPENAI_BASE_URL.
+    """
 
     def __init__(self, entries: tuple[str, ...] = (), own: str = OPENAI) -> None:
         self._own = own
