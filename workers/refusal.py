@@ -8,7 +8,7 @@ from roboco.adapters.celery.display import of_error, of_outside
 from roboco.adapters.celery.names import OUTSIDE, QUEUE_OF
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 from roboco.ports.telemetry import REFUSED
 
 _log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ def letter_of(engine: Engine, request: Any, reason: str, attempts: int) -> DeadL
     return letters.letter_of(request, QUEUE_OF[request.task], reason, attempts, engine.now())
 
 
-def refuse(engine: Engine, request: Any, error: UsageError, reason: str | None) -> None:
+def refuse(engine: Engine, request: Any, error: UsageError | Overloaded, reason: str | None) -> None:
     """Store the dead letter for this reason, if there is one; then log and count the refusal.
 
     The log quotes nothing of the message. If the dead letter cannot be stored, the exception passes on, and nothing is

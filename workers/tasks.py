@@ -53,7 +53,7 @@ LONGEST_CALL = 86_400.0
 LONGEST_LISTING = 900.0
 """Seconds of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
 SHOWN: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:ShownRequest"}
-SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+SAFE: dict[str, Any] = {**SHOWN, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError, Overloaded)}
 
 
 GIVEN_UP = "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_LIMIT) while they processed it"
@@ -170,6 +170,8 @@ def _or_again(engine: Engine, request: Any, accept: Callable[[], object]) -> Non
             with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
                 _take_in(engine, request, key, accept)
         engine.attempts.end(key)
+    except Overloaded:
+        raise  # the producer submits again later: a message that returns to its queue would add to the load
     except (TransientError, SoftTimeLimitExceeded) as error:
         time.sleep(PAUSE)
         raise Reject(error, requeue=True) from error
@@ -180,13 +182,16 @@ def _take_in(engine: Engine, request: Any, key: str, accept: Callable[[], object
         accept()
     except SoftTimeLimitExceeded:
         raise  # it counts as an attempt, like the loss of a worker
+    except Overloaded as error:
+        engine.attempts.end(key)
+        refuse(engine, request, error, None)  # many of these would push real losses out of the dead letters
+        raise
     except TransientError:
         engine.attempts.end(key)
         raise
     except UsageError as error:
         engine.attempts.end(key)
-        kept = request.task in CREATING and not isinstance(error, Overloaded)  # many of these push real losses out
-        refuse(engine, request, error, f"refused: {error}" if kept else None)
+        refuse(engine, request, error, f"refused: {error}" if request.task in CREATING else None)
         raise
     except Exception as error:
         engine.dead.add(letter_of(engine, request, f"{type(error).__name__}: {error}", 1))

@@ -29,7 +29,7 @@ from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
 from roboco.engine.intake.resolve import resolve
 from roboco.engine.intake.submit import submit
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
 RESERVED = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
@@ -250,7 +250,7 @@ def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any
         arguments = {name: value for name, value in arguments.items() if name != "tenant"} | whole
     try:
         TAKE[name](engine, settings, arguments, item_id)
-    except UsageError as error:
+    except (UsageError, Overloaded) as error:
         _announce(engine, arguments.get("task_id"), error)
         raise
 
@@ -259,7 +259,7 @@ def _team(settings: Settings, team: str | dict[str, Any]) -> Team:
     return named_team(settings.teams, team) if isinstance(team, str) else team_from(team)
 
 
-def _announce(engine: Engine, task_id: object, error: UsageError) -> None:
+def _announce(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
     try:
         known = check_task_id(task_id)
     except UsageError:

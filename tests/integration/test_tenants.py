@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Orchestrator, Settings, Task, UsageError, team_from
+from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, team_from
 from roboco.adapters.local.process import start
 from tests.servers.model_server import Reply, Request
 from tests.stack import LONG_LEASE, ROOT, Stack, until
@@ -97,7 +97,7 @@ def test_no_new_task_is_taken_when_too_much_waits(narrow: Stack) -> None:
         def full() -> bool:
             try:
                 taken.append(limited.run(TEAM, f"task {len(taken)}"))
-            except UsageError as error:
+            except Overloaded as error:
                 return "turns wait for workers already, at most 3 may" in str(error)
             return False
 

@@ -91,6 +91,18 @@ def test_errors_survive_pickling(error: errors.RobocoError) -> None:
         assert vars(again) == vars(error)
 
 
+def test_each_error_has_a_code_of_its_own() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RobocoError)]
+    codes = [kind.code for kind in kinds if kind is not errors.ModelError]
+    assert len(set(codes)) == len(codes)
+    assert errors.ModelError("http_500", "away", True).code == "http_500"
+
+
+def test_overloaded_may_succeed_later_and_is_no_usage_error() -> None:
+    assert issubclass(errors.Overloaded, errors.TransientError)
+    assert not issubclass(errors.Overloaded, errors.UsageError)
+
+
 def test_errors_say_what_they_know() -> None:
     team = errors.TeamError("team.yaml", ("a: x", "b: y"))
     assert str(team) == "team.yaml: a: x\nteam.yaml: b: y"

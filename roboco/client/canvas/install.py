@@ -22,7 +22,7 @@ from roboco.client.canvas.refusal import refuse
 from roboco.client.canvas.revocations import watch_revokes
 from roboco.client.canvas.team_task import Order, submit_team
 from roboco.client.orchestrator import Orchestrator
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.settings import Settings, read_settings
 
 RETRIES = 12
@@ -58,8 +58,9 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         name=TEAM,
         bind=True,
         track_started=False,
-        throws=(UsageError,),
+        throws=(UsageError, Overloaded),
         autoretry_for=(TransientError,),
+        dont_autoretry_for=(Overloaded,),
         max_retries=RETRIES,
         retry_backoff=True,
         retry_backoff_max=LONGEST,
@@ -72,7 +73,7 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         order = Order(app, self.request, ignored, options.get("queue"))
         try:
             task = submit_team(orchestrator(), order, given, dict(asked))
-        except UsageError as error:
+        except (UsageError, Overloaded) as error:
             if not self.request.is_eager:
                 refuse(orchestrator(), self.request, error)
             raise

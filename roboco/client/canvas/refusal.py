@@ -14,7 +14,7 @@ from roboco.errors import Overloaded, TransientError, UsageError
 _log = logging.getLogger(__name__)
 
 
-def refuse(orchestrator: Orchestrator, request: Any, error: UsageError) -> None:
+def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloaded) -> None:
     """Store the dead letter and log the refusal. The failure of the Celery task does not depend on either.
 
     The refusal is only logged for a tenant, since dead letters are the operator's, and for an Overloaded: many of those

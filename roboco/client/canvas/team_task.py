@@ -19,7 +19,7 @@ from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notify
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
         if mistake := broker_mistake(order.app, orchestrator.settings):
             raise UsageError(mistake)
         return orchestrator.run_in_canvas(team, prompt, whole, _continuation(order, gives, on_wait))
-    except UsageError as error:
+    except (UsageError, Overloaded) as error:
         if orchestrator.engine.files.get(summary_path(task_id)) is None:
             raise
         _log.warning("Celery task %s came again, and its first message counts: %s", order.request.id, error)
