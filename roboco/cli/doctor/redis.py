@@ -76,7 +76,7 @@ def _reached(settings: Settings, client: redis.Redis, where: str) -> Iterator[Ch
     yield from _of_all(nodes)
     yield _readable(client, keys)
     letters = RedisDeadLetters(lambda: client, keys).count()
-    yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead`")
+    yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
 
 
 def _version(facts: dict[str, Any], where: str) -> Check:

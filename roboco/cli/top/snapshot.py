@@ -73,7 +73,7 @@ class Viewer:
     def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: Heartbeats) -> None:
         settings = orchestrator.settings
         self._app = app
-        self._teams = orchestrator.engine.teams
+        self._orchestrator = orchestrator
         self._client = connect(settings.redis_url)
         self._redis = RedisPicture(self._client, Keys(settings.prefix), model_limits(settings))
         self._heartbeats = heartbeats
@@ -121,7 +121,7 @@ class Viewer:
         self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
         for task_id in [one for one in task_ids if one not in self._known][:_TEAMS]:
             try:
-                self._known[task_id] = self._teams.get(task_id)
+                self._known[task_id] = self._orchestrator.stored_task(task_id).team()
             except (RobocoError, OSError):
                 self._known[task_id] = None
 

@@ -82,7 +82,7 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         raise Ignore
 
     def ended(task_id: str, name: str) -> None:
-        go_on(app, orchestrator().engine, task_id, name)
+        go_on(app, orchestrator()._engine, task_id, name)
 
     as_team(team)
     as_ended(ended)

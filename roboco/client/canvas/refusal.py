@@ -21,13 +21,13 @@ def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloa
     would push lost work out of the dead letters.
     """
     queue = str((request.delivery_info or {}).get("routing_key") or "")
-    letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator.engine.now())
+    letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator._engine.now())
     kept = f"; it is dead letter {letter.letter_id}"
     if orchestrator.settings.tenant is not None or isinstance(error, Overloaded):
         kept = ""
     else:
         try:
-            orchestrator.engine.dead.add(letter)
+            orchestrator._engine.dead.add(letter)
         except (TransientError, RedisError) as away:
             kept = f"; its dead letter cannot be stored ({away})"
     _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM, kept, of_error(error))

@@ -48,7 +48,7 @@ def _look(looks: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> No
 
 def stop_team(orchestrator: Orchestrator, celery_id: str) -> None:
     """Stop the task that the Celery task has submitted, if it is open."""
-    engine, task_id = orchestrator.engine, team_task_id(celery_id)
+    engine, task_id = orchestrator._engine, team_task_id(celery_id)
     if engine.files.get(open_path(task_id)) is None:
         return
     item = Stop(item_id="revoked", created_at=engine.now(), reason="revoked")
