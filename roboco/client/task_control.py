@@ -111,7 +111,7 @@ class TaskControl(TaskHandle):
         self._accept(names.ANSWER, None, arguments)
 
     def approve(self, call_id: str, args: dict[str, Any] | None = None, reason: str = "") -> None:
-        """Approve a call that needs it. If `args` are given, the call runs with them instead of its own arguments.
+        """Approve a call that needs it. If `args` are given, they replace the arguments of the call.
 
         The first decision on a call counts: the same decision again has no effect. Raises UsageError for another
         decision, or if the call is not open.
