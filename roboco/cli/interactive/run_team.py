@@ -55,19 +55,19 @@ def run_team(team: Team, wish: Wish) -> int:
     settings = read_settings()
     settings = settings.model_copy(update={"mcp": (*settings.mcp, *wish.allowed)})
     screen = Screen(sys.stdout)
-    tell = partial(_tell, Screen(sys.stderr) if wish.as_json else screen)
-    with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:
+    note = partial(_note, Screen(sys.stderr) if wish.as_json else screen)
+    with LocalStack(settings, missing(team, os.environ, wish.worker), note) as stack:
         task = _submit(stack, team, wish)
         check = stack.check if stack.has_worker else _no_local_worker
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), check=check) if wish.as_json else None
             conversation = as_json or _for_people(task, screen, check)
-            code = _converse(conversation, task, tell, partial(_next_command, task, stack.has_worker))
+            code = _converse(conversation, task, note, partial(_next_command, task, stack.has_worker))
         except BrokenPipeError:
-            task.stop("nobody reads its output")
+            task.stop("the reader of its output has gone")
             _close(task)
             raise
-        tell(f"files: {_files_location(settings.workspace, task.task_id)}")
+        note(f"files: {_files_location(settings.workspace, task.task_id)}")
         return code
 
 
@@ -79,7 +79,7 @@ def _next_command(task: Task, is_local: bool, status: TaskStatus) -> str:
     return next_command(task.task_id, task.pending_actions(), status, is_local)
 
 
-def _tell(notes: Screen, text: str) -> None:
+def _note(notes: Screen, text: str) -> None:
     notes.line((text, "dim"))
 
 
@@ -100,31 +100,31 @@ def _for_people(task: Task, screen: Screen, check: Callable[[], None]) -> Conver
     view = LiveView(screen)
     person = Person(task, task.pending_actions(), screen, view) if sys.stdin.isatty() else None
     if person is not None and person.interjects:
-        _tell(screen, "Ctrl-C asks for a message and interrupts with it; twice stops")
+        _note(screen, "Ctrl-C asks for a message and interrupts with it; twice stops")
     return Conversation(task, view, person=person, check=check)
 
 
-def _converse(conversation: Conversation, task: Task, tell: Tell, describe_next: Callable[[TaskStatus], str]) -> int:
+def _converse(conversation: Conversation, task: Task, note: Tell, describe_next: Callable[[TaskStatus], str]) -> int:
     """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
     try:
         status = conversation.follow()
     except Interrupted as signal:
-        if _stopped(conversation, tell):
+        if _stopped(conversation, note):
             _close(task)
         return signal.exit_code
     _close(task)
     if status.waiting:
-        tell(f"the task waits ({status}): {describe_next(status)}")
+        note(f"the task waits ({status}): {describe_next(status)}")
     return SUCCESS if status.waiting or status is TaskStatus.COMPLETED else FAILED
 
 
-def _stopped(conversation: Conversation, tell: Tell) -> bool:
+def _stopped(conversation: Conversation, note: Tell) -> bool:
     """Stop the task. Return True if it has ended in time."""
-    tell("stopping the task ... (Ctrl-C once more leaves immediately)")
+    note("stopping the task ... (Ctrl-C once more leaves immediately)")
     try:
         conversation.stop("stopped by the user", STOP_TIMEOUT)
     except (TimeoutError, TransientError) as error:
-        tell(f"{error}; it is stopped as soon as a worker processes it")
+        note(f"{error}; it is stopped as soon as a worker processes it")
         return False
     return True
 
