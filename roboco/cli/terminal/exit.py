@@ -69,8 +69,8 @@ def report_denied(error: Exception, as_json: bool) -> int:
     """Print that the Redis user lacks a right. Return the exit code."""
     user = urlsplit(os.environ.get("ROBOCO_REDIS_URL", "")).username or "default"
     message = (
-        f"Redis user {escaped(user)!r} lacks a right that this command needs: {escaped(str(error))}; name "
-        "another user in ROBOCO_REDIS_URL (and ROBOCO_BROKER_URL, if it is set): of deploy/redis-users.acl, "
+        f"Redis user {escaped(user)!r} lacks a right that this command needs: {escaped(str(error))}; "
+        "name another user in ROBOCO_REDIS_URL (and ROBOCO_BROKER_URL, if it is set): of deploy/redis-users.acl, "
         "roboco-client may manage dead letters and roboco-admin may run every command"
     )
     print_error("permission_denied", message, as_json)
