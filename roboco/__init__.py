@@ -1,7 +1,7 @@
 """Roboco: teams of LLM agents on the Celery workers you already operate.
 
-Each public name is imported when it is first used: a health check, or a service that only submits, does not pay for the
-rest. `__init__.pyi` declares the same names for type checkers.
+Each public name is imported at its first use, so that a health check, or a service that only submits, imports little.
+`__init__.pyi` declares the same names for type checkers.
 """
 
 import importlib

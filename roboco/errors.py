@@ -1,16 +1,16 @@
-"""The errors of Roboco, split by the party that must act.
+"""The errors of Roboco, split by who must act. Each has a `code` for programs.
 
-    RobocoError
-    ├── UsageError        the caller: nothing was stored, correct the call and send it again
-    │   ├── TeamError     the author of a team file: carries every mistake in it
-    │   ├── NotRunnable   the operator: this worker lacks the module of a tool; another worker may have it
-    │   └── Overloaded    the caller, later: too many tasks are queued already
-    ├── TransientError    the machine: the same call may succeed later
-    │   ├── ModelError    the model's provider: carries a code, and whether a retry can help
-    │   └── Later         the machine, not before a time: carries the delay that a server demands, in seconds
-    ├── TeamFailed        the caller that waits for a team: its task did not succeed
-    ├── CorruptHistory    an operator: a stored history breaks its own rules
-    └── Conflict          no action needed: another worker has this already
+    RobocoError           error
+    ├── UsageError        usage            the caller: nothing was stored; correct the call and send it again
+    │   ├── TeamError     invalid_team     the author of a team file: the error lists every mistake in it
+    │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
+    ├── TransientError    unavailable      the machine: the same call may succeed later
+    │   ├── Overloaded    overloaded       the caller, later: too many turns wait already, and nothing was stored
+    │   ├── ModelError    the provider's   the model's provider: `retryable` says whether another attempt can help
+    │   └── Later         retry_later      the machine, not before a time that the server has named
+    ├── TeamFailed        task_failed      the caller that waits for a task: the task did not complete
+    ├── CorruptHistory    corrupt_history  an operator: a stored history breaks its own rules
+    └── Conflict          conflict         the worker that loses: another worker processes this already
 
 Facts are positional arguments, so that an error survives pickling on its way through Celery.
 """
@@ -19,13 +19,20 @@ Facts are positional arguments, so that an error survives pickling on its way th
 class RobocoError(Exception):
     """The root of every error that Roboco raises itself."""
 
+    code: str = "error"
+    """The kind of the error, for programs: `roboco --json` prints it."""
+
 
 class UsageError(RobocoError):
-    """The call was wrong and nothing was stored. The message lists the possible values."""
+    """The call was wrong and nothing was stored. The message names the possible values."""
+
+    code = "usage"
 
 
 class TeamError(UsageError):
     """A team file has mistakes: `source` is the name of the file, `mistakes` lists all of them, one line each."""
+
+    code = "invalid_team"
 
     def __init__(self, source: str, mistakes: tuple[str, ...]) -> None:
         super().__init__(source, mistakes)
@@ -37,7 +44,9 @@ class TeamError(UsageError):
 
 
 class NotRunnable(UsageError):
-    """This process cannot run a tool, since it lacks the function. `module` is the module that must be installed."""
+    """This process cannot run a tool, since it lacks the function. `module` is the module to install."""
+
+    code = "not_runnable"
 
     def __init__(self, message: str, module: str) -> None:
         super().__init__(message, module)
@@ -48,19 +57,23 @@ class NotRunnable(UsageError):
         return self.message
 
 
-class Overloaded(UsageError):
-    """Too many tasks are queued to accept a new one. The same submission may be accepted later."""
-
-
 class TransientError(RobocoError):
     """A server failed to respond correctly. The same call may succeed later."""
+
+    code = "unavailable"
+
+
+class Overloaded(TransientError):
+    """Too many turns wait already (ROBOCO_MAX_QUEUED). Nothing was stored; the same submission may succeed later."""
+
+    code = "overloaded"
 
 
 class ModelError(TransientError):
     """A model call failed.
 
-    `retryable` is True if the same request may succeed later. `retry_after` is the delay in seconds that the provider
-    requested, or None.
+    `code` is that of the failure, such as "http_500". `retry_after` is the number of seconds that the provider has
+    named, or None.
     """
 
     def __init__(self, code: str, message: str, retryable: bool, retry_after: float | None = None) -> None:
@@ -75,7 +88,9 @@ class ModelError(TransientError):
 
 
 class Later(TransientError):
-    """A server refuses the call for now. `seconds` is the delay that it demands."""
+    """A server refuses the call now, and asks for the next attempt in `seconds`."""
+
+    code = "retry_later"
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message, seconds)
@@ -87,19 +102,25 @@ class Later(TransientError):
 
 
 class CorruptHistory(RobocoError):
-    """A stored history breaks its own rules. An operator must act before anything is written."""
+    """A stored history breaks its own rules; an operator must repair it before anything is written."""
+
+    code = "corrupt_history"
 
 
 class Conflict(RobocoError):
-    """Another worker has this already. The loser drops its work."""
+    """Another worker processes this already; the worker that loses drops its work."""
+
+    code = "conflict"
 
 
 class TeamFailed(RobocoError):
-    """The task of a team did not succeed.
+    """A task did not complete: its id, the `status` in which it ended or waits, the reason, and the remedy.
 
     It carries the task's id, the `status` in which it ended or waits, the reason, and the remedy.
     `TaskResult.raise_for_status` raises it, and the Celery task of a team in a canvas fails with it.
     """
+
+    code = "task_failed"
 
     def __init__(self, task_id: str, status: str, reason: str, remedy: str = "") -> None:
         super().__init__(task_id, status, reason, remedy)

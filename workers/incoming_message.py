@@ -14,7 +14,7 @@ from roboco.adapters.celery.display import of_error, of_outside
 from roboco.adapters.celery.names import CREATING, OUTSIDE, QUEUE_OF
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 from roboco.ports.telemetry import REFUSED
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class CeleryMessage:
         queue = QUEUE_OF[self.request.task]
         return letter_of(self.request, queue, reason, attempts, self.engine.now())
 
-    def refuse(self, error: UsageError, reason: str | None) -> None:
+    def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
         """Store the dead letter for this reason, if there is one; then log and count the refusal.
 
         The log quotes nothing of the message. If the dead letter cannot be stored, the exception is raised, and nothing

@@ -33,7 +33,7 @@ from roboco.engine.execution.turn import turn as engine_turn
 from roboco.engine.intake import guard
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
-from roboco.errors import Conflict, TeamFailed, TransientError, UsageError
+from roboco.errors import Conflict, Overloaded, TeamFailed, TransientError, UsageError
 from roboco.ports import CallOrder, ListOrder, TurnOrder
 from roboco.workers.celery_result import call_result, message_result, turn_result
 from roboco.workers.incoming_message import CeleryMessage
@@ -48,7 +48,12 @@ MAX_LISTING_SECONDS = 900.0
 """Time limit of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
 REDACTED: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:ShownRequest"}
 """Options of a Celery task whose arguments and errors Celery's events show without content of users."""
-DURABLE: dict[str, Any] = {**REDACTED, "acks_late": True, "reject_on_worker_lost": True, "throws": (UsageError,)}
+DURABLE: dict[str, Any] = {
+    **REDACTED,
+    "acks_late": True,
+    "reject_on_worker_lost": True,
+    "throws": (UsageError, Overloaded),
+}
 """Options of a Celery task whose message only the broker records: it is redelivered if its worker dies."""
 Parsed = TypeVar("Parsed")
 

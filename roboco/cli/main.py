@@ -1,4 +1,4 @@
-"""The command `roboco`: its subcommands, and how errors become messages and exit codes.
+"""The command `roboco`: its subcommands, its error messages and its exit codes.
 
 A command is imported when it is called: `roboco --help` imports none of them.
 """
@@ -10,7 +10,17 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from roboco.cli.terminal.exit import interrupted, is_denied, report, report_denied, report_usage
+from roboco.cli.terminal.exit import (
+    ERROR_FORMAT,
+    EXIT_CODES,
+    SUCCESS,
+    is_denied,
+    report,
+    report_abort,
+    report_denied,
+    report_usage,
+    wants_json,
+)
 from roboco.cli.terminal.signals import interruptible
 from roboco.errors import RobocoError
 
@@ -33,7 +43,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "deny": ("commands.answers:deny", "Deny a tool call."),
         "answer": ("commands.answers:answer", "Submit the result of a client tool call."),
         "resolve": ("commands.answers:resolve", "Resolve a tool call with an unknown outcome."),
-        "raise": ("commands.raise_limits:raise_limits", "Set other limits for a task."),
+        "limits": ("commands.limits:limits", "Set other limits for a task."),
         "fork": ("commands.fork:fork", "Start a new task from the first steps of a task."),
     },
     "Inspect": {
@@ -44,7 +54,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
         "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
         "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
-        "to-test": ("commands.export_test:to_test", "Print a pytest file that replays a task."),
+        "export-test": ("commands.export_test:export_test", "Print a pytest file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
         "models": ("commands.models:models", "List the model profiles of a team, for --model."),
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
@@ -56,12 +66,10 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
         "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
-        "dead": ("commands.dead_letters:dead", "List dead letters with their reasons."),
-        "requeue": ("commands.dead_letters:requeue", "Send dead letters again and remove them from the list."),
-        "dismiss": ("commands.dead_letters:dismiss", "Remove dead letters from the list without sending them again."),
+        "dead-letters": ("commands.dead_letters:dead_letters", "List, requeue or delete dead letters."),
     },
 }
-"""The commands by section: where each is below `roboco.cli`, and the first line of its help."""
+"""The commands by section: the place of each below `roboco.cli`, and the first line of its help."""
 _PLACES: Final = {name: place for section in _COMMANDS.values() for name, (place, _) in section.items()}
 
 
@@ -73,7 +81,7 @@ class Commands(click.Group):
         return list(_PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command, or None if there is none of this name."""
+        """Import and return the command, or return None if there is none of this name."""
         if cmd_name not in _PLACES:
             return None
         module, _, attribute = _PLACES[cmd_name].partition(":")
@@ -85,6 +93,13 @@ class Commands(click.Group):
         for section, entries in _COMMANDS.items():
             with formatter.section(section):
                 formatter.write_dl([(name, text) for name, (_, text) in entries.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes and the format of errors."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl(EXIT_CODES)
+        formatter.write_paragraph()
+        formatter.write_text(ERROR_FORMAT)
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -100,25 +115,27 @@ def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an agent may say what the terminal cannot show
+            stream.reconfigure(errors="replace")  # an agent may write characters that the terminal cannot show
     interruptible()
-    sys.exit(_code())
+    sys.exit(run(sys.argv[1:]))
 
 
-def _code() -> int:
+def run(arguments: list[str]) -> int:
+    """Run a command line, print its error if it fails, and return the exit code."""
+    as_json = wants_json(arguments)
     try:
-        code: Any = commands.main(prog_name="roboco", standalone_mode=False)
+        code: Any = commands.main(arguments, prog_name="roboco", standalone_mode=False)
     except click.ClickException as error:
-        return report_usage(error)
+        return report_usage(error, as_json)
     except RobocoError as error:
-        return report(error)
+        return report(error, as_json)
     except click.Abort as error:
-        return interrupted(error)
+        return report_abort(error)
     except Exception as error:
         if is_denied(error):
-            return report_denied(error)
+            return report_denied(error, as_json)
         raise
-    return code if isinstance(code, int) else 0
+    return code if isinstance(code, int) else SUCCESS
 
 
 if __name__ == "__main__":

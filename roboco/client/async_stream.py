@@ -1,92 +1,94 @@
-"""Following in an event loop: the merged stream of following.py, with all that blocks done in threads."""
+"""AsyncTaskStream: the merged stream of `stream.py` in an event loop; threads do everything that blocks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.position import Position, Record
 from roboco.adapters.threads import Threads
-from roboco.client.stream import TASK_END, Following, is_settled, looks
+from roboco.client.stream import TASK_END, TaskStream, is_at_rest, recheck_delays
 from roboco.client.task_result import TaskResult
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor, View
 from roboco.domain.task_summary import TaskSummary
 
 T = TypeVar("T")
-BATCH = 100
-"""How many items of an ended task are read at a time."""
-_READERS = Threads(32)
-"""Who reads workspaces for all followers of this process."""
+BATCH_ITEMS: Final = 100
+"""Items of an ended task that a thread reads at a time."""
+MAX_READERS: Final = 32
+_READERS: Final = Threads(MAX_READERS)
+"""The threads that read workspaces for all followers of this process."""
 
 
-class AsyncFollowing:
-    """Follows one task in the event loop that runs."""
+class AsyncTaskStream:
+    """Follows one task in the running event loop."""
 
-    def __init__(self, following: Following, follower: AsyncFollower) -> None:
-        self._following = following
+    def __init__(self, stream: TaskStream, follower: AsyncFollower) -> None:
+        self._stream = stream
         self._follower = follower
 
-    def stream(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
-        """As `Following.stream`; a cursor that is none is refused at once."""
-        return self._stream(Cursor.parse(cursor) if cursor else Cursor())
+    def items(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
+        """Yield the same items as `TaskStream.items`. Raises UsageError immediately if the cursor is invalid."""
+        return self._items(Cursor.parse(cursor) if cursor else Cursor())
 
-    async def settled(self) -> TaskSummary:
-        """The task as soon as it has ended or waits."""
-        async with aclosing(self._follower.stirs(self._following.task_id)) as stirs:
-            async for event in stirs:
-                for pause in looks(event):
-                    summary = await self._once("summary", self._following.summary)
-                    if is_settled(summary):
+    async def wait_at_rest(self) -> TaskSummary:
+        """Return the task as soon as it has ended or waits."""
+        async with aclosing(self._follower.stirs(self._stream.task_id)) as changes:
+            async for event in changes:
+                for delay in recheck_delays(event):
+                    summary = await self._read_shared("summary", self._stream.summary)
+                    if is_at_rest(summary):
                         return summary
-                    await self._attend()
-                    await asyncio.sleep(pause)
-        raise AssertionError("stirs do not end")
+                    await self._check_attendance()
+                    await asyncio.sleep(delay)
+        raise AssertionError("the iterator of changes does not end")
 
     async def result(self, summary: TaskSummary) -> TaskResult:
-        """What the task with this summary has come to."""
-        return await _READERS.run(lambda: self._following.result(summary))
+        """Return the result of the task with this summary."""
+        return await _READERS.run(lambda: self._stream.result(summary))
 
-    async def _stream(self, at: Cursor) -> AsyncGenerator[StreamItem, None]:
-        view = View(at, self._following.read_steps)
+    async def _items(self, at: Cursor) -> AsyncGenerator[StreamItem, None]:
+        view = View(at, self._stream.read_steps)
         position = Position(at.generation, at.events, at.chunks)
-        async with aclosing(self._follower.follow(self._following.task_id, position)) as records:
+        async with aclosing(self._follower.follow(self._stream.task_id, position)) as records:
             async for record in records:
                 if record is not None:
-                    for item in await _taken(view, record):
+                    for item in await _items_of(view, record):
                         yield item
                     if record["type"] == TASK_END:
                         return
-                elif await self._once("ended", self._following.ended):
+                elif await self._read_shared("ended", self._stream.has_ended):
                     break
                 else:
-                    await self._attend()
-        async with aclosing(_in_batches(self._following.rest(view, position))) as rest:
-            async for item in rest:
+                    await self._check_attendance()
+        async with aclosing(_in_batches(self._stream.remaining(view, position))) as remaining:
+            async for item in remaining:
                 yield item
 
-    async def _attend(self) -> None:
-        if self._following.attendance.is_due():
-            await _READERS.run(self._following.attendance.check)
+    async def _check_attendance(self) -> None:
+        if self._stream.attendance.is_due():
+            await _READERS.run(self._stream.attendance.check)
 
-    async def _once(self, what: str, read: Callable[[], T]) -> T:
-        return await _READERS.once((self._following.place, self._following.task_id, what), read)
+    async def _read_shared(self, name: str, read: Callable[[], T]) -> T:
+        """Return the result of a read that all followers of the task in this loop share."""
+        return await _READERS.once((self._stream.engine_id, self._stream.task_id, name), read)
 
 
-async def _taken(view: View, record: Record) -> Iterable[StreamItem]:
-    """The items of a message; the event loop goes on while steps are read that it lacks."""
+async def _items_of(view: View, record: Record) -> Iterable[StreamItem]:
+    """Return the items of a record. If the view first has to read steps, a thread reads them."""
     if view.lacks_steps(record):
         return await _READERS.run(lambda: list(view.take(record)))
     return view.take(record)
 
 
 async def _in_batches(items: Iterator[StreamItem]) -> AsyncGenerator[StreamItem, None]:
-    """The items, which block while they are made."""
+    """Yield the items of an iterator that blocks."""
     while True:
-        batch = await _READERS.run(lambda: list(islice(items, BATCH)))
+        batch = await _READERS.run(lambda: list(islice(items, BATCH_ITEMS)))
         for item in batch:
             yield item
-        if len(batch) < BATCH:
+        if len(batch) < BATCH_ITEMS:
             return

@@ -30,7 +30,7 @@ from roboco.engine.intake import answer, pause, send
 from roboco.engine.intake.accept import receive
 from roboco.engine.intake.fork import ForkOrder, fork
 from roboco.engine.intake.limits import raise_limits
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
 RESERVED = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
@@ -256,12 +256,12 @@ def take(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any
         arguments = {name: value for name, value in arguments.items() if name != "tenant"} | whole
     try:
         TAKE[name](engine, settings, arguments, item_id)
-    except UsageError as error:
+    except (UsageError, Overloaded) as error:
         _announce(engine, arguments.get("task_id"), error)
         raise
 
 
-def _announce(engine: Engine, task_id: object, error: UsageError) -> None:
+def _announce(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
     try:
         known = check_task_id(task_id)
     except UsageError:

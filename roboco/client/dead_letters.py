@@ -1,4 +1,4 @@
-"""requeue: send a dead letter again, or drop it."""
+"""Dead letters: find one, send it again, or delete it."""
 
 import uuid
 from typing import Any, Final
@@ -19,48 +19,64 @@ REQUEUED: Final = "roboco_requeued"
 """The header of a requeued message, with a new id each time."""
 
 
-def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
-    """Send the letter again, with its attempts reset, and remove it from the list.
-
-    UsageError if there is no letter with this id, if it was not kept whole, or if sending it would change nothing. If
-    the process dies in between, the letter stays on the list: a message that is sent twice has its effect once.
-    """
+def find(engine: Engine, letter_id: str) -> DeadLetter:
+    """Return the dead letter. Raises UsageError if there is none with this id."""
     letter = engine.dead.letter(letter_id)
     if letter is None:
-        raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead lists them")
+        raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead-letters lists them")
+    return letter
+
+
+def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
+    """Send the letter again, with its attempts reset, delete it, and return it.
+
+    If the process dies in between, the letter stays on the list: a message that is sent twice has its effect once.
+    Raises UsageError if there is no letter with this id, if it was truncated, or if sending it would have no effect.
+    """
+    letter = find(engine, letter_id)
     if letter.name == TEAM:
         raise UsageError(
-            f"letter {letter_id} is of a shop's own Celery application: mend the call and send it again from there; "
-            f"roboco dismiss {letter_id} takes it off the list"
+            f"letter {letter_id} is of a shop's own Celery application: correct the call and send it again from there; "
+            f"roboco dead-letters delete {letter_id} takes it off the list"
         )
     if letter.cut:
         raise UsageError(
-            f"letter {letter_id} is not kept whole, because it was unreadable or too long: send it from its source; "
-            f"roboco dismiss {letter_id} takes it off the list"
+            f"letter {letter_id} is truncated, because it was unreadable or too long: send it from its source; "
+            f"roboco dead-letters delete {letter_id} takes it off the list"
         )
     if letter.work is None:
         engine.attempts.end(f"message:{letter.headers.get('id')}")
         _publish(app, letter)
     else:
-        _look_again(engine, letter)
+        _schedule_work(engine, letter)
     engine.dead.remove(letter_id)
     return letter
 
 
-def _look_again(engine: Engine, letter: DeadLetter) -> None:
+def delete(engine: Engine, letter_id: str) -> DeadLetter | None:
+    """Delete the letter without sending it. Return it, or None if it is not on the list."""
+    letter = engine.dead.letter(letter_id)
+    if letter is not None:
+        engine.dead.remove(letter_id)
+    return letter
+
+
+def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
+    """Schedule the lost work again. Raises UsageError if its task has continued without it, or has ended."""
     if letter.work == "notify":
         notify.again(engine, letter.task_id, letter.detail)
         return
     if letter.work != "advance":
         raise UsageError(
-            f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has continued without it "
-            f"or has ended; see roboco show {letter.task_id}. roboco dismiss {letter.letter_id} takes it off the list"
+            f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has continued without it or has "
+            f"ended; see roboco show {letter.task_id}. roboco dead-letters delete {letter.letter_id} takes it off the "
+            "list"
         )
     if engine.files.get(open_path(letter.task_id)) is None:
         raise UsageError(
             f"task {letter.task_id!r} has ended because of this letter; see roboco show {letter.task_id}. "
             "Submit it again under another id to start it from the beginning; "
-            f"roboco dismiss {letter.letter_id} takes the letter off the list"
+            f"roboco dead-letters delete {letter.letter_id} takes the letter off the list"
         )
     for key in LOOKS:
         engine.attempts.end(f"{key}:{letter.task_id}")
@@ -84,11 +100,3 @@ def _publish(app: Celery, letter: DeadLetter) -> None:
             delivery_mode=2,
             confirm_timeout=CONFIRMED,
         )
-
-
-def dismiss(engine: Engine, letter_id: str) -> DeadLetter | None:
-    """Remove the letter from the list without sending it. Return it, or None if it is not on the list."""
-    letter = engine.dead.letter(letter_id)
-    if letter is not None:
-        engine.dead.remove(letter_id)
-    return letter

@@ -1,4 +1,4 @@
-"""Wishes: what may be said beside a prompt or message."""
+"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork` and `raise_limits`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,46 +8,51 @@ from typing import Any, TypedDict
 from roboco.domain.history.priority import Priority
 
 
-class Said(TypedDict, total=False):
-    """What may be said beside a message; see `Brought` for what each means.
-
-    `goals`: objects with name, description and schema. `client_tools`: objects with name, description and input_schema.
-    `artifacts`: names of files that were stored with the task before.
-    """
+class MessageOptions(TypedDict, total=False):
+    """Attachments of a message."""
 
     goals: list[dict[str, Any]]
+    """Goals to reach: objects with name, description and schema."""
     client_tools: list[dict[str, Any]]
+    """Tools that the client runs itself: objects with name, description and input_schema."""
     client_context: dict[str, Any]
+    """The user's view, such as the document that is open. The agents read it; it changes nothing else."""
     scope: dict[str, Any]
+    """Values for tools, such as a window of time. Each call that a worker runs gets them, until a message has others.
+    Roboco never enforces them."""
     artifacts: list[str]
+    """Names of files that were stored with the task before."""
 
 
-class Wished(Said, total=False):
-    """What may be said beside the prompt of a new task.
-
-    `task_id`: the same id with the same content again is the same task. `tenant` says whose task it is: its id is then
-    TENANT:ID. A client with ROBOCO_TENANT submits for that tenant alone. `context` is there for the prompts' templates.
-    `agent` names who acts first, `model` the profile of agents that name none; `title` is for people.
-    `files` are stored with the task before it is submitted, for its first message to bring. The task begins at `eta`
-    (with a time zone), or in `countdown` seconds. `priority`: high, normal or low. `notify` are objects that say who is
-    told when the task has ended, or waits: see `Notify`.
-    """
+class SubmitOptions(MessageOptions, total=False):
+    """Options of a new task."""
 
     task_id: str | None
+    """The task's id. The same id with the same content again is the same task."""
     tenant: str | None
+    """The task's tenant: its id is then TENANT:ID. A client with ROBOCO_TENANT allows only its own."""
     context: dict[str, Any] | None
+    """Values for the templates of the prompts, as `context.KEY`."""
     agent: str | None
+    """The agent that acts first."""
     model: str | None
+    """The model profile of agents that name none."""
     title: str | None
+    """The task's title, for people."""
     files: Sequence[Path]
+    """Files to store with the task before it is submitted; its first message refers to them."""
     eta: datetime | str | None
+    """The time at which the task starts, with a time zone."""
     countdown: float | None
+    """Seconds after which the task starts."""
     priority: Priority
+    """The priority: high, normal or low."""
     notify: list[dict[str, Any]]
+    """Targets to notify when the task has ended, or waits: see `Notify`."""
 
 
-class Raised(TypedDict, total=False):
-    """Limits that take the place of a task's; see `Limits` for what each means."""
+class LimitOptions(TypedDict, total=False):
+    """Limits that replace those of a task; see `Limits` for each of them."""
 
     max_steps: int
     max_tokens: int
@@ -60,12 +65,12 @@ class Raised(TypedDict, total=False):
     tools: dict[str, dict[str, Any]]
 
 
-class Forked(Said, total=False):
-    """What may be said of a fork. `task_id`: the same id with the same content again is the same fork.
-
-    `agent` names who answers the message, `model` the profile of agents that name none.
-    """
+class ForkOptions(MessageOptions, total=False):
+    """Options of a fork."""
 
     task_id: str | None
+    """The id of the new task. The same id with the same content again is the same fork."""
     agent: str | None
+    """The agent that answers the message."""
     model: str | None
+    """The model profile of agents that name none."""

@@ -1,4 +1,4 @@
-"""Orchestrator: what a caller talks to, from any process that reaches Redis and the workspace."""
+"""Orchestrator: the client of Roboco, for any process that reaches Redis, the broker and the workspace."""
 
 import logging
 import uuid
@@ -11,22 +11,27 @@ from typing import BinaryIO, Self, Unpack
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.client.dead_letters import dismiss, requeue
-from roboco.client.options import Wished
+from roboco.client import dead_letters
+from roboco.client.in_thread import in_thread
+from roboco.client.options import SubmitOptions
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
 from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.decision.router import Router, route
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_tenant, is_task_id, of_tenant, tenant_of
 from roboco.domain.inbox.submission import read_submission
 from roboco.domain.notification import Notify, check_callback
 from roboco.domain.paths import summary_path
 from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.model_offer import ModelOffer, offers
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
+from roboco.engine.intake.unattended import missing_workers
+from roboco.engine.record.summaries import stored_summary
 from roboco.engine.registration import check_workspace
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.settings import Settings, read_settings
@@ -35,10 +40,14 @@ _log = logging.getLogger(__name__)
 
 
 class Orchestrator:
-    """Runs teams on the shop's workers. Safe to share between threads; nothing is connected before its first use.
+    """The client: it submits tasks to the workers, and finds tasks again. Safe to share between threads.
 
-    With a tenant in the settings it knows that tenant's tasks alone, by their own ids or whole ("TENANT:ID").
+    It connects to nothing before its first use. A client with a tenant in its settings reaches only that tenant's
+    tasks, by their own ids or by TENANT:ID.
     """
+
+    settings: Settings
+    """The settings of this client."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or read_settings()
@@ -46,8 +55,8 @@ class Orchestrator:
         self._client = connect(self.settings.redis_url)
         self._telemetry = client_telemetry(self.settings)
         dispatcher = dispatcher_of(self._producer)
-        self.engine: Engine = build_engine(self.settings, dispatcher, self._client, Host(self._telemetry))
-        self._compared = False
+        self._engine: Engine = build_engine(self.settings, dispatcher, self._client, Host(self._telemetry))
+        self._workspace_checked = False
         self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
 
     def __enter__(self) -> Self:
@@ -57,7 +66,7 @@ class Orchestrator:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; tasks go on."""
+        """Close the connections. Tasks continue."""
         if self._telemetry is not None:
             self._telemetry.close()
         self._producer.close()
@@ -67,118 +76,188 @@ class Orchestrator:
         self,
         team: Team | str | Path,
         prompt: str,
-        **wished: Unpack[Wished],
+        **options: Unpack[SubmitOptions],
     ) -> Task:
-        """Submit a task and return at once; when this returns, the task will come to an end.
+        """Submit a task, and return it without waiting for its end. Once this returns, workers finish the task.
 
-        `team` is a Team, the path of a team file, or the name of one in ROBOCO_TEAMS_DIR; `Wished` says what else may
-        be wished. The same `task_id` with the same content again is the same task. UsageError says what is wrong before
-        anything is stored; it is Overloaded if too much waits already (ROBOCO_MAX_QUEUED).
+        `team` is a Team, the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. `SubmitOptions` lists the
+        options. The same `task_id` with the same content again is the same task.
+        Raises UsageError if the submission is wrong, and Overloaded, a TransientError, if too many turns wait already
+        (ROBOCO_MAX_QUEUED): neither stores anything. Raises TransientError if a server does not answer; submit again
+        with the same `task_id` then.
         """
-        return self._accept(team, prompt, wished)
+        return self._submit(team, prompt, options)
 
-    def run_in_canvas(self, team: Team | str | Path, prompt: str, wished: Wished, goes_on: Notify) -> Task:
-        """Submit a task as `run` does; when it has ended, Roboco's own Celery task goes on in the shop's canvas.
+    def run_in_canvas(self, team: Team | str | Path, prompt: str, options: SubmitOptions, continuation: Notify) -> Task:
+        """Submit a task as `run` does; when it has ended, Roboco's own Celery task continues the shop's canvas.
 
-        `goes_on` must be made by the caller itself, and of nothing that a producer or a tenant wrote.
+        The caller must build `continuation` itself, and never from data that a producer or a tenant wrote.
         """
-        return self._accept(team, prompt, wished, goes_on)
+        return self._submit(team, prompt, options, continuation)
 
-    def _accept(self, team: Team | str | Path, prompt: str, wished: Wished, goes_on: Notify | None = None) -> Task:
+    def _submit(
+        self, team: Team | str | Path, prompt: str, options: SubmitOptions, continuation: Notify | None = None
+    ) -> Task:
         chosen = resolve_team(self.settings, team)
-        named = {name: value for name, value in wished.items() if value is not None and name != "files"}
-        task_id = named["task_id"] = self._new_id(named.pop("tenant", None), named.get("task_id"))
-        if isinstance(eta := named.get("eta"), datetime):
-            named["eta"] = eta.isoformat()
-        stored = [self.upload(task_id, file).name for file in wished.get("files") or ()]
-        named |= {"artifacts": [*wished.get("artifacts", ()), *stored]} if stored else {}
-        submission = read_submission(named | {"team": chosen.name, "prompt": prompt})
+        fields = {name: value for name, value in options.items() if value is not None and name != "files"}
+        task_id = fields["task_id"] = self._submitted_id(fields.pop("tenant", None), fields.get("task_id"))
+        if isinstance(eta := fields.get("eta"), datetime):
+            fields["eta"] = eta.isoformat()
+        stored = [self.upload(task_id, file).name for file in options.get("files") or ()]
+        fields |= {"artifacts": [*options.get("artifacts", ()), *stored]} if stored else {}
+        submission = read_submission(fields | {"team": chosen.name, "prompt": prompt})
         for target in submission.notify:
             check_callback(target, self.settings.allowed_callbacks)
-        if goes_on is not None:
-            submission = submission.model_copy(update={"notify": [goes_on, *submission.notify]})
+        if continuation is not None:
+            submission = submission.model_copy(update={"notify": [continuation, *submission.notify]})
         self._check_workspace()
-        submit(self.engine, submission, chosen)
+        submit(self._engine, submission, chosen)
         return self._task(submission.task_id)
 
     def models(self, team: Team | str | Path) -> list[ModelOffer]:
-        """The model profiles of a team, of which `model` may name one when a task is submitted or forked."""
-        return offers(resolve_team(self.settings, team))
+        """Return the model profiles of a team; `model` may name one when a task is submitted or forked."""
+        return offers(self.team(team))
+
+    def team(self, team: Team | str | Path) -> Team:
+        """Return the team itself, that of the file at a path, or that of this name in ROBOCO_TEAMS_DIR.
+
+        Raises UsageError if there is none, and TeamError if its file has mistakes.
+        """
+        return resolve_team(self.settings, team)
+
+    def router(self, team: Team) -> Router:
+        """Return the function that routes the team's turns, for a replay of a task.
+
+        A custom router is imported, as on a worker, from a module that ROBOCO_TOOL_MODULES names. Raises UsageError if
+        it cannot be imported.
+        """
+        model = team.collaboration_model
+        return self._engine.toolbox.router(model.router) if isinstance(model, Custom) else route
 
     def upload(self, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
-        """Store a file of any size for a task that is submitted or forked later, whose first message brings it."""
-        return self._task(self.whole_id(task_id)).upload(file, name)
+        """Store a file of any size for a task that is submitted or forked later, and return it.
+
+        The first message of the task refers to it: `run(..., artifacts=[artifact.name])`.
+        """
+        return self._task(self._qualified_id(task_id)).upload(file, name)
 
     def task(self, task_id: str) -> Task:
-        """The task of this id; UsageError if there is none."""
-        task = self._task(self.whole_id(task_id))
+        """Return the task with this id. Raises UsageError if there is none, TransientError if Redis does not answer."""
+        task = self._task(self._qualified_id(task_id))
         task.summary()
         return task
 
+    def stored_task(self, task_id: str) -> Task:
+        """Return the task with this id, also while Redis does not answer. Raises UsageError if there is none."""
+        task = self._task(self._qualified_id(task_id))
+        if self._engine.files.size(summary_path(task.task_id)) is None:
+            raise UsageError(f"no task {task_id!r} in workspace {self.settings.workspace}")
+        return task
+
     def tasks(self) -> Iterator[TaskSummary]:
-        """All tasks of the workspace, or of the tenant, as they stand now; a warning names those with broken files."""
-        for name in self.task_ids():
-            if self.engine.files.get(summary_path(name)) is not None:
+        """Yield the tasks of the workspace, or of the tenant, as of now.
+
+        The method logs a warning for each task whose files are broken, and leaves the task out.
+        """
+        for task_id in self.task_ids():
+            if self._engine.files.get(summary_path(task_id)) is not None:
                 try:
-                    summary = self._task(name).summary()
+                    summary = self._task(task_id).summary()
                 except CorruptHistory as error:
-                    _log.warning("task %s is left out: %s", name, error)
+                    _log.warning("task %s is left out: %s", task_id, error)
                 else:
                     yield summary
 
     def task_ids(self) -> Iterator[str]:
-        """The ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""
+        """Yield the ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""
         tenant = self.settings.tenant
-        names = self.engine.files.names("")
+        names = self._engine.files.names("")
         return (name for name in names if is_task_id(name) and tenant in (None, tenant_of(name)))
 
-    def whole_id(self, task_id: object) -> str:
-        """The id of what the tenant may call by its own id alone; UsageError if it is another tenant's."""
-        return of_tenant(self.settings.tenant, task_id)
+    def stored_summary(self, task_id: str) -> TaskSummary | None:
+        """Return a task at a glance as the workspace has it, or None if there is no such task. Redis is not asked.
 
-    def _new_id(self, tenant: object, task_id: object) -> str:
-        """The whole id of a task to submit for this tenant, or for the client's own."""
-        mine = self.settings.tenant
-        if tenant is not None and mine not in (None, check_tenant(tenant)):
-            raise UsageError(
-                f"tenant {tenant!r}: this client submits for tenant {mine!r} alone (ROBOCO_TENANT); "
-                "leave tenant out, or use a client without ROBOCO_TENANT"
-            )
-        whose = mine if tenant is None else check_tenant(tenant)
-        return of_tenant(whose, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
+        Raises CorruptHistory if neither the summary nor the history of the task can be read.
+        """
+        return stored_summary(self._engine, self._qualified_id(task_id))
+
+    def missing_workers(self) -> list[str]:
+        """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""
+        return missing_workers(self._engine)
+
+    def disown_stored_tasks(self) -> None:
+        """Have the workers of a new, empty Redis leave alone the open tasks that the workspace holds already.
+
+        Without this, their sweeper finds those tasks in the workspace and continues them.
+        """
+        self._engine.schedule.begin(_FOREVER)
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Messages that no worker could read or take in, and work that was lost too often, oldest first.
+        """Return the dead letters, oldest first: messages that no worker could accept, and work lost too often.
 
-        UsageError for a tenant: they are everybody's.
+        Raises UsageError for a tenant: dead letters are the operator's.
         """
-        self._of_all()
-        return self.engine.dead.letters()
+        self._require_operator()
+        return self._engine.dead.letters()
 
-    def requeue(self, letter_id: str) -> DeadLetter:
-        """Send a dead letter again, and take it off the list; UsageError if that cannot be or would change nothing."""
-        self._of_all()
-        return requeue(self.engine, self._producer, letter_id)
+    def dead_letter(self, letter_id: str) -> DeadLetter:
+        """Return a dead letter. Raises UsageError if there is none with this id, and for a tenant."""
+        self._require_operator()
+        return dead_letters.find(self._engine, letter_id)
 
-    def dismiss(self, letter_id: str) -> DeadLetter | None:
-        """Take a dead letter off the list without sending it, also one of a task that has ended; return the letter.
+    def requeue_dead_letter(self, letter_id: str) -> DeadLetter:
+        """Send a dead letter again, delete it, and return it.
 
-        None if it is not on the list, for example because it was dismissed before. If its cause persists, such as a
-        broken history, the same letter is stored again. UsageError for a tenant.
+        Raises UsageError if it cannot be sent, if sending it would have no effect, and for a tenant.
         """
-        self._of_all()
-        return dismiss(self.engine, letter_id)
+        self._require_operator()
+        return dead_letters.requeue(self._engine, self._producer, letter_id)
+
+    def delete_dead_letter(self, letter_id: str) -> DeadLetter | None:
+        """Delete a dead letter without sending it, and return it, or None if there is none with this id.
+
+        If its cause persists, such as a broken history, the same dead letter is stored again. Raises UsageError for a
+        tenant.
+        """
+        self._require_operator()
+        return dead_letters.delete(self._engine, letter_id)
+
+    arun = in_thread(run)
+    atask = in_thread(task)
+    aupload = in_thread(upload)
+
+    def _qualified_id(self, task_id: object) -> str:
+        """Return the whole id of a task. Raises UsageError for a task of another tenant."""
+        return of_tenant(self.settings.tenant, task_id)
+
+    def _submitted_id(self, tenant: object, task_id: object) -> str:
+        """Return the id of a task to submit for this tenant, or for the client's own."""
+        own = self.settings.tenant
+        if tenant is not None and own not in (None, check_tenant(tenant)):
+            raise UsageError(
+                f"tenant {tenant!r}: this client submits for tenant {own!r} alone (ROBOCO_TENANT); "
+                "leave tenant out, or use a client without ROBOCO_TENANT"
+            )
+        owner = own if tenant is None else check_tenant(tenant)
+        return of_tenant(owner, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
 
     def _check_workspace(self) -> None:
-        """Compare the workspace with the coordinators', once. If one cannot be read, the submission shows the cause."""
-        if not self._compared:
-            with suppress(TransientError):
-                check_workspace(self.engine, workspace_address(self.settings))
-                self._compared = True
+        """Compare the workspace with the coordinators', once.
 
-    def _of_all(self) -> None:
+        If either cannot be read, the comparison is skipped: the submission itself raises the error.
+        """
+        if not self._workspace_checked:
+            with suppress(TransientError):
+                check_workspace(self._engine, workspace_address(self.settings))
+                self._workspace_checked = True
+
+    def _require_operator(self) -> None:
         if self.settings.tenant is not None:
             raise UsageError(f"dead letters are the operator's, not of tenant {self.settings.tenant!r} (ROBOCO_TENANT)")
 
     def _task(self, task_id: str) -> Task:
-        return Task(task_id, self.engine, self._follower, self.settings)
+        return Task(task_id, self._engine, self._follower, self.settings)
+
+
+_FOREVER = 10.0 * 365 * 86_400
+"""Seconds for which the schedule counts as complete."""

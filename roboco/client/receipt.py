@@ -1,8 +1,8 @@
-"""Receipt: what has become of something that was sent to a task."""
+"""Receipt: the time at which a task accepted an item, and its effect."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import open_path
@@ -13,51 +13,55 @@ from roboco.errors import UsageError
 
 @dataclass(frozen=True)
 class Receipt:
-    """When it was accepted, and what came of it; times are UTC.
-
-    `taken_at_seq` is the position of the step that it became, None as long as it is none. Where it ended a model's
-    answer: when the worker saw that, when the connection to the model was closed, and how many chunks came after the
-    request. It is `too_late` if the task ended before it was taken over. Of a pause, step or resume `taken_at_seq` is
-    the position at which it ceased to count.
-    """
+    """An item that was sent to a task, and its effect so far. Times are UTC."""
 
     item_id: str
+    """The id of the item."""
     requested_at: datetime
+    """The time at which the item was accepted."""
     taken_at_seq: int | None = None
+    """The position of the step that the item became, or None if no worker has applied it yet.
+
+    For a pause, step or resume, the position from which it no longer counts.
+    """
     seen_at: datetime | None = None
+    """The time at which the worker noticed the request, if the item ended a model's reply."""
     closed_at: datetime | None = None
+    """The time at which the worker closed the connection to the model, if the item ended a reply."""
     chunks_after: int | None = None
+    """The number of chunks that arrived after the request, if the item ended a reply."""
     too_late: bool = False
+    """True if the task ended before it could apply the item."""
 
 
 def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
-    """What has become of the item by now; UsageError if the task got none with this id."""
+    """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
     item = stored(engine, task_id, item_id)
     if item is None:
-        raise UsageError(f"task {task_id!r} got nothing with the item id {item_id!r}")
+        raise UsageError(f"task {task_id!r} has no item with the id {item_id!r}")
     if item.taken_at_seq is None:
         return Receipt(item_id, item.created_at, too_late=engine.files.get(open_path(task_id)) is None)
-    steps = list(engine.histories.read(task_id, max(0, item.taken_at_seq - _BACK)))
+    steps = list(engine.histories.read(task_id, max(0, item.taken_at_seq - SEARCHED_STEPS)))
     taken = next((step for step in steps if step.metadata.get("item_id") == item_id), None)
     if taken is None:
         return Receipt(item_id, item.created_at, item.taken_at_seq)
-    told = _told_before(steps, taken.seq)
+    ended = _ended_reply(steps, taken.seq)
     return Receipt(
         item_id,
         item.created_at,
         taken.seq,
-        _time(told.get("seen_at")),
-        _time(told.get("closed_at")),
-        told.get("chunks_after"),
+        _time(ended.get("seen_at")),
+        _time(ended.get("closed_at")),
+        ended.get("chunks_after"),
     )
 
 
-_BACK = 64
-"""How many steps before the noted one are looked through: an item may be noted as taken a little late."""
+SEARCHED_STEPS: Final = 64
+"""Steps before the recorded position that are searched: a worker may record the position of an item late."""
 
 
-def _told_before(steps: list[TaskStep], seq: int) -> dict[str, Any]:
-    """What the step says that was interrupted just before this position."""
+def _ended_reply(steps: list[TaskStep], seq: int) -> dict[str, Any]:
+    """Return how the reply ended that was interrupted just before this position, or {} if there was none."""
     before = next((step for step in steps if step.seq == seq - 1), None)
     receipt = before.metadata.get("receipt") if before is not None else None
     return receipt if isinstance(receipt, dict) else {}

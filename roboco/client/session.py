@@ -1,4 +1,4 @@
-"""Sessions: a task as a conversation, whole or as what is new."""
+"""Sessions: a task as a conversation, as a whole or as the changes since a token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from roboco.ports import Phase, Snapshot
 
 
 def session(engine: Engine, task_id: str) -> Session:
-    """The whole task as a conversation; UsageError if there is no such task."""
+    """Return the whole task as a conversation. Raises UsageError if there is no such task."""
     whole = delta(engine, task_id, "")
     first = next(iter(_read(engine, task_id, 0, 1)), None)
     if first is None:
@@ -47,9 +47,12 @@ def session(engine: Engine, task_id: str) -> Session:
 
 
 def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
-    """What is new since the delta that gave this token; UsageError if there is no such task, or for a wrong token."""
+    """Return the changes since the delta that gave this token; without a token, the whole conversation.
+
+    Raises UsageError if there is no such task, or if the token is invalid.
+    """
     token = Token.parse(text) if text else Token()
-    task = engine.board.load(task_id, 1) or recover.load(engine, task_id)  # redis may have lost one that is open
+    task = engine.board.load(task_id, 1) or recover.load(engine, task_id)  # Redis may have lost an open task
     if task is not None and text and _token(task) == token:
         return SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None:
@@ -58,15 +61,15 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
         summary = known_summary(engine, task_id)
         if text and token == Token(steps=summary.steps):
             return SessionDelta(continuation_token=text, messages_by_idx={})
-        standing = _Standing(Token(steps=summary.steps), summary.status, summary.reason, (), None)
+        current = _CurrentState(Token(steps=summary.steps), summary.status, summary.reason, (), None)
     else:
-        standing = _Standing(_token(task), task.status, task.reason, task.tail, _turn(engine, task_id, task))
-    return _since(engine, task_id, token, standing)
+        current = _CurrentState(_token(task), task.status, task.reason, task.tail, _turn(engine, task_id, task))
+    return _since(engine, task_id, token, current)
 
 
 @dataclass(frozen=True)
-class _Standing:
-    """How a task stands, with some of its newest steps."""
+class _CurrentState:
+    """The state of a task, with some of its newest steps."""
 
     token: Token
     status: TaskStatus
@@ -75,45 +78,45 @@ class _Standing:
     turn: Turn | None
 
 
-def _since(engine: Engine, task_id: str, token: Token, standing: _Standing) -> SessionDelta:
-    steps = _read(engine, task_id, max(0, token.steps - 1), standing.token.steps, standing.tail)
+def _since(engine: Engine, task_id: str, token: Token, current: _CurrentState) -> SessionDelta:
+    steps = _read(engine, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
     before = steps[0] if token.steps and steps else None
     fresh = [step for step in steps if step.seq >= token.steps]
-    messages, rewind_to = session_delta(token, standing.token, fresh, standing.turn, before)
+    messages, rewind_to = session_delta(token, current.token, fresh, current.turn, before)
     first = token == Token()
     return SessionDelta(
-        continuation_token=str(standing.token),
+        continuation_token=str(current.token),
         messages_by_idx=messages,
         rewind_to=rewind_to,
-        status=standing.status,
-        reason=standing.reason,
+        status=current.status,
+        reason=current.reason,
         title=title_of(fresh[0]) if first and fresh else None,
         goals=goals_of(engine.histories.read(task_id)) if first or any(map(_about_goals, fresh)) else None,
     )
 
 
 def _token(task: Snapshot) -> Token:
-    """Where the logs and steps of a task are: whatever a session shows of it, one of these numbers changes with it."""
+    """Return the positions in the logs and steps of a task. Any change in a session changes one of these numbers."""
     attempt = task.attempt if task.phase is Phase.TURN else 0
     return Token(task.generation, task.events, task.chunks, task.seq, attempt)
 
 
 def _turn(engine: Engine, task_id: str, task: Snapshot) -> Turn | None:
-    """The turn that is being made, with what was said of it by the time of the snapshot."""
+    """Return the running turn, with the text that it had streamed by the time of the snapshot, or None."""
     if task.phase is not Phase.TURN:
         return None
     step_id = step_id_at(task_id, task.seq)
-    said: list[str] = []
+    texts: list[str] = []
     for line in engine.logs.chunks(task_id, max(0, task.chunks - task.emitted)) if task.emitted else ():
         chunk = StreamChunk.model_validate_json(line)
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break
-        said.append(chunk.text)
-    return Turn(task.seq, task.agent, step_id, task.attempt, bool(said), "".join(said))
+        texts.append(chunk.text)
+    return Turn(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
 
 
 def _read(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:
-    """The steps from one position to before another; from those that are known, if they are all there."""
+    """Return the steps from `start` to before `end`; without a read, if `known` contains all of them."""
     if known and known[0].seq <= start:
         return [step for step in known if start <= step.seq < end]
     return [step for step in engine.histories.read(task_id, start) if step.seq < end]

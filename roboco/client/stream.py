@@ -1,11 +1,16 @@
-"""Following: a task's merged stream, live from the logs, and from the workspace what these do not hold any more."""
+"""TaskStream: the merged stream of a task, live from the logs in Redis, and from the workspace once these are gone.
+
+A task has two logs: execution events and content chunks. Each record carries the position of both, so a follower can
+merge them into the one order in which they happened, live as in a replay. A cursor is such a pair of positions, with
+the generation of the logs and the number of steps; it stays valid after Redis has dropped the logs.
+"""
 
 import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Position, Record
@@ -23,17 +28,20 @@ from roboco.engine.record.summaries import stored_summary
 from roboco.engine.retry import retry
 
 T = TypeVar("T")
-PATIENCE = 60.0
-"""Seconds for which a server that does not answer is waited for, by who follows a task or waits for its end."""
-TASK_END = "event_task_end"
-FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.05
-"""Seconds between two looks at a task that has ended and whose workspace is being completed."""
-_TALK = {f"event_{kind}" for kind in ("agent_select", "agent_handoff", "tool_call", "tool_result", "step_end")}
-"""Events after which a task goes on."""
+UNREACHABLE_TIMEOUT: Final = 60.0
+"""Seconds for which a follower retries a server that does not answer."""
+TASK_END: Final = "event_task_end"
+MIN_RECHECK_DELAY: Final = 0.005
+MAX_RECHECK_DELAY: Final = 0.05
+"""Seconds between two reads of a task that has ended, while a coordinator completes its workspace."""
+_NOT_AT_REST: Final = {
+    f"event_{kind}" for kind in ("agent_select", "agent_handoff", "tool_call", "tool_result", "step_end")
+}
+"""Events after which a task always continues: a client that waits for its end does not read it after them."""
 
 
-class Following:
-    """Follows one task; `summary` gives the task at a glance. `attendance` is checked while nothing happens."""
+class TaskStream:
+    """Follows one task. It checks `attendance` while no record arrives."""
 
     def __init__(
         self,
@@ -49,8 +57,8 @@ class Following:
         self._summary = summary
         self.attendance = attendance
 
-    def stream(self, cursor: str | None) -> Iterator[StreamItem]:
-        """Everything after the cursor, from the beginning without one, live until the task has ended."""
+    def items(self, cursor: str | None) -> Iterator[StreamItem]:
+        """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning."""
         at = Cursor.parse(cursor) if cursor else Cursor()
         view = View(at, self.read_steps)
         position = Position(at.generation, at.events, at.chunks)
@@ -59,106 +67,108 @@ class Following:
                 yield from view.take(record)
                 if record["type"] == TASK_END:
                     return
-            elif self.ended():
-                yield from self.rest(view, position)
+            elif self.has_ended():
+                yield from self.remaining(view, position)
                 return
             else:
                 self.attendance.check()
 
     @property
-    def place(self) -> int:
-        """Stands for the workspace and the Redis that the task is in, while this object lives."""
+    def engine_id(self) -> int:
+        """The identity of the workspace and the Redis of the task, while this object lives."""
         return id(self._engine)
 
     def read_steps(self, start: int) -> list[TaskStep]:
-        """The committed steps from a position on."""
-        return self._patiently(lambda: list(self._engine.histories.read(self.task_id, start)))
+        """Return the committed steps from this position on."""
+        return self._retrying(lambda: list(self._engine.histories.read(self.task_id, start)))
 
     def summary(self) -> TaskSummary:
-        """The task at a glance."""
-        return self._patiently(self._summary)
+        """Return the task at a glance."""
+        return self._retrying(self._summary)
 
-    def settled(self, until: float = math.inf) -> TaskSummary:
-        """The task as soon as it has ended or waits, or as it stands at the time `until` of the monotonic clock."""
-        if is_settled(summary := self.summary()) or time.monotonic() >= until:
+    def wait_at_rest(self, until: float = math.inf) -> TaskSummary:
+        """Return the task as soon as it has ended or waits, or as it is at the time `until` of the monotonic clock."""
+        if is_at_rest(summary := self.summary()) or time.monotonic() >= until:
             return summary
-        with closing(self._follower.stirs(self.task_id, until)) as stirs:
-            for event in stirs:
-                for pause in looks(event):
+        with closing(self._follower.stirs(self.task_id, until)) as changes:
+            for event in changes:
+                for delay in recheck_delays(event):
                     summary = self.summary()
-                    if is_settled(summary) or time.monotonic() > until:
+                    if is_at_rest(summary) or time.monotonic() > until:
                         return summary
                     self.attendance.check()
-                    time.sleep(pause)
-        raise AssertionError("stirs do not end")
+                    time.sleep(delay)
+        raise AssertionError("the iterator of changes does not end")
 
     def result(self, summary: TaskSummary) -> TaskResult:
-        """What the task with this summary has come to; reads its whole history."""
+        """Return the result of the task with this summary. Reads the whole history."""
         return result_of(summary, self.read_steps(0))
 
-    def ended(self) -> bool:
-        """Whether the task has ended, by its workspace."""
-        summary = self._patiently(lambda: stored_summary(self._engine, self.task_id))
+    def has_ended(self) -> bool:
+        """Return True if the task has ended according to its workspace."""
+        summary = self._retrying(lambda: stored_summary(self._engine, self.task_id))
         return summary is not None and summary.status.ended
 
-    def rest(self, view: View, position: Position) -> Iterator[StreamItem]:
-        """What a follower of an ended task still lacks: from the logs, or from the workspace where they lack it.
+    def remaining(self, view: View, position: Position) -> Iterator[StreamItem]:
+        """Yield the items of an ended task that the follower lacks: from the logs, else from the workspace.
 
-        The last item is the end, unless the follower has it.
+        The last item is the end of the task, unless the follower has it.
         """
         at, ended = view.cursor, False
-        if self._patiently(lambda: self._engine.board.load(self.task_id, 1)) is not None:
+        if self._retrying(lambda: self._engine.board.load(self.task_id, 1)) is not None:
             records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
         else:
             records = self._stored_events(view)
         for record in records:
             yield from view.take(record)
             ended = record["type"] == TASK_END
-        if not (ended or self._has_end(at)):
+        if not (ended or self._is_past_end(at)):
             yield from view.from_history()
-            yield stream_item(_end_of(self.summary()), str(view.cursor))
+            yield stream_item(_end_event(self.summary()), str(view.cursor))
 
-    def _patiently(self, read: Callable[[], T]) -> T:
-        """What it reads, also while a server is started again."""
-        return retry(self._engine, read, lambda: True, f"a look at task {self.task_id}", PATIENCE)
+    def _retrying(self, read: Callable[[], T]) -> T:
+        """Return the result of a read, retried while a server restarts."""
+        return retry(self._engine, read, lambda: True, f"reading task {self.task_id}", UNREACHABLE_TIMEOUT)
 
-    def _has_end(self, cursor: Cursor) -> bool:
-        """Return True if the end, as the workspace has it, is not after the cursor."""
+    def _is_past_end(self, cursor: Cursor) -> bool:
+        """Return True if the workspace has the end of the task, and the cursor is not before it."""
         last = next(reversed(self._stored_lines()), b"{}")
         end: dict[str, Any] = json.loads(last)
         return end.get("type") == TASK_END and end["generation"] == cursor.generation and end["seq"] <= cursor.events
 
     def _stored_lines(self) -> list[bytes]:
-        return (self._patiently(lambda: self._engine.files.get(events_path(self.task_id))) or b"").splitlines()
+        return (self._retrying(lambda: self._engine.files.get(events_path(self.task_id))) or b"").splitlines()
 
     def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
         records: list[dict[str, Any]] = [json.loads(line) for line in self._stored_lines()]
         generation = records[-1]["generation"] if records else ""
-        had = view.cursor.events if view.cursor.generation == generation else 0
-        new = [record for record in records if record["generation"] == generation and record["seq"] > had]
+        # A cursor of an earlier generation counts records of logs that Redis has lost: all events follow again.
+        seen = view.cursor.events if view.cursor.generation == generation else 0
+        new = [record for record in records if record["generation"] == generation and record["seq"] > seen]
         return as_sent(new, self.read_steps)
 
 
-def is_settled(summary: TaskSummary) -> bool:
-    """Whether nothing more comes of the task by itself."""
+def is_at_rest(summary: TaskSummary) -> bool:
+    """Return True if the task has ended or waits: it does not continue by itself."""
     return summary.status.ended or summary.status.waiting
 
 
-def looks(event: Record | None) -> Iterator[float]:
-    """The pauses in seconds after looks at a task of which this was heard; None: it may have changed.
+def recheck_delays(event: Record | None) -> Iterator[float]:
+    """Yield the delay in seconds after each read of a task for which this event arrived.
 
-    One look, or none where the event settles nothing. The workspace of one that has ended is being completed.
+    Without an event the task may have changed, and one read is due. After an event that always precedes another step,
+    no read is due. After the end of the task, reads follow with growing delays until its workspace is complete.
     """
     kind = None if event is None else str(event.get("type"))
-    pause = FIRST_PAUSE
+    delay = MIN_RECHECK_DELAY
     while kind == TASK_END:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)
-    if kind not in _TALK:
+        yield delay
+        delay = min(2 * delay, MAX_RECHECK_DELAY)
+    if kind not in _NOT_AT_REST:
         yield 0.0
 
 
-def _end_of(summary: TaskSummary) -> TaskEnded:
+def _end_event(summary: TaskSummary) -> TaskEnded:
     usage = {
         "tokens_in": summary.tokens_in,
         "tokens_out": summary.tokens_out,

@@ -1,29 +1,28 @@
-"""Control: what is done to a task from outside, each accepted before its method returns."""
+"""TaskControl: everything that a caller sends to a task. Each item is accepted before its method returns."""
 
 import time
 import uuid
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 
 from roboco.adapters.celery import names
 from roboco.client.commands import take
-from roboco.client.options import Raised, Said
+from roboco.client.in_thread import in_thread
+from roboco.client.options import LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt
-from roboco.engine.engine import Engine
+from roboco.client.task_handle import TaskHandle
 from roboco.engine.intake.send import WhileWorking
-from roboco.settings import Settings
+
+RECEIPT_POLL_INTERVAL: Final = 0.02
+"""Seconds between two reads of a receipt, while a caller waits until its item is applied."""
 
 
-class Control:
-    """What is sent to a task is accepted when the call returns.
+class TaskControl(TaskHandle):
+    """The controls of a task. An item is accepted, in the workspace, when its method returns.
 
-    It is done once, however often it is sent with the same `item_id`. UsageError if it is wrong, TransientError if a
-    server does not answer: then it may be sent again.
+    An item has its effect once, however often it is sent with the same `item_id`. All methods raise UsageError if the
+    item is wrong and TransientError if a server does not answer. After a TransientError the same item may be sent
+    again.
     """
-
-    def __init__(self, task_id: str, engine: Engine, settings: Settings) -> None:
-        self.task_id = task_id
-        self._engine = engine
-        self._settings = settings
 
     def send(
         self,
@@ -31,60 +30,68 @@ class Control:
         agent: str | None = None,
         item_id: str | None = None,
         while_working: WhileWorking | None = None,
-        **said: Unpack[Said],
+        **options: Unpack[MessageOptions],
     ) -> Receipt:
-        """Add a message of the user; `agent` may name who answers.
+        """Add a message of the user; `agent` may name the agent that answers it. Return its receipt.
 
-        A task that waits for its user goes on; one that is paused, or waits for a call, takes it after that.
-        While the team works the message waits for the end of what is being done ("queue"), ends it ("interrupt"), or is
-        refused ("reject"): as `while_working` says, or else the team. UsageError if the task has ended.
+        A task that waits for its user continues. One that is paused, or waits for a call, applies the message after
+        that. While agents or tools run, the message waits for the end of the current step ("queue"), cancels that step
+        ("interrupt"), or is refused ("reject"): as `while_working` says, or else the team file.
+        Raises UsageError if the task has ended.
         """
-        asked = {"message": message, "agent": agent, "while_working": while_working, **said}
-        return self._take(names.SEND, item_id, asked)
+        arguments = {"message": message, "agent": agent, "while_working": while_working, **options}
+        return self._accept(names.SEND, item_id, arguments)
 
     def interrupt(
         self,
         message: str,
         agent: str | None = None,
         item_id: str | None = None,
-        wait: float = 0.0,
-        **said: Unpack[Said],
+        timeout: float = 0.0,
+        **options: Unpack[MessageOptions],
     ) -> Receipt:
-        """End what is being done, and go on with the message of the user.
+        """Cancel the current step, and continue with the message of the user. Return the receipt.
 
-        What an agent was saying stands as a step with `interrupted` in its metadata, and the connection to its model is
-        closed, also if no token has come. A worker that has not stored what was said within two seconds is passed over,
-        and that is void. Open tool calls are closed with an error result, and running tools are told.
-        Then the message is a step, and the interrupted agent goes on, unless `agent` names another one.
+        The text that an agent has streamed so far becomes a step with `interrupted` in its metadata, and the worker
+        closes the connection to its model, even before the first token. If a worker has not stored that text within two
+        seconds, the coordinator supersedes the worker and the text is void. Open tool calls are closed with an error
+        result, and running tools are notified. Then the message becomes a step, and the interrupted agent continues,
+        unless `agent` names another one.
 
-        Before a worker took the turn, the turn is passed over. Between two steps, while the task waits, and while it is
-        paused, the message is the next step, and a paused task stays paused; calls that were waited for are closed.
-        Several in a row are all steps, in their order. UsageError if the task has ended.
+        If no worker has claimed the turn yet, the turn is superseded. Between two steps, while the task waits, and
+        while it is paused, the message is the next step. A paused task stays paused; open calls are closed. Several
+        interruptions in a row all become steps, in their order. Raises UsageError if the task has ended.
 
-        The receipt says when all of that was, if it has been by then: up to `wait` seconds are waited for it.
+        The method waits up to `timeout` seconds until the message is applied; the receipt then says when that was.
         """
-        taken = self._take(names.INTERRUPT, item_id, {"message": message, "agent": agent, **said})
-        return self._within(wait, taken)
+        receipt = self._accept(names.INTERRUPT, item_id, {"message": message, "agent": agent, **options})
+        return self._wait_applied(receipt, timeout)
 
-    def stop(self, reason: str = "stopped by the user", item_id: str | None = None, wait: float = 0.0) -> Receipt:
-        """End the task now, as `cancelled`: what is being done is ended as by an interruption.
+    def stop(self, reason: str = "stopped by the user", item_id: str | None = None, timeout: float = 0.0) -> Receipt:
+        """End the task now, as `cancelled`. The current step is cancelled as by `interrupt`. Return the receipt.
 
-        A task that has not begun ends before it does (over Celery also one that is yet to be submitted); one that has
-        ended stays as it is. The receipt is as for `interrupt`.
+        A task that has not started ends before it starts; over Celery, that includes a task that is submitted later.
+        A task that has ended stays as it is. The method waits up to `timeout` seconds until the task has ended.
         """
-        return self._within(wait, self._take(names.STOP, item_id, {"reason": reason}))
+        return self._wait_applied(self._accept(names.STOP, item_id, {"reason": reason}), timeout)
 
     def pause(self, item_id: str | None = None) -> Receipt:
-        """Begin no further step: what is being done comes to its end. UsageError if the task has ended."""
-        return self._take(names.PAUSE, item_id, {})
+        """Pause the task after its current step. Return the receipt. Raises UsageError if the task has ended."""
+        return self._accept(names.PAUSE, item_id, {})
 
     def step(self, item_id: str | None = None) -> Receipt:
-        """Make one step, or end the one that is being made, and hold then. UsageError if the task has ended."""
-        return self._take(names.STEP, item_id, {})
+        """Run one step, or finish the current one, and pause then. Return the receipt.
+
+        Raises UsageError if the task has ended.
+        """
+        return self._accept(names.STEP, item_id, {})
 
     def resume(self, item_id: str | None = None) -> Receipt:
-        """Go on after a pause; a task that is not paused stays as it is. UsageError if the task has ended."""
-        return self._take(names.RESUME, item_id, {})
+        """Resume a paused task; any other task stays as it is. Return the receipt.
+
+        Raises UsageError if the task has ended.
+        """
+        return self._accept(names.RESUME, item_id, {})
 
     def answer(
         self,
@@ -95,59 +102,73 @@ class Control:
         error: str | None = None,
         runtime_ms: int = 0,
     ) -> None:
-        """Say what came of a call of a client tool: its `result` (any JSON), or why there is none.
+        """Submit the result of a call of a client tool: `result` is any JSON, `error` says why there is none.
 
-        The calls of a step may be answered in any order, also while others run. A call has one answer: the same again
-        changes nothing, and UsageError if it was another one, or if the call is not open.
+        The calls of a step may be answered in any order, also while others run. A call has one answer: the same answer
+        again has no effect. Raises UsageError for another answer, or if the call is not open.
         """
-        asked = {"call_id": call_id, "result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
-        self._take(names.ANSWER, None, asked)
+        arguments = {"call_id": call_id, "result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
+        self._accept(names.ANSWER, None, arguments)
 
     def approve(self, call_id: str, args: dict[str, Any] | None = None, reason: str = "") -> None:
-        """Let a call run that needs approval, with other arguments if `args` says so.
+        """Approve a call that needs it. If `args` are given, they replace the arguments of the call.
 
-        The first word on a call counts: the same again changes nothing, and UsageError if it was another one, or if the
-        call is not open.
+        The first decision on a call counts: the same decision again has no effect. Raises UsageError for another
+        decision, or if the call is not open.
         """
-        self._take(names.APPROVE, None, {"call_id": call_id, "args": args, "reason": reason})
+        self._accept(names.APPROVE, None, {"call_id": call_id, "args": args, "reason": reason})
 
     def deny(self, call_id: str, reason: str = "") -> None:
-        """Do not let a call run that needs approval; its agent is told why. As for `approve`, the first word counts."""
-        self._take(names.DENY, None, {"call_id": call_id, "reason": reason})
+        """Deny a call that needs approval; its agent reads the reason. As for `approve`, the first decision counts."""
+        self._accept(names.DENY, None, {"call_id": call_id, "reason": reason})
 
     def resolve(self, call_id: str, happened: bool, result: Any = None, item_id: str | None = None) -> None:
-        """Say of a tool call whose outcome nobody knows whether it had its effect, and with what `result` (any JSON).
+        """Resolve a tool call with an unknown outcome: whether it had its effect, and with which `result` (any JSON).
 
-        The task waits for it in status `approval`, if the tool says `on_unknown: ask`. The first word on a call counts.
-        UsageError if the call waits for nobody; TransientError while it is yet being looked into.
+        The task waits for it in status `approval`, if its tool says `on_unknown: ask`. The first decision counts.
+        Raises UsageError if the call has no unknown outcome, and TransientError while a worker still verifies it.
         """
-        self._take(names.RESOLVE, item_id, {"call_id": call_id, "happened": happened, "result": result})
+        self._accept(names.RESOLVE, item_id, {"call_id": call_id, "happened": happened, "result": result})
 
-    def raise_limits(self, item_id: str | None = None, **limits: Unpack[Raised]) -> Receipt:
-        """Put these limits in the place of the task's (see `Limits`); a task that paused at a limit goes on.
+    def raise_limits(self, item_id: str | None = None, **limits: Unpack[LimitOptions]) -> Receipt:
+        """Replace these limits of the task (see `Limits`); a task that is paused at a limit continues.
 
-        They count from the next step on: calls that are being made, or waited for, are answered before that.
-        `agents` and `tools` hold limits by their names. UsageError if the task has ended, or has no such agent or tool.
+        The new limits count from the next step on: current and open calls are answered before that. `agents` and
+        `tools` hold limits by name. Return the receipt.
+        Raises UsageError if the task has ended, or has no such agent or tool.
         """
-        return self._take(names.RAISE_LIMITS, item_id, {"limits": limits})
+        return self._accept(names.RAISE_LIMITS, item_id, {"limits": limits})
 
     def receipt(self, item_id: str) -> Receipt:
-        """What has become by now of what was sent with this item id; UsageError if the task got none."""
+        """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
         return find_receipt(self._engine, self.task_id, item_id)
 
-    def _within(self, seconds: float, receipt: Receipt) -> Receipt:
-        """The receipt, as soon as it was taken over or the time is up."""
+    asend = in_thread(send)
+    ainterrupt = in_thread(interrupt)
+    astop = in_thread(stop)
+    apause = in_thread(pause)
+    astep = in_thread(step)
+    aresume = in_thread(resume)
+    aanswer = in_thread(answer)
+    aapprove = in_thread(approve)
+    adeny = in_thread(deny)
+    aresolve = in_thread(resolve)
+    araise_limits = in_thread(raise_limits)
+    areceipt = in_thread(receipt)
+
+    def _wait_applied(self, receipt: Receipt, seconds: float) -> Receipt:
+        """Return the receipt as soon as the item is applied or expired, or as it is after this time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             now = self.receipt(receipt.item_id)
             if now.taken_at_seq is not None or now.too_late:
                 return now
-            time.sleep(0.02)
+            time.sleep(RECEIPT_POLL_INTERVAL)
         return receipt
 
-    def _take(self, name: str, item_id: str | None, asked: dict[str, Any]) -> Receipt:
-        given = uuid.uuid4().hex
+    def _accept(self, name: str, item_id: str | None, arguments: dict[str, Any]) -> Receipt:
+        new_id = uuid.uuid4().hex
         requested_at = self._engine.now()
         named = {} if item_id is None else {"item_id": item_id}
-        take(self._engine, self._settings, name, {"task_id": self.task_id, **asked, **named}, given)
-        return Receipt(item_id or given, requested_at)
+        take(self._engine, self._settings, name, {"task_id": self.task_id, **arguments, **named}, new_id)
+        return Receipt(item_id or new_id, requested_at)

@@ -1,4 +1,4 @@
-"""TaskResult: what a task has come to."""
+"""TaskResult: the status, text, usage, goals and files of a task that has ended or waits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,24 +13,26 @@ from roboco.domain.usage import Spent
 from roboco.errors import TeamFailed
 
 _REMEDIES = {
-    TaskStatus.FAILED: "mend the cause, then go on from the last good step with Task.fork()",
-    TaskStatus.CANCELLED: "Task.fork() goes on from its last step, in a new task",
+    TaskStatus.FAILED: "remove the cause, then continue from the last good step with Task.fork()",
+    TaskStatus.CANCELLED: "Task.fork() continues from its last step, in a new task",
     TaskStatus.GOALS_FAILED: "TaskResult.goals holds the open goals; Task.fork(message=...) tries them again",
-    TaskStatus.PAUSED: "mend the cause, or raise the limit with Task.raise_limits(...), then call Task.resume()",
-    TaskStatus.APPROVAL: "it goes on after Task.approve(...), Task.deny(...) or Task.resolve(...)",
-    TaskStatus.CLIENT_TOOL_TURN: "it goes on after Task.answer(...) for each open call of a client tool",
+    TaskStatus.PAUSED: "remove the cause, or raise the limit with Task.raise_limits(...), then call Task.resume()",
+    TaskStatus.APPROVAL: "it continues after Task.approve(...), Task.deny(...) or Task.resolve(...)",
+    TaskStatus.CLIENT_TOOL_TURN: "it continues after Task.answer(...) for each open call of a client tool",
 }
 """The next call of a caller, by the status without an answer."""
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task has come to when it has ended or waits."""
+    """The result of a task that has ended or waits."""
 
     task_id: str
+    """The id of the task."""
     status: TaskStatus
+    """The status in which the task ended or waits."""
     reason: str
-    """Why the task has its status."""
+    """The cause of the status, for people."""
     text: str
     """The newest text of an agent; empty if no agent has written one."""
     usage: Spent
@@ -46,7 +48,7 @@ class TaskResult:
         return self.usage.cost
 
     def raise_for_status(self) -> Self:
-        """Return the result if the task is `completed`, or if it is its user's turn; else raise TeamFailed.
+        """Return the result if the task is `completed`, or if it waits for its user. Raise TeamFailed otherwise.
 
         The error names the status, the reason and the next call. A task that is paused, or that waits for an approval
         or a client tool, has not failed, but its text is no answer yet.
@@ -70,12 +72,12 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
 
 
 def _usage(summary: TaskSummary) -> Spent:
-    workers = [*summary.agents.values(), *summary.tools.values()]
+    spent = [*summary.agents.values(), *summary.tools.values()]
     return Spent(
         steps=summary.steps,
         tokens_in=summary.tokens_in,
         tokens_out=summary.tokens_out,
-        seconds=round(sum(one.seconds for one in workers), 3),
+        seconds=round(sum(one.seconds for one in spent), 3),
         calls=sum(tool.calls for tool in summary.tools.values()),
         cost=summary.cost,
     )

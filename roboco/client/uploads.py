@@ -1,4 +1,4 @@
-"""Uploads: files that a caller gives a task."""
+"""Uploads: files that a caller stores with a task."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -10,7 +10,7 @@ from roboco.ports import Files
 
 
 def upload(files: Files, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
-    """Store the file with the task; UsageError if it cannot be read, or has no name that an artifact may have."""
+    """Store the file with the task, and return it. Raises UsageError if it cannot be read, or for an invalid name."""
     if isinstance(file, Path):
         try:
             with file.open("rb") as source:
@@ -18,7 +18,7 @@ def upload(files: Files, task_id: str, file: Path | BinaryIO, name: str | None =
         except OSError as error:
             raise UsageError(f"file {str(file)!r} cannot be read: {error.strerror}") from error
     if name is None:
-        raise UsageError("name: is missing, say under which name the file is kept")
+        raise UsageError("name: is missing; name the file")
     if not file.seekable():
-        raise UsageError(f"file {name!r} must be one that can be read twice: store it in a temporary file first")
+        raise UsageError(f"file {name!r} must be seekable, since it is read twice: store it in a temporary file first")
     return store_artifact(files, task_id, Written(name), file)

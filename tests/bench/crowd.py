@@ -61,7 +61,7 @@ async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> Non
 
     async def one(number: int) -> None:
         name = f"{options.name}-{number % options.tasks}"
-        task = Task(name, orchestrator.engine, orchestrator._follower, orchestrator.settings)
+        task = Task(name, orchestrator._engine, orchestrator._follower, orchestrator.settings)
         async for item in task.astream():
             shown: Any = item.data
             if number not in waiting:

@@ -54,8 +54,8 @@ class _Growing:
         path = stage.folder / "workspace" / history_path(self.task.task_id)
         _write(path, self.task.task_id, history, steps - steps % YOUNG)
         stage.redis.delete(*Keys(stage.settings.prefix).of_task(self.task.task_id))
-        set_up(stage.orchestrator.engine, self.task.task_id)
-        stage.orchestrator.engine.dispatcher.advance(self.task.task_id)
+        set_up(stage.orchestrator._engine, self.task.task_id)
+        stage.orchestrator._engine.dispatcher.advance(self.task.task_id)
         self.steps = steps - steps % YOUNG
         await_steps(self.task, self.steps)
 

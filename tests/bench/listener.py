@@ -20,7 +20,7 @@ class Listener:
         self.first_text_at = 0.0
         keys = Keys(stage.settings.prefix)
         follower = RedisFollower(stage.redis, stage.settings.redis_url, keys)
-        self._task = Task(self.task_id, stage.orchestrator.engine, follower, stage.settings)
+        self._task = Task(self.task_id, stage.orchestrator._engine, follower, stage.settings)
         self._channels = (keys.content(self.task_id), keys.events(self.task_id))
         self._stage = stage
         self._thread = threading.Thread(target=self._follow, daemon=True)

@@ -94,7 +94,7 @@ class Load:
 
     def _ended(self, task_id: str) -> bool:
         """Whether the task has ended and was looked at; servers that are away put it off."""
-        task = Task(task_id, self._stack.orchestrator.engine, self._stack.orchestrator._follower, self._stack.settings)
+        task = Task(task_id, self._stack.orchestrator._engine, self._stack.orchestrator._follower, self._stack.settings)
         try:
             if not task.summary().status.ended:
                 return False
@@ -117,7 +117,7 @@ class Load:
         if transcript.finals != list(range(len(history))):
             tally.lost.append(f"{task.task_id}: a follower is shown the steps {transcript.finals}")
         try:
-            verify_chain(self._stack.orchestrator.engine.histories.lines(task.task_id))
+            verify_chain(self._stack.orchestrator._engine.histories.lines(task.task_id))
         except RobocoError as error:
             tally.lost.append(f"{task.task_id}: {error}")
         if journey is None:

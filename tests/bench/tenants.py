@@ -55,7 +55,7 @@ def _measured(flood: int, samples: int, flooding: str | None, other: str | None)
             with ThreadPoolExecutor(SUBMITTERS) as submitters:
                 list(submitters.map(lambda number: many.run(TEAM, f"flood {number}"), range(flood)))
             if flood:
-                backlog = many.engine.dispatcher.backlog
+                backlog = many._engine.dispatcher.backlog
                 until(lambda: backlog("flood:any" if flooding else "any") > flood // 3, 120, "the flood waits")
             return [_first_text(one, number) for number in range(samples)]
 

@@ -166,7 +166,7 @@ def test_fully_busy_and_then_ending(stack: Stack, agents: Path) -> None:
     until_it_says("agents", agents, 0, "is healthy")
     for number in range(10):
         stack.orchestrator.run(SPEAKER, f"Task {number}.")
-    backlog = stack.orchestrator.engine.dispatcher.backlog
+    backlog = stack.orchestrator._engine.dispatcher.backlog
     until(lambda: backlog("any") >= 2, 20, lambda: f"messages are left: {backlog('any')}")
     stays_healthy("agents", agents)
     assert backlog("any") >= 2

@@ -29,5 +29,5 @@ def victim(stack: Stack) -> Iterator[Victim]:
 @pytest.mark.parametrize("moment", FOLDING, ids=lambda moment: moment.name)
 def test_a_coordinator_that_folds(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
     HAPPENINGS[happening](Case(stack, victim, moment))
-    names = stack.orchestrator.engine.files.names("")
-    assert not [name for name in names if stack.orchestrator.engine.files.names(f"{name}/history/")], "all is folded"
+    names = stack.orchestrator._engine.files.names("")
+    assert not [name for name in names if stack.orchestrator._engine.files.names(f"{name}/history/")], "all is folded"

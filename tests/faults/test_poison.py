@@ -53,7 +53,7 @@ def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
     letter = letter_of(stack)
     assert (letter.name, letter.attempts, letter.task_id) == ("roboco.tool", 3, task.task_id)
     with pytest.raises(UsageError, match="cannot be sent again"):
-        stack.orchestrator.requeue(letter.letter_id)
+        stack.orchestrator.requeue_dead_letter(letter.letter_id)
 
 
 def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
@@ -123,9 +123,9 @@ def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path)
         stack.workers["submit"].process.wait()
         stack.start("submit", modules="tests.killing", DEADLY_NO_MORE="1")
         shell = Shell(tmp_path, stack.environment)
-        listed = json.loads(shell.run("dead", "--json"))
+        listed = json.loads(shell.run("dead-letters", "list", "--json"))
         assert [one["letter_id"] for one in listed] == [letter.letter_id]
-        assert "is sent again (roboco.submit)" in shell.run("requeue", letter.letter_id)
+        assert "is sent again (roboco.submit)" in shell.run("dead-letters", "requeue", letter.letter_id)
         until(lambda: not stack.orchestrator.dead_letters(), 10, "the letter is gone")
         until(lambda: list(stack.orchestrator.tasks()), 20, "the task is there")
         assert stack.orchestrator.task("DEADLY").result(60).status == "completed"
@@ -138,10 +138,10 @@ def test_a_message_that_no_worker_knows_is_sent_again_when_one_does(stack: Stack
     letter = letter_of(stack)
     assert (letter.name, letter.cut) == ("roboco.tomorrow", False)
     assert "deploy workers before" in letter.reason
-    stack.orchestrator.requeue(letter.letter_id)
+    stack.orchestrator.requeue_dead_letter(letter.letter_id)
     until(lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "it came again")
     until(lambda: letter_of(stack).letter_id != letter.letter_id, 10, "it is a letter of its own")
     again = letter_of(stack)
     assert (again.body, again.reason, again.headers["id"]) == (letter.body, letter.reason, letter.headers["id"])
-    with pytest.raises(UsageError, match="roboco dead lists them"):
-        stack.orchestrator.requeue("another")
+    with pytest.raises(UsageError, match="roboco dead-letters lists them"):
+        stack.orchestrator.requeue_dead_letter("another")

@@ -44,7 +44,7 @@ def test_killed_workers_of_the_shop_and_of_the_coordinator(stack: Stack) -> None
     with shop_app(stack.valkey.url, stack.settings) as app:
         results = [_begin(app, number) for number in range(TEAMS)]
         tasks = [team_task_id(result.parent.id) for result in results]
-        files = stack.orchestrator.engine.files
+        files = stack.orchestrator._engine.files
         until(lambda: all(files.get(summary_path(task_id)) for task_id in tasks), 60, "all are submitted")
         for number, pool in enumerate(KILLS):
             until(lambda least=number: len(published(stack)) > least, 90, "more is published")  # type: ignore[misc]

@@ -57,7 +57,7 @@ def check(stack: Stack, journey: Journey, task: Task, asked: int) -> None:
     assert task.result(120).status == "completed"
     history = task.history()
     assert shape(history) == journey.expected
-    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == len(history)
+    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(history)
     transcript = Transcript()
     for item in task.stream():
         transcript.take(item)
@@ -154,7 +154,7 @@ def test_a_disk_that_is_full(folder_stack: Stack) -> None:
         assert "make room" in told
     assert task.result(30).status == "completed"
     assert [step.text for step in task.history()] == ["Hello.", LARGE]
-    assert verify_chain(folder_stack.orchestrator.engine.histories.lines(task.task_id)) == 2
+    assert verify_chain(folder_stack.orchestrator._engine.histories.lines(task.task_id)) == 2
     assert len(folder_stack.model.requests) - asked == 1
     folder_stack.model.script(answer)
 
@@ -189,14 +189,14 @@ def test_a_broken_history_stands_still_until_a_person_has_restored_it(folder_sta
     logged = "cannot continue, because its history is broken: step 1 ("
     until(lambda: logged in stack.log("coordinator"), 30, "the log names the broken step")
     [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
-    assert f"roboco requeue {letter.letter_id}" in stack.log("coordinator")
+    assert f"roboco dead-letters requeue {letter.letter_id}" in stack.log("coordinator")
     assert "was changed: its digest does not match" in letter.reason
     assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "nothing was written on a broken base"
 
     path.write_bytes(whole)
-    stack.orchestrator.requeue(letter.letter_id)
+    stack.orchestrator.requeue_dead_letter(letter.letter_id)
     until(lambda: len(task.history()) == 4, 30, "the message is a step, and answered")
-    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == 4
+    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == 4
     task.stop()
     task.result(30)
 

@@ -69,10 +69,10 @@ def test_interrupt(desk: Desk) -> None:
 
 def test_a_message_may_wait_or_be_refused(desk: Desk) -> None:
     task = speaking(desk.run("for ever"))
-    with pytest.raises(AssertionError, match="takes no message while its team is busy"):
-        desk.call("send", task.task_id, "hello", "--while-working", "reject")
-    desk.call("send", task.task_id, "hello", "--while-working", "queue")
-    desk.call("send", task.task_id, "enough", "--while-working", "interrupt", "--agent", "host")
+    with pytest.raises(AssertionError, match="takes no message while its team works"):
+        desk.call("send", task.task_id, "hello", "--if-busy", "reject")
+    desk.call("send", task.task_id, "hello", "--if-busy", "queue")
+    desk.call("send", task.task_id, "enough", "--if-busy", "interrupt", "--agent", "host")
     waits(task, "user_turn")
     assert {"hello", "enough"} <= {step.text for step in task.history()}
     assert task.history()[1].interrupted
@@ -82,7 +82,7 @@ def test_pause_step_resume(desk: Desk) -> None:
     asked = threading.Event()
     desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", held_until=asked))
     task = desk.run("Go.", LINE)
-    assert "is asked to pause; go on with: roboco resume" in desk.call("pause", task.task_id)
+    assert "is asked to pause; continue with: roboco resume" in desk.call("pause", task.task_id)
     asked.set()
     waits(task, "paused")
     assert [step.agent_name for step in task.history()] == ["user", "first"]
@@ -95,7 +95,7 @@ def test_pause_step_resume(desk: Desk) -> None:
     assert [step["agent_name"] for step in made["steps"]] == ["third"]
     assert made["summary"]["status"] in ("paused", "completed")
     if made["summary"]["status"] == "paused":
-        assert desk.call("resume", task.task_id) == f"{task.task_id} goes on\n"
+        assert desk.call("resume", task.task_id) == f"{task.task_id} continues\n"
     waits(task, "completed")
 
 
@@ -103,9 +103,9 @@ def test_a_step_of_a_task_that_waits_or_is_slow(desk: Desk) -> None:
     task = waits(desk.run("hello"), "user_turn")
     shown = desk.call("step", task.task_id)
     assert "── user_turn" in shown
-    assert "no step was made" in shown
+    assert "no step was run" in shown
     slow = speaking(desk.run("for ever"))
-    assert "has not come to its end yet" in desk.call("step", slow.task_id, "--wait", "0.2", code=1)
+    assert "the step has not ended yet" in desk.call("step", slow.task_id, "--timeout", "0.2", code=1)
     slow.stop()
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from roboco.cli.commands.export_test import to_test
+from roboco.cli.commands.export_test import export_test
 from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
 from roboco.domain.stream.item import TextPartDelta
@@ -69,7 +69,7 @@ def test_a_task_with_an_approval_an_interruption_and_a_stop(desk: Desk) -> None:
     assert told["verdicts"]["differs"] > 0
 
     made = desk.folder / "test_made.py"
-    printed(desk, to_test, task.task_id, "-o", str(made))
+    printed(desk, export_test, task.task_id, "-o", str(made))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", str(made)]
     env = {"PATH": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=desk.folder, check=False)

@@ -96,7 +96,7 @@ def test_a_node_dies_in_mid_turn_and_its_replica_takes_over(cluster: Cluster, cl
             cluster.kill(killed)
     assert cluster.owner(state) != killed
     assert_whole(task, transcript)
-    schedule = cluster_stack.orchestrator.engine.schedule
+    schedule = cluster_stack.orchestrator._engine.schedule
     until(schedule.intact, 30, "a sweeper has seen that another node took over, and filled the schedule")
     with connect(cluster.url) as client:
         hashes = list(map(Scripts(client).hash_of, script_texts()))

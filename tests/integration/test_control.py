@@ -139,7 +139,7 @@ def test_a_stop_closes_the_connection(scripted: Scripted) -> None:
 def test_a_stop_before_the_start_is_honoured(scripted: Scripted) -> None:
     scripted.send("stop", task_id=f"early-{scripted.prompt[7:]}", reason="never mind", item_id="early")
     name = f"early-{scripted.prompt[7:]}"
-    files = scripted.stack.orchestrator.engine.files
+    files = scripted.stack.orchestrator._engine.files
     until(lambda: files.names(f"{name}/inbox/"), SECONDS, "the stop is accepted")
     task = scripted.run(team(), lambda request: SLOW, task_id=name)
     assert task.result(SECONDS).status == "cancelled"

@@ -75,7 +75,7 @@ def test_submitting_again_changes_nothing(folder_stack: Stack) -> None:
 
 
 def known(stack: Stack, task_id: str) -> bool:
-    return task_id in stack.orchestrator.engine.files.names("")
+    return task_id in stack.orchestrator._engine.files.names("")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def send(stack: Stack, name: str, **arguments: object) -> str:
 
 def submitted(stack: Stack, task_id: str, team: dict[str, Any], prompt: str = CANARY) -> Task:
     send(stack, "roboco.submit", task_id=task_id, team=team, prompt=prompt, context={"secret": CANARY})
-    until(lambda: stack.orchestrator.engine.board.load(task_id, 1), 20, f"{task_id} is known")
+    until(lambda: stack.orchestrator._engine.board.load(task_id, 1), 20, f"{task_id} is known")
     return stack.orchestrator.task(task_id)
 
 
@@ -155,7 +155,7 @@ def at_it(stack: Stack, task_id: str, attempt: int = 1) -> None:
     """Wait until a worker is at this attempt at the task's turn or call: who shows a start has not begun for good."""
 
     def reached() -> int:
-        now = stack.orchestrator.engine.board.load(task_id, 1)
+        now = stack.orchestrator._engine.board.load(task_id, 1)
         at_turn = now.attempt if now is not None and now.claimed else 0
         return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
 
@@ -213,7 +213,7 @@ def test_a_turn_that_waits_for_its_rate_limit_is_to_be_retried(stack: Stack, see
 def test_a_message_that_comes_twice_does_not_end_the_row_of_the_turn_that_runs(stack: Stack, seen: Flower) -> None:
     task = submitted(stack, "twice", one_agent("speaker"))
     at_it(stack, "twice")
-    now = stack.orchestrator.engine.board.load("twice", 1)
+    now = stack.orchestrator._engine.board.load("twice", 1)
     assert now is not None
     order = {"task_id": "twice", "seq": 1, "epoch": now.epoch, "attempt": 1}
     with producer(stack.settings) as app:

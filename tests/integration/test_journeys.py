@@ -18,7 +18,7 @@ def test_journey(stack: Stack, journey: Journey) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
-    assert verify_chain(stack.orchestrator.engine.histories.lines(task.task_id)) == len(journey.expected)
+    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(journey.expected)
     assert stack.model.violations == []
 
 
@@ -26,7 +26,7 @@ def test_journey(stack: Stack, journey: Journey) -> None:
 def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
     journey.run_to_end(task)
-    files = stack.orchestrator.engine.files
+    files = stack.orchestrator._engine.files
     completed = journey.ends == "completed"
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are there")

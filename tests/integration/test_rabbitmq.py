@@ -84,7 +84,7 @@ def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: Rabbit
     for task in [*tasks, late]:
         assert task.result(RECOVERED).status == "completed"
         assert shape(task.history()) == GRAPH.expected
-        assert verify_chain(rabbit_stack.orchestrator.engine.histories.lines(task.task_id)) == len(GRAPH.expected)
+        assert verify_chain(rabbit_stack.orchestrator._engine.histories.lines(task.task_id)) == len(GRAPH.expected)
     assert all(worker.alive() for worker in rabbit_stack.workers.values())
     turns = sum(1 for step in GRAPH.expected if step[0] != "user") * 7
     assert len(rabbit_stack.model.requests) - asked == turns, "a turn was made twice"

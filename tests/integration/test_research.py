@@ -222,25 +222,25 @@ def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: 
         "the task has 3 steps, max_steps is 3; raise the limit to go on",
     )
     shell = Shell(tmp_path, stack.environment)
-    assert f"stays paused: {paused.reason}, with: roboco raise" in shell.run("resume", task.task_id)
-    with shell.start("raise", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
+    assert f"stays paused: {paused.reason}, with: roboco limits" in shell.run("resume", task.task_id)
+    with shell.start("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
         assert wrong.end() == 2
         assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
-    told = shell.run("raise", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
+    told = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
     assert told == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
     until(lambda: "max_cost" in task.summary().reason, 20, "the next limit is reached")
     assert task.summary().cost == pytest.approx(0.08)
     shown = shell.run("show", task.task_id)
     assert "cost 0.08" in shown
     context = json.loads(shell.run("context", task.task_id, "--json"))
-    assert context["changes"]["came"] == [1]
+    assert context["changes"]["added"] == [1]
     assert "left out" not in shell.run("context", task.task_id, "--step", "1")
     with shell.start("context", task.task_id, "--step", "7") as wrong:
         assert wrong.end() == 2
         assert "those are 1, 2" in wrong.errors
     assert "max_cost is 0.1" in shell.run("why", task.task_id)
     assert "choices are the same" in shell.run("replay", task.task_id)
-    shell.run("to-test", task.task_id, "-o", "test_count.py")
+    shell.run("export-test", task.task_id, "-o", "test_count.py")
     test = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_count.py"],
         cwd=tmp_path,

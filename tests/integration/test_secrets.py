@@ -230,7 +230,13 @@ def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
     for page in (*PAGES, *(f"/worker/{node}" for node in nodes)):
         yield f"Flower {page}", stack.page(page)
     orchestrator: Orchestrator = stack.orchestrator
-    for thing in (stack.settings, orchestrator, orchestrator.engine, orchestrator.engine.toolbox, orchestrator._client):
+    for thing in (
+        stack.settings,
+        orchestrator,
+        orchestrator._engine,
+        orchestrator._engine.toolbox,
+        orchestrator._client,
+    ):
         yield type(thing).__name__, repr(thing) + str(thing)
 
 
@@ -272,15 +278,15 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     assert_kept(stack, s3, found)
 
     [unsigned] = [letter for letter in stack.orchestrator.dead_letters() if "not signed" in letter.reason]
-    stack.orchestrator.requeue(unsigned.letter_id)
-    assert stack.orchestrator.engine.dead.letter(unsigned.letter_id) is None
+    stack.orchestrator.requeue_dead_letter(unsigned.letter_id)
+    assert stack.orchestrator._engine.dead.letter(unsigned.letter_id) is None
     until(lambda: summary_path("order-17") in in_workspace(stack), 20, "whoever sends it again signs it")
 
     os.kill(stack.guarded, signal.SIGKILL)
     until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 30, "the workers miss Redis")
     assert_kept(stack, s3, {path.name: path.read_text(errors="replace") for path in stack.folder.glob("*.log")})
     assert_kept(
-        stack, s3, {line: stack.printed(line) for line in ("doctor", "tasks", "dead", f"show {worked.task_id}")}
+        stack, s3, {line: stack.printed(line) for line in ("doctor", "tasks", "dead-letters", f"show {worked.task_id}")}
     )
 
 

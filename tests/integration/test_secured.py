@@ -69,14 +69,14 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
 
 def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
-    letter = lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator.engine.now())
-    orchestrator.engine.dead.add(letter)
-    assert orchestrator.dismiss(letter.letter_id) == letter
-    assert orchestrator.dismiss(letter.letter_id) is None
+    letter = lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
+    orchestrator._engine.dead.add(letter)
+    assert orchestrator.delete_dead_letter(letter.letter_id) == letter
+    assert orchestrator.delete_dead_letter(letter.letter_id) is None
     assert denied(acl_stack) == set()
 
 
-@pytest.mark.parametrize("command", ["dead", "dismiss --all", "top --once"])
+@pytest.mark.parametrize("command", ["dead-letters", "dead-letters delete --all", "top --once"])
 def test_command_whose_redis_user_lacks_a_right_says_which_user_has_it(acl_stack: Stack, command: str) -> None:
     variables = acl_stack.environment | {"ROBOCO_REDIS_URL": url_of(acl_stack.valkey, "roboco-tools")}
     words = [sys.executable, "-m", "roboco.cli.main", *command.split()]
@@ -106,7 +106,7 @@ def test_a_producer_that_only_submits(acl_stack: Stack) -> None:
     asked = {"task_id": task_id, "team": GRAPH.team.model_dump(mode="json", exclude_none=True), "prompt": GRAPH.prompt}
     producer.send_task("roboco.submit", kwargs=asked, queue="roboco.coordinator", declare=[])
     producer.close()
-    files = acl_stack.orchestrator.engine.files
+    files = acl_stack.orchestrator._engine.files
     until(lambda: files.get(f"{task_id}/task.json"), 10, "the task was taken in")
     assert acl_stack.orchestrator.task(task_id).result(30).status == "completed"
     assert denied(acl_stack) == set()

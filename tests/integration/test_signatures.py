@@ -89,7 +89,7 @@ def test_team_of_an_application_with_a_broker_that_roboco_does_not_know_fails_at
         result: Any = chain(team(app).s("tides"), app.signature("shop.publish")).apply_async()
         with pytest.raises(UsageError, match=remedy):
             result.get(timeout=60)
-        assert stack.orchestrator.engine.files.get(open_path(team_task_id(result.parent.id))) is None
+        assert stack.orchestrator._engine.files.get(open_path(team_task_id(result.parent.id))) is None
         assert team(app).s("alone").apply().get() == "read alone for people", "an eager application waits itself"
 
 
@@ -159,7 +159,7 @@ def test_no_worker_is_held_while_teams_work(stack: Stack, app: Celery) -> None:
     """The shop's one child does other work while three teams dawdle."""
     results = [team(app).s(f"dawdle {number}").apply_async() for number in range(3)]
     tasks = [team_task_id(result.id) for result in results]
-    files = stack.orchestrator.engine.files
+    files = stack.orchestrator._engine.files
     until(lambda: all(files.get(open_path(task_id)) is not None for task_id in tasks), 30, "all are submitted")
     assert app.signature("shop.fetch", ("meanwhile",)).apply_async().get(timeout=10) == "notes on meanwhile"
     assert not any(result.ready() for result in results)
@@ -205,9 +205,11 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
     )
     assert line in stack.log("shop")
     assert "secret words" not in stack.log("shop")
-    with pytest.raises(roboco.UsageError, match=f"send it again from there; roboco dismiss {letter.letter_id} takes"):
-        orchestrator.requeue(letter.letter_id)
-    assert orchestrator.dismiss(letter.letter_id) == letter
+    with pytest.raises(
+        roboco.UsageError, match=f"send it again from there; roboco dead-letters delete {letter.letter_id} takes"
+    ):
+        orchestrator.requeue_dead_letter(letter.letter_id)
+    assert orchestrator.delete_dead_letter(letter.letter_id) == letter
     assert letter not in orchestrator.dead_letters()
 
 
@@ -234,7 +236,7 @@ def test_a_team_that_waits_for_its_user_ends_nothing_unless_it_may_not(stack: St
 
 
 def _status(stack: Stack, result: AsyncResult[Any]) -> str:
-    files = stack.orchestrator.engine.files
+    files = stack.orchestrator._engine.files
     task_id = team_task_id(result.id)
     return "" if files.get(f"{task_id}/task.json") is None else str(stack.orchestrator.task(task_id).summary().status)
 
@@ -260,13 +262,13 @@ def test_revoked_before_it_starts_it_is_never_submitted(stack: Stack, app: Celer
     (stack.folder / "revoked").touch()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=30)
-    assert stack.orchestrator.engine.files.names(f"{team_task_id(result.id)}/") == []
+    assert stack.orchestrator._engine.files.names(f"{team_task_id(result.id)}/") == []
 
 
 def test_messages_that_come_again_and_at_once_go_on_once(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
-    task_id, engine = team_task_id(result.parent.id), stack.orchestrator.engine
+    task_id, engine = team_task_id(result.parent.id), stack.orchestrator._engine
     until(lambda: engine.files.names(told_folder(task_id, 2)), 20, "the notice is settled")
     name = engine.files.names(told_folder(task_id, 2))[0].removesuffix(".json")
     for _ in range(3):

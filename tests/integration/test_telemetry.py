@@ -156,7 +156,7 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task
     assert {"roboco.submit", "shop.unknown"} <= {letter.name for letter in letters}
     assert "roboco.send" not in {letter.name for letter in letters}
     for letter in letters:
-        stack.orchestrator.dismiss(letter.letter_id)
+        stack.orchestrator.delete_dead_letter(letter.letter_id)
     until(lambda: stack.figures("coordinator")["roboco_dead_letters"] == 0, 20, "dismissed letters are not counted")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Orchestrator, Settings, Task, UsageError, team_from
+from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, team_from
 from roboco.adapters.local.process import start
 from tests.servers.model_server import Reply, Request
 from tests.stack import LONG_LEASE, ROOT, Stack, until
@@ -52,7 +52,7 @@ def turns_sent(stack: Stack) -> list[str]:
 def test_a_flood_of_one_tenant_does_not_delay_another(narrow: Stack) -> None:
     gate = Gate()
     narrow.model.script(gate.answer)
-    dispatcher = narrow.orchestrator.engine.dispatcher
+    dispatcher = narrow.orchestrator._engine.dispatcher
     with of_tenant(narrow, "flood") as flood, of_tenant(narrow, "other") as other:
         tasks = [flood.run(TEAM, f"flood {number}") for number in range(FLOOD)]
         until(lambda: len(turns_sent(narrow)) == FLOOD, 60, "one runs, some are on their way, the rest waits")
@@ -70,7 +70,7 @@ def test_what_is_urgent_goes_first(narrow: Stack) -> None:
     narrow.model.script(gate.answer)
     run = narrow.orchestrator.run
     before = [run(TEAM, f"before {number}") for number in range(8)]  # one runs, some are on their way, the rest waits
-    engine = narrow.orchestrator.engine
+    engine = narrow.orchestrator._engine
     until(lambda: engine.dispatcher.backlog("any") >= 1 and len(turns_sent(narrow)) == 8, 30, "a turn waits")
     later = [
         run(TEAM, f"{priority} {number}", priority=priority)
@@ -97,15 +97,15 @@ def test_no_new_task_is_taken_when_too_much_waits(narrow: Stack) -> None:
         def full() -> bool:
             try:
                 taken.append(limited.run(TEAM, f"task {len(taken)}"))
-            except UsageError as error:
-                return "turns wait for workers, at most 3 may" in str(error)
+            except Overloaded as error:
+                return "turns wait for workers already, at most 3 may" in str(error)
             return False
 
         until(full, 30, "the workers have enough to do")
         gate.open.set()
         for task in taken:
             assert task.result(60).status == "completed"
-        until(lambda: limited.engine.dispatcher.backlog("any") == 0, 20, "nothing waits")
+        until(lambda: limited._engine.dispatcher.backlog("any") == 0, 20, "nothing waits")
         assert limited.run(TEAM, "again").result(60).status == "completed"
 
 

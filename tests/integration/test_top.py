@@ -52,4 +52,4 @@ def test_a_queue_that_nobody_consumes_is_seen_and_so_is_a_server_that_is_away(fo
     with Process(["top", "--once"], stack.folder, env) as once:
         assert once.end() == 0
         assert "the broker does not take" in once.output
-        assert "none was heard of" in once.output
+        assert "no worker has reported" in once.output

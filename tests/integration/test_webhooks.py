@@ -285,7 +285,7 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
         stack.settings = stack.settings.model_copy(update={"allowed_webhooks": (server.url,)})
         stack.restart("coordinator")
         stack.wait_ready("coordinator")
-        stack.orchestrator.requeue(letter.letter_id)
+        stack.orchestrator.requeue_dead_letter(letter.letter_id)
         until(lambda: server.posted[-1].path == "/elsewhere", 30, "it is sent again by hand")
         assert stack.orchestrator.dead_letters() == []
     assert not list((tmp_path / "workspace").rglob("notices/*.json"))

@@ -37,7 +37,7 @@ from roboco.engine.intake.accept import receive
 from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
-from roboco.errors import TransientError
+from roboco.errors import Overloaded, TransientError
 from roboco.ports import Phase
 from tests.memory.board import MemoryBoard
 from tests.memory.clock import ManualClock
@@ -302,6 +302,8 @@ class World:
         for _ in range(3):
             try:
                 call()
+            except Overloaded:
+                raise
             except TransientError:
                 continue
             except Crash:

@@ -2,6 +2,9 @@
 
 import ast
 import copy
+import importlib
+import inspect
+import itertools
 import pickle
 import subprocess
 import sys
@@ -12,6 +15,7 @@ import pytest
 
 import roboco
 from roboco import errors
+from roboco.client.in_thread import in_thread
 from roboco.domain.stream.item import Shown
 
 
@@ -32,6 +36,35 @@ def test_type_checkers_read_the_same_names_from_the_same_modules() -> None:
     assert declared == vars(roboco)["_MODULE_OF"]
     assigned = next(node for node in stub.body if isinstance(node, ast.Assign))
     assert ast.literal_eval(assigned.value) == roboco.__all__
+
+
+@pytest.mark.parametrize("name", roboco.__all__)
+def test_each_public_name_has_a_docstring(name: str) -> None:
+    value = getattr(roboco, name)
+    if not isinstance(value, type):
+        assert (inspect.isfunction(value) and value.__doc__) or _documented_alias(name), "a function or alias"
+        return
+    assert vars(value).get("__doc__"), "a class of its own words"
+    undocumented = [
+        member
+        for kind in value.__mro__
+        if kind.__module__.startswith("roboco")
+        for member, one in vars(kind).items()
+        if not member.startswith("_") and (inspect.isroutine(one) or isinstance(one, property | in_thread))
+        if not inspect.getdoc(getattr(one, "__func__", one))
+    ]
+    assert undocumented == []
+
+
+def _documented_alias(name: str) -> bool:
+    """Return True if a string follows the assignment of the name in its module."""
+    module = importlib.import_module(vars(roboco)["_MODULE_OF"][name])
+    body = ast.parse(inspect.getsource(module)).body
+    for node, following in itertools.pairwise(body):
+        targets = [*getattr(node, "targets", []), getattr(node, "target", None)]
+        if name in [target.id for target in targets if isinstance(target, ast.Name)]:
+            return isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+    return False
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
@@ -89,6 +122,18 @@ def test_errors_survive_pickling(error: errors.RobocoError) -> None:
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert vars(again) == vars(error)
+
+
+def test_each_error_has_a_code_of_its_own() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RobocoError)]
+    codes = [kind.code for kind in kinds if kind is not errors.ModelError]
+    assert len(set(codes)) == len(codes)
+    assert errors.ModelError("http_500", "away", True).code == "http_500"
+
+
+def test_overloaded_may_succeed_later_and_is_no_usage_error() -> None:
+    assert issubclass(errors.Overloaded, errors.TransientError)
+    assert not issubclass(errors.Overloaded, errors.UsageError)
 
 
 def test_errors_say_what_they_know() -> None:

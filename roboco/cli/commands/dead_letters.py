@@ -1,76 +1,129 @@
-"""roboco dead, requeue, dismiss: the dead letters."""
+"""roboco dead-letters: list, show, requeue and delete dead letters."""
 
-import json
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 import click
+from pydantic_core import to_jsonable_python
 from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.format import age
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.dead_letter import DeadLetter
 from roboco.settings import read_settings
 
+_letters = click.argument("letter_ids", metavar="LETTERS", nargs=-1)
 
-@click.command()
+
+@click.group("dead-letters", invoke_without_command=True)
 @options.as_json
-def dead(as_json: bool) -> None:
-    """List dead letters with their reasons.
+@click.pass_context
+def dead_letters(context: click.Context, as_json: bool) -> None:
+    """List, requeue or delete dead letters.
 
     Dead letters are messages that no worker could read, refused submissions, and turns and tool calls that were lost
-    too often. `roboco requeue` sends a letter again, and `roboco dismiss` drops it.
+    too often. Without a subcommand they are listed.
     """
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    if context.invoked_subcommand is None:
+        context.invoke(list_letters, as_json=as_json)
+    elif as_json:
+        raise click.UsageError(f"write --json after the subcommand: {context.invoked_subcommand} --json")
+
+
+@dead_letters.command("list")
+@options.as_json
+def list_letters(as_json: bool) -> None:
+    """List dead letters with their reasons, oldest first."""
+    with _orchestrator() as orchestrator:
         letters = orchestrator.dead_letters()
     if as_json:
-        click.echo(json.dumps([letter.model_dump(mode="json") for letter in letters], indent=2))
+        print_json(letters)
     elif letters:
         Screen(sys.stdout).table(_table(letters, datetime.now(UTC)))
     else:
         click.echo("no dead letters")
 
 
-@click.command()
-@click.argument("letter_ids", metavar="LETTERS", nargs=-1, required=True)
-def requeue(letter_ids: tuple[str, ...]) -> None:
+@dead_letters.command("show")
+@click.argument("letter_id", metavar="LETTER")
+@options.as_json
+def show_letter(letter_id: str, as_json: bool) -> None:
+    """Show a dead letter: its reason, its headers and its body."""
+    with _orchestrator() as orchestrator:
+        letter = orchestrator.dead_letter(letter_id)
+    if as_json:
+        print_json(letter)
+        return
+    screen = Screen(sys.stdout)
+    for name, value in to_jsonable_python(letter).items():
+        if isinstance(value, dict):
+            screen.line((name, "dim"))
+            for key, one in value.items():
+                screen.line((f"  {key:<18} ", "dim"), str(one))
+        else:
+            screen.line((f"{name:<20} ", "dim"), "" if value is None else str(value))
+
+
+@dead_letters.command("requeue")
+@_letters
+@options.as_json
+def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
     """Send dead letters again and remove them from the list.
 
     Work of a task that has ended cannot be sent again.
     """
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    if not letter_ids:
+        raise click.UsageError("name the letters; roboco dead-letters lists them")
+    sent: list[DeadLetter] = []
+    with _orchestrator() as orchestrator:
         for letter_id in letter_ids:
-            letter = orchestrator.requeue(letter_id)
-            click.echo(f"{letter_id} is sent again ({one_line(letter.name, 64)})")
+            sent.append(letter := orchestrator.requeue_dead_letter(letter_id))
+            if not as_json:
+                click.echo(f"{letter_id} is sent again ({one_line(letter.name, 64)})")
+    if as_json:
+        print_json([{"letter_id": letter.letter_id, "name": letter.name, "requeued": True} for letter in sent])
 
 
-@click.command()
-@click.argument("letter_ids", metavar="LETTERS", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="Dismiss all letters that are on the list now.")
-def dismiss(letter_ids: tuple[str, ...], every: bool) -> None:
-    """Remove dead letters from the list without sending them again.
+@dead_letters.command("delete")
+@_letters
+@click.option("--all", "every", is_flag=True, help="Delete all letters that are on the list now.")
+@options.as_json
+def delete_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Delete dead letters without sending them again.
 
     Also those of tasks that have ended. A letter that is not on the list is no error.
     """
     if bool(letter_ids) == every:
-        raise click.UsageError("name the letters, or use --all; roboco dead lists them")
-    with closing(Orchestrator(read_settings())) as orchestrator:
-        listed = [letter.letter_id for letter in orchestrator.dead_letters()] if every else letter_ids
-        for letter_id in listed:
-            click.echo(_dismissed(letter_id, orchestrator.dismiss(letter_id)))
-    if not listed:
+        raise click.UsageError("name the letters, or use --all; roboco dead-letters lists them")
+    with _orchestrator() as orchestrator:
+        chosen = [letter.letter_id for letter in orchestrator.dead_letters()] if every else letter_ids
+        deleted = {letter_id: orchestrator.delete_dead_letter(letter_id) for letter_id in chosen}
+    if as_json:
+        print_json([{"letter_id": letter_id, "deleted": letter is not None} for letter_id, letter in deleted.items()])
+        return
+    for letter_id, letter in deleted.items():
+        click.echo(_deletion(letter_id, letter))
+    if not deleted:
         click.echo("no dead letters")
 
 
-def _dismissed(letter_id: str, letter: DeadLetter | None) -> str:
+@contextmanager
+def _orchestrator() -> Iterator[Orchestrator]:
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        yield orchestrator
+
+
+def _deletion(letter_id: str, letter: DeadLetter | None) -> str:
     if letter is None:
-        return f"{one_line(letter_id, 80)} is not on the list: it was dismissed, sent again, or never there"
-    return f"{letter_id} is dismissed ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"
+        return f"{one_line(letter_id, 80)} is not on the list: it was deleted or sent again, or never existed"
+    return f"{letter_id} is deleted ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"
 
 
 def _table(letters: list[DeadLetter], now: datetime) -> Table:

@@ -1,4 +1,4 @@
-"""roboco dev: a whole Roboco on this machine, until Ctrl-C."""
+"""roboco dev: all servers and workers of Roboco on this machine, until Ctrl-C."""
 
 import os
 import sys
@@ -14,14 +14,16 @@ from roboco.cli.terminal.signals import Interrupted
 
 
 @click.command()
-@click.option("--port-base", type=click.IntRange(1024, 65000), help="First of 13 ports; by default those of last time.")
+@click.option(
+    "--port-base", type=click.IntRange(1024, 65000), help="First of 13 ports; by default those of the last run."
+)
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(".roboco/dev"), show_default=True
 )
 def dev(port_base: int | None, folder: Path) -> None:
     """Run a whole stack: Redis, S3, workers and Flower.
 
-    It prints where everything is, starts again what dies, and ends on Ctrl-C. Its data stays in the folder.
+    The command prints their addresses, restarts each process that dies, and ends on Ctrl-C. The folder keeps the data.
     """
     screen = Screen(sys.stdout)
     stack = DevStack(folder, port_base, screen.line)
@@ -30,7 +32,7 @@ def dev(port_base: int | None, folder: Path) -> None:
         _print(screen, stack)
         stack.supervisor.keep()
     except Interrupted:
-        screen.line("ending; workers finish what they do (Ctrl-C once more does not wait)")
+        screen.line("ending; workers finish their current work (Ctrl-C once more does not wait)")
     finally:
         stack.supervisor.end()
     screen.line("everything has ended")

@@ -1,4 +1,4 @@
-"""roboco to-test: a recorded task as a test of its team."""
+"""roboco export-test: a recorded task as a test of its team."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import click
 
 from roboco.adapters.team.file import load_team
-from roboco.cli.commands.past import ledger_of
 from roboco.cli.commands.rehearsal_source import source
+from roboco.cli.commands.task_replay import TaskReplay, task_replay
+from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import escaped
 from roboco.domain.replay.recording import recording_of
 from roboco.domain.replay.rehearsal import Rehearsal, rehearse
@@ -15,44 +17,55 @@ from roboco.domain.replay.replay import Past
 from roboco.errors import UsageError
 
 
-@click.command("to-test")
+@click.command("export-test")
 @click.argument("task_id")
 @click.option("--team", metavar="FILE", type=click.Path(path_type=Path), help="The team file that the test reads.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write the test.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-def to_test(task_id: str, team: Path | None, output: Path | None, force: bool) -> None:
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@options.as_json
+def export_test(task_id: str, team: Path | None, output: Path | None, force: bool, as_json: bool) -> None:
     """Print a pytest file that replays a task.
 
-    It replays the task's recorded answers and results, needs no server, and fails once the team would have other agents
-    act, other tools called or another end. The team stands in the test; with --team it is read from that file whenever
-    the test runs, so that later changes are noticed.
-    The file is named from where the test is written, or, without -o, from where pytest runs.
+    The test replays the task's recorded answers and results and needs no server. It fails if the team would have other
+    agents act, call other tools, or end otherwise. The test contains the team; with --team it reads that file whenever
+    it runs, and so notices later changes.
+    FILE is relative to the folder of the test, or, without -o, to the folder in which pytest runs.
     """
     if output is not None and output.exists() and not force:
-        raise UsageError(f"file {str(output)!r} is there already; choose another one, or write over it with --force")
-    with ledger_of(task_id) as ledger:
-        past = ledger.past()
-        recording = recording_of(past)
-        expected = rehearse(past.team, recording, past.router)
-        _check(past, expected)
-        chosen = past.team if team is None else load_team(team)
-        now = expected if team is None else rehearse(chosen, recording, ledger.router(chosen))
-    text = source(task_id, chosen, recording, expected, _place(team, output))
+        raise UsageError(f"file {str(output)!r} exists already; choose another one, or overwrite it with --force")
+    with task_replay(task_id) as replay:
+        text, failure = _exported(replay, team, output)
+    if output is not None:
+        _write(output, text, force)
+    if as_json:
+        file = None if output is None else str(output)
+        print_json({"task_id": task_id, "file": file, "source": text, "passes": not failure, "failure": failure})
+        return
     if output is None:
         click.echo(text.encode(), nl=False)
     else:
-        _write(output, text, force)
         click.echo(f"written to {output}; run it with: pytest {output}", err=True)
-    if (now.agents, now.tools, now.status) != (expected.agents, expected.tools, expected.status):
-        click.echo(
-            f"the test fails now: with {team} {', '.join(now.agents) or 'nobody'} would act, and then it would be "
-            f"{now.status}: {escaped(now.reason)}",
-            err=True,
-        )
+    if failure:
+        click.echo(f"the test fails now: {failure}", err=True)
+
+
+def _exported(replay: TaskReplay, team: Path | None, output: Path | None) -> tuple[str, str]:
+    """Return the source of the test, and why it fails now, or "" if it passes."""
+    past = replay.recorded()
+    recording = recording_of(past)
+    expected = rehearse(past.team, recording, past.router)
+    _check(past, expected)
+    chosen = past.team if team is None else load_team(team)
+    now = expected if team is None else rehearse(chosen, recording, replay.router(chosen))
+    text = source(replay.task_id, chosen, recording, expected, _team_path(team, output))
+    if (now.agents, now.tools, now.status) == (expected.agents, expected.tools, expected.status):
+        return text, ""
+    agents = ", ".join(now.agents) or "no agent"
+    return text, f"with {team} {agents} would act, and then it would be {now.status}: {escaped(now.reason)}"
 
 
 def _check(past: Past, expected: Rehearsal) -> None:
-    """UsageError if the rehearsal does not come to what was recorded, as where a router is no longer the same."""
+    """Raise UsageError if the rehearsal differs from the record, for example because a router has changed."""
     recorded = [step.agent_name for step in past.steps]
     rehearsed = [step.agent_name for step in expected.steps]
     if rehearsed != recorded:
@@ -64,8 +77,8 @@ def _check(past: Past, expected: Rehearsal) -> None:
         )
 
 
-def _place(team: Path | None, output: Path | None) -> str | None:
-    """The expression by which the test finds the team's file."""
+def _team_path(team: Path | None, output: Path | None) -> str | None:
+    """Return the expression by which the test finds the team file, or None if the test contains the team."""
     if team is None:
         return None
     if output is None:
@@ -79,6 +92,6 @@ def _write(output: Path, text: str, force: bool) -> None:
         with output.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise UsageError(f"file {str(output)!r} is there already; write over it with --force") from error
+        raise UsageError(f"file {str(output)!r} exists already; overwrite it with --force") from error
     except OSError as error:
         raise UsageError(f"file {str(output)!r} cannot be written: {error.strerror}") from error

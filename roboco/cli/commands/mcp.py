@@ -1,10 +1,9 @@
 """roboco mcp: the MCP servers of a team."""
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.table import Table
@@ -14,6 +13,8 @@ from roboco.adapters.mcp.tool import McpTool, as_team_says
 from roboco.cli.doctor.asked_servers import Answer, ServerOf, ask_servers
 from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.team_lookup import resolve_team
@@ -22,8 +23,8 @@ from roboco.domain.team.team import Team, prefix_of
 from roboco.errors import UsageError
 from roboco.settings import Settings, read_settings
 
-_WIDEST = 300
-_PARAMETERS = 20
+MAX_CELL_CHARS: Final = 300
+MAX_PARAMETERS: Final = 20
 
 
 @click.group()
@@ -42,32 +43,33 @@ def mcp() -> None:
 def tools(server: str, team: str | None, as_json: bool) -> int:
     """List the tools of the MCP server that a team calls SERVER, also those that the team does not use.
 
-    The server is started or reached as by a tools worker: if ROBOCO_ALLOWED_MCP_SERVERS allows it, in its sandbox, and
-    with no variables but those of ROBOCO_ALLOWED_MCP_ENV. The exit code is 1 if the team names a tool that the server
-    does not list.
+    The command starts or reaches the server as a tools worker does: if ROBOCO_ALLOWED_MCP_SERVERS allows it, in its
+    sandbox, and with the variables of ROBOCO_ALLOWED_MCP_ENV alone. The exit code is 1 if the team names a tool that
+    the server does not list.
     """
     settings = read_settings()
     found = ServerOf(_team_with(settings, team, server), server)
-    answer = _everything(settings, found)
+    answer = _list_all(settings, found)
     shown = list(_shown(found, answer))
     mistake = missing(found.team, server, answer.offer.tools, answer.offer.others)
     if as_json:
-        click.echo(json.dumps({"tools": [tool.record() for tool in shown], "mistake": mistake}, indent=2))
+        print_json({"tools": [tool.record() for tool in shown], "mistake": mistake})
     else:
         _print(Screen(sys.stdout), shown, answer, mistake)
-    return 1 if mistake else 0
+    return FAILED if mistake else SUCCESS
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """A tool as it is listed; `called` is its name for agents, None if the team does not use it or cannot call it."""
+    """A tool in the list."""
 
     name: str
     called: str | None
+    """Its name for agents, or None if the team does not use it or cannot call it."""
     tool: McpTool
 
     def record(self) -> dict[str, Any]:
-        """The tool as JSON has it."""
+        """Return the tool as JSON."""
         return {
             "name": self.name,
             "called": self.called,
@@ -78,7 +80,7 @@ class _Shown:
 
 
 def _team_with(settings: Settings, named: str | None, server: str) -> Team:
-    """The team with this server; UsageError if there is none, or more than one to choose from."""
+    """Return the team with this server. Raises UsageError if there is none, or more than one to choose from."""
     if named is not None:
         team = resolve_team(settings, named)
         if server not in team.mcp_servers:
@@ -96,8 +98,8 @@ def _team_with(settings: Settings, named: str | None, server: str) -> Team:
     return next(iter(teams.values()))
 
 
-def _everything(settings: Settings, found: ServerOf) -> Answer:
-    """What the server lists altogether; UsageError if it does not answer, or is not allowed here."""
+def _list_all(settings: Settings, found: ServerOf) -> Answer:
+    """Return all that the server lists. Raises UsageError if it does not answer, or is not allowed here."""
     whole = found.declared.model_copy(update={"tools": "all"})
     servers = found.team.mcp_servers | {found.name: whole}
     team = found.team.model_copy(update={"mcp_servers": servers})
@@ -121,7 +123,7 @@ def _print(screen: Screen, shown: list[_Shown], answer: Answer, mistake: str) ->
         table.add_column(heading, overflow="fold")
     for one in shown:
         cells = (one.name, one.called or "-", one.tool.effect, _parameters(one.tool), one.tool.description)
-        table.add_row(*(Text(one_line(cell, _WIDEST)) for cell in cells))
+        table.add_row(*(Text(one_line(cell, MAX_CELL_CHARS)) for cell in cells))
     if shown:
         screen.table(table)
     else:
@@ -133,13 +135,13 @@ def _print(screen: Screen, shown: list[_Shown], answer: Answer, mistake: str) ->
 
 
 def _parameters(tool: McpTool) -> str:
-    """The names of the parameters with their types; with "?" those that a call may leave out."""
+    """Return the names of the parameters with their types; a "?" marks those that a call may leave out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     listed = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else []
     words = [f"{name}{'' if name in needed else '?'}: {_type(one)}" for name, one in listed.items()]
-    more = [f"{len(words) - _PARAMETERS} more"] if len(words) > _PARAMETERS else []
-    return ", ".join([*words[:_PARAMETERS], *more]) or ("none" if isinstance(properties, dict) else "any")
+    more = [f"{len(words) - MAX_PARAMETERS} more"] if len(words) > MAX_PARAMETERS else []
+    return ", ".join([*words[:MAX_PARAMETERS], *more]) or ("none" if isinstance(properties, dict) else "any")
 
 
 def _type(schema: object) -> str:

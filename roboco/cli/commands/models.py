@@ -1,6 +1,5 @@
 """roboco models: the model profiles of a team."""
 
-import json
 import sys
 from contextlib import closing
 
@@ -9,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
@@ -25,21 +25,21 @@ def models(team: str, as_json: bool) -> None:
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
-        offered = orchestrator.models(team)
+        profiles = orchestrator.models(team)
     if as_json:
-        click.echo(json.dumps([offer.model_dump(mode="json") for offer in offered], indent=2))
-    elif offered:
-        Screen(sys.stdout).table(_table(offered))
+        print_json(profiles)
+    elif profiles:
+        Screen(sys.stdout).table(_table(profiles))
     else:
         click.echo("the team declares no model profiles")
 
 
-def _table(offered: list[ModelOffer]) -> Table:
+def _table(profiles: list[ModelOffer]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("profile", "model", "label", "description"):
         table.add_column(heading, overflow="fold")
-    for offer in offered:
-        name = f"{offer.id} (default)" if offer.is_default else offer.id
-        cells = (name, offer.model, "" if offer.label == offer.id else offer.label, offer.description)
+    for profile in profiles:
+        name = f"{profile.id} (default)" if profile.is_default else profile.id
+        cells = (name, profile.model, "" if profile.label == profile.id else profile.label, profile.description)
         table.add_row(*(Text(one_line(cell, 160)) for cell in cells))
     return table

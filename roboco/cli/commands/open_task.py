@@ -1,4 +1,4 @@
-"""Opened: one task for a command that acts on it."""
+"""open_task: one task, for a command that acts on it."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,7 +9,7 @@ from roboco.settings import read_settings
 
 
 @contextmanager
-def opened(task_id: str) -> Iterator[Task]:
-    """The task of this id, with connections that are closed afterwards; UsageError if there is none."""
+def open_task(task_id: str) -> Iterator[Task]:
+    """Yield the task with this id, and close its connections afterwards. Raises UsageError if there is none."""
     with closing(Orchestrator(read_settings())) as orchestrator:
         yield orchestrator.task(task_id)

@@ -1,15 +1,14 @@
-"""The source of a test that rehearses a recorded task: valid Python, whatever was said in it."""
+"""The source of a test that rehearses a recorded task: valid Python for any text in the task."""
 
 from pprint import pformat
-from typing import Any
+from typing import Any, Final
 
 from roboco.domain.replay.recording import Recording
 from roboco.domain.replay.rehearsal import Rehearsal
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.frozen_teams import team_as_data
 
-_WIDE = 116
+LINE_WIDTH: Final = 116
 
 _WHOLE = """{about}
 
@@ -27,25 +26,26 @@ def test_{name}():
     assert rehearsal.status == {status}, rehearsal.reason
 """
 
-_ABOUT = '''"""Who acted in task {task_id} of team {team}: its recorded answers and results, rehearsed with {which}.
+_ABOUT = '''"""The agents that acted in task {task_id} of team {team}, rehearsed with {which}.
 
-Made by `roboco to-test`. No model, tool or server is asked. It fails if the team would choose otherwise: then look at
-`rehearsal.rules`, which says by which rules the agents acted.
+The test replays the recorded answers and results.
 
-This file holds what was said in the task: messages, answers, arguments and results of tools. Look through it before you
-share it.
+Written by `roboco export-test`. It calls no model, tool or server. It fails if the team would choose otherwise: then
+read `rehearsal.rules`, the rules by which the agents acted.
+
+This file holds the texts of the task: messages, answers, arguments and results of tools. Read it before you share it.
 """'''
 
 
 def source(task_id: str, team: Team, recording: Recording, expected: Rehearsal, team_file: str | None) -> str:
-    """The test of this task; it holds the team, or reads `team_file` when it runs."""
+    """Return the test of this task. It contains the team, or reads `team_file` when it runs."""
     model = team.collaboration_model
     custom = model.router if isinstance(model, Custom) else None
-    which = "the team that stands below" if team_file is None else "the team's file"
+    which = "the team below" if team_file is None else "the team's file"
     return _WHOLE.format(
         about=_ABOUT.format(task_id=task_id, team=team.name, which=which),
         imports="\n".join(_imports(custom, team_file)),
-        team=f"TEAM = {_literal(team_as_data(team))}" if team_file is None else f"TEAM = load_team({team_file})",
+        team=f"TEAM = {_literal(_team_data(team))}" if team_file is None else f"TEAM = load_team({team_file})",
         recording=_recording(recording),
         name=_name(task_id),
         router="" if custom is None else ", router",
@@ -53,6 +53,10 @@ def source(task_id: str, team: Team, recording: Recording, expected: Rehearsal, 
         tools=_literal(expected.tools, 24),
         status=_literal(expected.status),
     )
+
+
+def _team_data(team: Team) -> dict[str, Any]:
+    return team.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _imports(custom: str | None, team_file: str | None) -> list[str]:
@@ -67,7 +71,7 @@ def _imports(custom: str | None, team_file: str | None) -> list[str]:
 
 
 def _recording(recording: Recording) -> str:
-    """The recording with a line for each turn, call and arrival."""
+    """Return the recording with a line for each turn, call and external input."""
     record = recording.model_dump(mode="json")
     lines = ["{"]
     for name, value in record.items():
@@ -79,8 +83,8 @@ def _recording(recording: Recording) -> str:
 
 
 def _literal(value: Any, indent: int = 0) -> str:
-    """The value in Python's own spelling: all that is not printable is escaped."""
-    return pformat(value, width=_WIDE - indent, sort_dicts=False)
+    """Return the value as a Python literal; characters that are not printable are escaped."""
+    return pformat(value, width=LINE_WIDTH - indent, sort_dicts=False)
 
 
 def _name(task_id: str) -> str:

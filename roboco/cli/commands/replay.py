@@ -1,14 +1,16 @@
-"""roboco replay: whether a task's history follows from its team, or where another team would choose otherwise."""
+"""roboco replay: decide a recorded task again, by its own team or another one, and compare each decision."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
-from roboco.cli.commands.past import ledger_of
+from roboco.cli.commands.task_replay import task_replay
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.replay.replay import Position, Verdict, replay
@@ -19,8 +21,7 @@ _STYLES: dict[Verdict, str] = {
     "differs": "red",
     "depends on the moment": "cyan",
 }
-_WIDE = 160
-"""How many characters of a choice are shown."""
+MAX_CHOICE_CHARS: Final = 160
 
 
 @click.command("replay")
@@ -30,13 +31,13 @@ _WIDE = 160
 def replay_task(task_id: str, team: str | None, as_json: bool) -> int:
     """Decide a recorded task again and compare.
 
-    No model or tool is asked, and nothing is written. With --team it shows where that team would choose otherwise, each
-    position judged on what was recorded before it. The exit code is 1 if a choice differs.
+    The command calls no model and no tool, and writes nothing. With --team it shows the positions at which that team
+    would choose otherwise, each decided from the record before it. The exit code is 1 if a choice differs.
     """
-    with ledger_of(task_id) as ledger:
-        past = ledger.past(with_router=team is None)
-        other = None if team is None else ledger.team(team)
-        positions = replay(past, other) if other is None else replay(past, other, ledger.router(other))
+    with task_replay(task_id) as recorded:
+        past = recorded.recorded(with_router=team is None)
+        other = None if team is None else recorded.team(team)
+        positions = replay(past, other) if other is None else replay(past, other, recorded.router(other))
     differs = [position for position in positions if position.verdict == "differs"]
     if as_json:
         record = {
@@ -46,27 +47,27 @@ def replay_task(task_id: str, team: str | None, as_json: bool) -> int:
             "verdicts": dict(Counter(position.verdict for position in positions)),
             "same": not differs,
         }
-        click.echo(json.dumps(record, indent=2))
+        print_json(record)
     else:
         screen = Screen(sys.stdout)
         for position in positions:
             _show(screen, position)
         screen.line((counted(positions), "bold red" if differs else "bold green"))
-    return 1 if differs else 0
+    return FAILED if differs else SUCCESS
 
 
 def counted(positions: Sequence[Position]) -> str:
-    """How many choices are the same, in words; those that depend on the moment are not among them."""
+    """Return how many choices are the same, as a sentence; it leaves out those that the history does not determine."""
     count = Counter(position.verdict for position in positions)
     judged = len(positions) - count["depends on the moment"]
-    told = [f"{judged - count['differs']} of {judged} choices are the same"]
+    parts = [f"{judged - count['differs']} of {judged} choices are the same"]
     if count["other rule"]:
-        told.append(f"{count['other rule']} of them by another rule")
+        parts.append(f"{count['other rule']} of them by another rule")
     if differing := [_place(position) for position in positions if position.verdict == "differs"]:
-        told.append(f"different: {', '.join(differing)}")
+        parts.append(f"different: {', '.join(differing)}")
     if count["depends on the moment"]:
-        told.append(f"{count['depends on the moment']} depend{_s(count['depends on the moment'])} on the moment")
-    return "; ".join(told)
+        parts.append(f"{count['depends on the moment']} depend{_s(count['depends on the moment'])} on the moment")
+    return "; ".join(parts)
 
 
 def _s(number: int) -> str:
@@ -80,8 +81,8 @@ def _place(position: Position) -> str:
 def _show(screen: Screen, position: Position) -> None:
     style = _STYLES[position.verdict]
     place = f"{_place(position):>8}  "
-    screen.line((place, "dim"), (f"{position.verdict}: ", style), one_line(position.recorded, _WIDE))
+    screen.line((place, "dim"), (f"{position.verdict}: ", style), one_line(position.recorded, MAX_CHOICE_CHARS))
     if position.verdict != "same":
-        screen.line((f"{'':>10}chosen now: ", "dim"), one_line(position.chosen, _WIDE))
+        screen.line((f"{'':>10}chosen now: ", "dim"), one_line(position.chosen, MAX_CHOICE_CHARS))
     if position.note:
-        screen.line((f"{'':>10}{one_line(position.note, _WIDE)}", "dim"))
+        screen.line((f"{'':>10}{one_line(position.note, MAX_CHOICE_CHARS)}", "dim"))

@@ -1,4 +1,4 @@
-"""roboco run: submit a task and show it live, with everything started that is missing."""
+"""roboco run: submit a task and show it live; it starts the servers that are missing."""
 
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from roboco.cli.terminal import options
 @options.title
 @options.task_id
 @options.as_json
-@click.option("--worker", is_flag=True, help="Start a worker although ROBOCO_REDIS_URL is set.")
-def run(file: Path, prompt: str, **wished: Any) -> int:
+@click.option("--worker", is_flag=True, help="Start a worker even if ROBOCO_REDIS_URL is set.")
+def run(file: Path, prompt: str, **given: Any) -> int:
     """Run a team here and show it live.
 
-    Without ROBOCO_REDIS_URL it brings a Redis and a worker of its own, and without OPENAI_API_KEY and
-    OPENAI_BASE_URL a small local model.
+    Without ROBOCO_REDIS_URL the command starts a Redis and a worker, and without OPENAI_API_KEY and OPENAI_BASE_URL a
+    small local model.
 
     On a terminal Ctrl-C asks for a message and interrupts with it; twice stops. Without one, Ctrl-C stops the task.
+    The exit code is 0 if the task has completed or waits, and 1 if it has ended otherwise.
     """
-    return run_team(load_team(file), Wish(prompt, **wished))
+    return run_team(load_team(file), Wish(prompt, **given))

@@ -1,25 +1,28 @@
 """roboco schema: the JSON Schema of team files."""
 
-import json
 from typing import Any
 
 import click
 
 from roboco.adapters.team.field_descriptions import describe_fields
+from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
 from roboco.domain.team.mcp_server import MOST_TOOLS
 from roboco.domain.team.team import Team
 
 
 @click.command()
+@options.always_json
 def schema() -> None:
     """Print the JSON Schema of team files, for editors."""
-    click.echo(json.dumps(team_file_schema(), indent=2))
+    print_json(team_file_schema())
 
 
 def team_file_schema() -> dict[str, Any]:
-    """The JSON Schema of a team as it stands in a file.
+    """Return the JSON Schema of a team file.
 
-    There a prompt may be in a file beside it, an edge may be just a name, and a server's tools may be a list of names.
+    In a file, a prompt may be in another file beside it, an edge may be just a name, and a server's tools may be a list
+    of names.
     """
     whole = Team.model_json_schema(by_alias=True)
     describe_fields(whole, Team)

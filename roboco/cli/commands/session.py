@@ -4,7 +4,8 @@ from typing import get_args
 
 import click
 
-from roboco.cli.commands.open_task import opened
+from roboco.cli.commands.open_task import open_task
+from roboco.cli.terminal import options
 from roboco.domain.session.agent_session import SessionForm
 
 _form = click.option(
@@ -19,12 +20,13 @@ _form = click.option(
 @click.command()
 @click.argument("task_id")
 @_form
+@options.always_json
 def session(task_id: str, form: SessionForm) -> None:
     """Print a task as a conversation, as JSON.
 
-    There is a message for each step, and one for a turn that is being made.
+    It has a message for each step, and one for a running turn.
     """
-    with opened(task_id) as task:
+    with open_task(task_id) as task:
         click.echo(task.session(form=form).model_dump_json(indent=2))
 
 
@@ -32,10 +34,11 @@ def session(task_id: str, form: SessionForm) -> None:
 @click.argument("task_id")
 @click.argument("token", default="")
 @_form
+@options.always_json
 def delta(task_id: str, token: str, form: SessionForm) -> None:
     """Print the changes of a task's conversation as JSON.
 
-    TOKEN is the continuation_token of a session or of an earlier delta; without it everything is new.
+    TOKEN is the continuation_token of a session or of an earlier delta; without it, all of the session is printed.
     """
-    with opened(task_id) as task:
+    with open_task(task_id) as task:
         click.echo(task.delta(token, form=form).model_dump_json())

@@ -1,21 +1,20 @@
-"""roboco show: everything that a task has come to."""
+"""roboco show: the steps, files and cost of a task."""
 
-import json
 import sys
 from contextlib import closing
 
 import click
 
-from roboco.cli.commands.overview import Overview, check_complete
+from roboco.cli.commands.task_summaries import TaskSummaries, check_complete
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
 from roboco.cli.terminal.format import colour, cost, counted, of_step, spending
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.record.call_failures import call_failures
 from roboco.settings import read_settings
 
 
@@ -25,27 +24,22 @@ from roboco.settings import read_settings
 def show(task_id: str, as_json: bool) -> None:
     """Show a task: its steps, files and cost.
 
-    Its steps with texts, tool calls and results, the last frames of exceptions of tools, its files, and what it used.
+    The command prints its steps with texts, tool calls and results, the last frames of exceptions of tools, its files,
+    and the tokens, calls and cost of each agent and tool.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
-        overview = Overview(orchestrator)
-        summary = overview.of(task_id)
-        steps = list(orchestrator.engine.histories.read(summary.task_id))
-        artifacts = orchestrator.task(task_id).artifacts()
-        failures = call_failures(orchestrator.engine.files, summary.task_id)
+        summaries = TaskSummaries(orchestrator)
+        summary = summaries.of(task_id)
+        task = orchestrator.stored_task(task_id)
+        steps, artifacts, failures = task.history(), task.artifacts(), task.call_failures()
     if as_json:
-        record = {
-            "summary": summary.model_dump(mode="json"),
-            "steps": [step.model_dump(mode="json") for step in steps],
-            "artifacts": [artifact.model_dump(mode="json") for artifact in artifacts],
-            "failures": [failure.model_dump(mode="json") for failure in failures.values()],
-        }
-        click.echo(json.dumps(record, indent=2))
+        failed = list(failures.values())
+        print_json({"summary": summary, "steps": steps, "artifacts": artifacts, "failures": failed})
     else:
         screen = Screen(sys.stdout)
         _print(screen, LiveView(screen, failures), summary, steps, artifacts)
-    if overview.stale:
-        click.echo(overview.stale, err=True)
+    if summaries.stale:
+        click.echo(summaries.stale, err=True)
     check_complete(summary, len(steps))
 
 

@@ -1,18 +1,17 @@
-"""roboco submit, send: what a user tells a team from outside."""
+"""roboco submit, send: new tasks, and messages for running ones."""
 
-import json
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from roboco.cli.commands import notify
-from roboco.cli.commands.open_task import opened
+from roboco.cli.commands import notification_options
+from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.priority import PRIORITIES
 from roboco.domain.ids import check_tenant
-from roboco.engine.intake.send import WhileWorking
 from roboco.settings import Settings, read_settings
 
 
@@ -24,23 +23,30 @@ from roboco.settings import Settings, read_settings
 @options.model
 @options.title
 @options.task_id
-@click.option("--eta", metavar="TIME", help="When it begins, such as 2026-03-01T08:00:00+01:00; at once by default.")
-@click.option("--countdown", metavar="SECONDS", type=click.FloatRange(min=0), help="In how many seconds it begins.")
-@click.option("--priority", type=click.Choice(PRIORITIES), help="What goes first where workers are short; normal.")
 @click.option(
-    "--tenant", metavar="NAME", help="Whose task it is: its id is then NAME:TASK_ID. ROBOCO_TENANT by default."
+    "--eta", metavar="TIME", help="The time at which it starts, such as 2026-03-01T08:00:00+01:00; by default now."
 )
-@notify.options
+@click.option("--countdown", metavar="SECONDS", type=click.FloatRange(min=0), help="Seconds after which it starts.")
+@click.option("--priority", type=click.Choice(PRIORITIES), help="Its place in the queues; normal by default.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="The tenant that it belongs to: its id is then NAME:TASK_ID. ROBOCO_TENANT by default.",
+)
+@notification_options.options
 @options.as_json
-def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **wished: Any) -> None:
+def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: Any) -> None:
     """Submit a task to running workers and print its id.
 
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. Nothing is stored if an option is wrong.
     """
-    told = notify.targets(wished)
+    targets = notification_options.targets(given)
     with closing(Orchestrator(_of_tenant(tenant))) as orchestrator:
-        task = orchestrator.run(team, prompt, notify=told, **wished)
-    click.echo(json.dumps({"task_id": task.task_id}) if as_json else task.task_id)
+        task = orchestrator.run(team, prompt, notify=targets, **given)
+    if as_json:
+        print_json({"task_id": task.task_id})
+    else:
+        click.echo(task.task_id)
 
 
 def _of_tenant(tenant: str | None) -> Settings:
@@ -48,7 +54,9 @@ def _of_tenant(tenant: str | None) -> Settings:
     if tenant is None:
         return settings
     if settings.tenant not in (None, check_tenant(tenant)):
-        raise click.UsageError(f"--tenant {tenant!r}: ROBOCO_TENANT is {settings.tenant!r}, and knows no other's tasks")
+        raise click.UsageError(
+            f"--tenant {tenant!r}: ROBOCO_TENANT is {settings.tenant!r}; leave --tenant out, or unset ROBOCO_TENANT"
+        )
     return settings.model_copy(update={"tenant": tenant})
 
 
@@ -57,15 +65,25 @@ def _of_tenant(tenant: str | None) -> Settings:
 @click.argument("message")
 @options.answering
 @click.option(
-    "--while-working",
+    "--if-busy",
     type=click.Choice(["queue", "interrupt", "reject"]),
-    help="What becomes of it if the team is at work; by default what the team file says.",
+    help="Its fate while an agent or a tool runs; by default that of the team file.",
 )
-def send(task_id: str, message: str, agent: str | None, while_working: WhileWorking | None) -> None:
+@options.as_json
+def send(
+    task_id: str,
+    message: str,
+    agent: str | None,
+    if_busy: Literal["queue", "interrupt", "reject"] | None,
+    as_json: bool,
+) -> None:
     """Send a message to a task.
 
-    A task that waits for its user goes on.
+    A task that waits for its user continues.
     """
-    with opened(task_id) as task:
-        task.send(message, agent, while_working=while_working)
-    click.echo(f"sent to {task_id}")
+    with open_task(task_id) as task:
+        receipt = task.send(message, agent, while_working=if_busy)
+    if as_json:
+        print_json(receipt)
+    else:
+        click.echo(f"sent to {task_id}")

@@ -1,6 +1,5 @@
 """roboco tasks: a table of the workspace's tasks."""
 
-import json
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
@@ -9,17 +8,17 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.commands.overview import Overview
+from roboco.cli.commands.task_summaries import TaskSummaries
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, colour
-from roboco.cli.terminal.sanitize import escaped, one_line
+from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.engine import Engine
-from roboco.engine.intake.unattended import missing_workers
-from roboco.errors import TransientError
+from roboco.errors import CorruptHistory, TransientError
 from roboco.settings import read_settings
 
 
@@ -28,33 +27,31 @@ from roboco.settings import read_settings
 def tasks(as_json: bool) -> int:
     """List the tasks of the workspace, oldest first.
 
-    The exit code is 1 if the files of a task are broken: it is not in the list, and an error says why.
+    If the files of a task are broken, the list leaves it out, an error says why, and the exit code is 1.
     """
     with closing(Orchestrator(read_settings())) as orchestrator:
-        overview = Overview(orchestrator)
-        summaries = list(overview)
-        absent = _absent(orchestrator.engine, summaries) if not overview.stale else []
+        listed = TaskSummaries(orchestrator)
+        summaries = list(listed)
+        warnings = [listed.stale] if listed.stale else _missing_workers(orchestrator, summaries)
     if as_json:
-        click.echo(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
+        print_json(summaries)
     else:
         Screen(sys.stdout).table(_table(summaries, datetime.now(UTC)))
-    if overview.stale:
-        click.echo(overview.stale, err=True)
-    for missing in absent:
-        click.echo(missing, err=True)
-    for broken in overview.broken:
-        click.echo(f"error: {escaped(broken)}", err=True)
-    return 1 if overview.broken else 0
+    for warning in warnings:
+        click.echo(warning, err=True)
+    for broken in listed.broken:
+        print_error(CorruptHistory.code, broken, as_json)
+    return FAILED if listed.broken else SUCCESS
 
 
-def _absent(engine: Engine, summaries: list[TaskSummary]) -> list[str]:
-    """Return the pools without a live worker, if a task may wait for one."""
+def _missing_workers(orchestrator: Orchestrator, summaries: list[TaskSummary]) -> list[str]:
+    """Return a warning for each pool without a live worker, if a task may wait for one."""
     if not any(summary.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for summary in summaries):
         return []
     try:
-        return missing_workers(engine)
+        return orchestrator.missing_workers()
     except TransientError as error:
-        return [f"whether workers live is not known: {error}"]
+        return [f"live workers are not known: {error}"]
 
 
 def _table(summaries: list[TaskSummary], now: datetime) -> Table:

@@ -1,6 +1,5 @@
-"""roboco validate: every mistake in a team file."""
+"""roboco validate: list every mistake in a team file."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from roboco.adapters.tools.functions import Functions
 from roboco.cli.doctor.asked_servers import Answer, ask_servers, servers_in
 from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import SUCCESS, USAGE
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import escaped
 from roboco.domain.team.team import Team
 from roboco.errors import TeamError
@@ -23,31 +24,36 @@ from roboco.settings import read_settings
 def validate(file: Path, as_json: bool) -> int:
     """Check a team file and list every mistake.
 
-    With ROBOCO_TOOL_MODULES set, the functions that it names are imported too. A warning names those without a
-    description. MCP servers of the team that ROBOCO_ALLOWED_MCP_SERVERS allows are started or reached, and the names of
-    their tools are compared. A server that does not answer is no mistake.
+    With ROBOCO_TOOL_MODULES set, the command also imports the functions that the file names. A warning names those
+    without a description. It starts or reaches the team's MCP servers that ROBOCO_ALLOWED_MCP_SERVERS allows, and
+    compares the names of their tools. A server that does not answer is no mistake. The exit code is 2 if there is a
+    mistake.
     """
     try:
         team, notes, warnings = _checked(file)
     except TeamError as error:
         if not as_json:
             raise
-        click.echo(json.dumps({"valid": False, "mistakes": list(error.mistakes), "warnings": []}, indent=2))
-        return 2
+        found = {"code": error.code, "message": str(error), "mistakes": error.mistakes, "warnings": []}
+        print_json({"valid": False} | found)
+        return USAGE
     for note in notes:
         click.echo(f"note: {escaped(note)}", err=True)
     if as_json:
-        click.echo(json.dumps({"valid": True, "mistakes": [], "warnings": warnings}, indent=2))
-        return 0
+        print_json({"valid": True, "mistakes": [], "warnings": warnings})
+        return SUCCESS
     for warning in warnings:
         click.echo(f"{file}: warning: {escaped(warning)}", err=True)
     names = ", ".join(agent.name for agent in team.agents)
     click.echo(f"{file}: team {team.name!r} is valid: {team.collaboration_model.type}, agents {names}")
-    return 0
+    return SUCCESS
 
 
 def _checked(file: Path) -> tuple[Team, list[str], list[str]]:
-    """Return the team, why tools of some of its servers are not compared, and warnings; TeamError lists mistakes."""
+    """Return the team, a note for each server whose tools are not compared, and warnings.
+
+    Raises TeamError with all mistakes.
+    """
     team = load_team(file)
     settings = read_settings()
     mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
@@ -64,7 +70,7 @@ def _at(answer: Answer) -> str:
 
 
 def _undescribed(team: Team, functions: Functions) -> Iterator[str]:
-    """Yield a warning for each tool of which the models see no description."""
+    """Yield a warning for each tool without a description for the models."""
     for index, tool in enumerate(team.tools):
         if not (tool.description or functions.tool(tool.function).description):
             yield (

@@ -1,13 +1,14 @@
-"""roboco verify: whether a history is as it was written."""
+"""roboco verify: compare each step of a history with its digest."""
 
-import json
 from contextlib import closing
 from pathlib import Path
 
 import click
 
-from roboco.cli.commands.overview import Overview, check_complete
+from roboco.cli.commands.task_summaries import TaskSummaries, check_complete
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS
+from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.step import verify_chain
 from roboco.errors import CorruptHistory, UsageError
@@ -20,7 +21,7 @@ from roboco.settings import read_settings
 def verify(task_or_file: str, as_json: bool) -> int:
     """Check that no step of a history was changed.
 
-    It is that of a task, or a history.jsonl. The exit code is 1 if a step was changed.
+    TASK_OR_FILE is the id of a task, or the path of a history.jsonl. The exit code is 1 if a step was changed.
     """
     path = Path(task_or_file)
     try:
@@ -28,26 +29,26 @@ def verify(task_or_file: str, as_json: bool) -> int:
     except CorruptHistory as error:
         if not as_json:
             raise
-        click.echo(json.dumps({"intact": False, "error": str(error)}))
-        return 1
+        print_json({"intact": False, "code": error.code, "message": str(error)})
+        return FAILED
     if as_json:
-        click.echo(json.dumps({"intact": True, "steps": steps, "unfinished_line": unfinished}))
+        print_json({"intact": True, "steps": steps, "unfinished_line": unfinished})
     else:
         more = "; a last line without its end is no step and was left out" if unfinished else ""
         click.echo(f"{steps} steps are intact{more}")
-    return 0
+    return SUCCESS
 
 
 def _verify_task(task_id: str) -> int:
     with closing(Orchestrator(read_settings())) as orchestrator:
-        summary = Overview(orchestrator).of(task_id)
-        steps = verify_chain(orchestrator.engine.histories.lines(task_id))
+        summary = TaskSummaries(orchestrator).of(task_id)
+        steps = orchestrator.stored_task(task_id).verify()
     check_complete(summary, steps)
     return steps
 
 
 def _verify_file(path: Path) -> tuple[int, bool]:
-    """How many steps the file holds, and whether it ends in what a death left of one."""
+    """Return the number of steps in the file, and whether it ends in a line that a dying process left unfinished."""
     try:
         *lines, rest = path.read_bytes().split(b"\n")
     except OSError as error:

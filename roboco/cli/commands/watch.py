@@ -1,4 +1,4 @@
-"""roboco watch: the live view of a task that runs elsewhere."""
+"""roboco watch: the live view of a task that workers run."""
 
 import sys
 from contextlib import closing
@@ -7,8 +7,9 @@ import click
 
 from roboco.cli.interactive.conversation import Display
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.reader_thread import Feed
+from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
@@ -21,28 +22,32 @@ from roboco.settings import read_settings
 
 @click.command()
 @click.argument("task_id")
-@click.option("--cursor", help="Go on after the item that carried this cursor.")
+@click.option("--cursor", help="Continue after the item that carried this cursor.")
 @options.as_json
 def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
-    """Show a task live until it has ended. Ctrl-C leaves, and the task goes on."""
+    """Show a task live until it has ended.
+
+    Ctrl-C leaves, and the task continues. The exit code is 0 if the task has completed, and 1 if it has ended
+    otherwise.
+    """
     display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout))
     with closing(Orchestrator(read_settings())) as orchestrator:
         task = orchestrator.task(task_id)
-        orchestrator.engine.board.load(task_id, 1)  # a Redis that does not answer is told now, not after a minute
+        _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         return _show(task, display, cursor)
 
 
 def _show(task: Task, display: Display, cursor: str | None) -> int:
-    feed = Feed(task.stream(cursor))
+    reader = ReaderThread(task.stream(cursor))
     try:
         while True:
-            if (item := feed.next(1.0)) is None:
+            if (item := reader.next(1.0)) is None:
                 continue
             display.show(item)
             cursor = item.cursor
             if isinstance(item.data, TaskEnded):
-                return 0 if item.data.status is TaskStatus.COMPLETED else 1
+                return SUCCESS if item.data.status is TaskStatus.COMPLETED else FAILED
     except Interrupted as signal:
         again = f" --cursor {cursor}" if cursor else ""
-        click.echo(f"\nthe task goes on; come back with: roboco watch {task.task_id}{again}", err=True)
+        click.echo(f"\nthe task continues; watch it again with: roboco watch {task.task_id}{again}", err=True)
         return signal.exit_code

@@ -1,21 +1,21 @@
-"""roboco why: who acted in a task, and why."""
+"""roboco why: the agents that acted in a task, and the rules that chose them."""
 
-import json
 import sys
+from typing import Final
 
 import click
 
-from roboco.cli.commands.past import ledger_of
+from roboco.cli.commands.task_replay import task_replay
 from roboco.cli.terminal import options
 from roboco.cli.terminal.format import colour
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
 from roboco.domain.replay.explain import Scene, how_it_stands, tell
 from roboco.domain.status import TaskStatus
 
-_WIDE = 240
-"""How many characters of a line are shown."""
+MAX_LINE_CHARS: Final = 240
 
 
 @click.command()
@@ -25,21 +25,20 @@ _WIDE = 240
 def why(task_id: str, step: str | None, as_json: bool) -> None:
     """Explain who acted in a task and why.
 
-    STEP, a position or a step's id, tells of that step alone. The story says what happened before, which rule of which
-    router named who acts, what else was possible, and at the end why the task ended or what it waits for, such as a
-    worker that does not run. If a person must approve a changed tool, its old and new parts are shown.
+    STEP, a position or a step's id, limits the output to that step. For each step the command prints the events before
+    it, the rule and the router that chose the agent, and the other candidates; at the end, why the task ended or the
+    cause for which it waits, such as a missing worker. If a person must approve a changed tool, its old and new parts
+    are shown.
     """
-    with ledger_of(task_id) as ledger:
-        past = ledger.past(with_router=False)
-        changes = ledger.open_changes()
-        missing = "" if past.status.ended else ledger.missing_worker()
+    with task_replay(task_id) as replay:
+        past = replay.recorded(with_router=False)
+        changes = replay.open_changes()
+        missing = "" if past.status.ended else replay.missing_worker()
     scenes, end = tell(past, step), f"it waits ({past.status}): {missing}" if missing else how_it_stands(past)
     if as_json:
-        told = {"task_id": task_id, "team": past.team.name, "status": past.status, "reason": past.reason}
-        record = told | {"steps": [scene.record() for scene in scenes], "end": end}
-        record["missing_worker"] = missing
-        record["changes"] = [change.model_dump(mode="json") for change in changes]
-        click.echo(json.dumps(record, indent=2))
+        record = {"task_id": task_id, "team": past.team.name, "status": past.status, "reason": past.reason}
+        steps = [scene.record() for scene in scenes]
+        print_json(record | {"steps": steps, "end": end, "missing_worker": missing, "changes": changes})
         return
     screen = Screen(sys.stdout)
     screen.line(("task ", "dim"), task_id, (f" · team {past.team.name}", "dim"))
@@ -60,16 +59,16 @@ def _show(screen: Screen, scene: Scene) -> None:
         _line(screen, "rule", f"{scene.rule}, of the {scene.router} router", "")
     if any(candidate.name != scene.rule for candidate in scene.candidates):
         for candidate in scene.candidates:
-            told = f"{candidate.name} · {candidate.why}" if candidate.why else candidate.name
-            _line(screen, "possible", told, "green" if candidate.taken else "dim")
+            text = f"{candidate.name} · {candidate.why}" if candidate.why else candidate.name
+            _line(screen, "possible", text, "green" if candidate.taken else "dim")
     for line in scene.did:
         _line(screen, "then", line, "")
 
 
 def _line(screen: Screen, label: str, text: str, style: str) -> None:
-    screen.line((f"   {label:<9}", "dim"), (one_line(text, _WIDE), style))
+    screen.line((f"   {label:<9}", "dim"), (one_line(text, MAX_LINE_CHARS), style))
 
 
 def _end(screen: Screen, status: TaskStatus, end: str) -> None:
     screen.blank()
-    screen.line(("── ", colour(status)), (one_line(end, 2 * _WIDE), f"bold {colour(status)}"))
+    screen.line(("── ", colour(status)), (one_line(end, 2 * MAX_LINE_CHARS), f"bold {colour(status)}"))

@@ -1,1 +1,1 @@
-"""`roboco doctor`: checks of what a deployment needs. Each yields findings. Read `command.py` first: it prints them."""
+"""`roboco doctor`: checks of a deployment. Each yields findings. Read `command.py` first: it prints them."""

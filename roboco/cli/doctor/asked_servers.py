@@ -1,4 +1,4 @@
-"""asked_servers: what MCP servers list, when a command asks them as a tools worker of this machine does."""
+"""The tool lists of MCP servers, which a command requests as a tools worker of this machine does."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from roboco.adapters.guarded import guard_process
 from roboco.adapters.mcp.listed import callable_tools
@@ -18,18 +19,19 @@ from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
-LONGEST = 60.0
-"""Seconds after which no answer of a server is awaited, whatever its `connect_timeout`."""
-_AT_ONCE = 8
+MAX_CONNECT_TIMEOUT: Final = 60.0
+"""Seconds to wait for a server at most, whatever its `connect_timeout`."""
+MAX_PARALLEL: Final = 8
 
 
 @dataclass(frozen=True)
 class ServerOf:
-    """A server of a team; `at` is the place of the team in its file, with a dot at its end."""
+    """A server of a team."""
 
     team: Team
     name: str
     at: str = ""
+    """The place of the team in its file, with a dot at its end, or "" for the outer team."""
 
     @property
     def declared(self) -> McpServer:
@@ -39,12 +41,14 @@ class ServerOf:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server lists, or why that is not known. With `refused` the operator does not allow it here."""
+    """The tools that a server lists, or the error for which they are not known."""
 
     server: ServerOf
     offer: Offer = Offer({})  # noqa: RUF009 - immutable
     error: str = ""
+    """Why the tools are not known, or ""."""
     refused: bool = False
+    """True if the operator does not allow the server here."""
 
     @property
     def names(self) -> list[str]:
@@ -53,21 +57,21 @@ class Answer:
 
     @property
     def mistake(self) -> str:
-        """Which tools the team names and the server does not list; "" if it lists them all, or did not answer."""
+        """The tools that the team names and the server does not list, as a sentence; "" if there are none."""
         return "" if self.error else missing(self.server.team, self.server.name, self.names, self.offer.others)
 
 
 def servers_in(team: Team, at: str = "") -> Iterator[ServerOf]:
-    """The servers of a team and of the teams in it."""
+    """Yield the servers of a team and of the teams in it."""
     yield from (ServerOf(team, name, at) for name in team.mcp_servers)
     for name, inner in team.teams.items():
         yield from servers_in(inner, f"{at}teams.{name}.")
 
 
 def ask_servers(settings: Settings, servers: Iterable[ServerOf]) -> list[Answer]:
-    """Start or reach the servers that the operator allows, several at a time, and list their tools.
+    """Start or reach the servers that the operator allows, several at a time, and return their tools.
 
-    None of them is left running. Their environment and sandbox are those that a tools worker gives them.
+    The function ends all of them. It gives them the environment and the sandbox that a tools worker gives them.
     """
     wanted = list(servers)
     if not wanted:
@@ -80,19 +84,19 @@ def ask_servers(settings: Settings, servers: Iterable[ServerOf]) -> list[Answer]
 def _answers(adapter: McpServers, servers: Sequence[ServerOf]) -> list[Answer]:
     """Return the answers in the order of the servers.
 
-    The threads are daemons: the interpreter waits at its end for those of a ThreadPoolExecutor, past any timeout.
+    The threads are daemons. At its end the interpreter would wait for those of a ThreadPoolExecutor, past any timeout.
     """
     asked = [(server, Future[Answer]()) for server in servers]
     left: SimpleQueue[tuple[ServerOf, Future[Answer]]] = SimpleQueue()
     for one in asked:
         left.put(one)
-    for _ in asked[:_AT_ONCE]:
+    for _ in asked[:MAX_PARALLEL]:
         threading.Thread(target=_ask, args=(adapter, left), name="ask-mcp", daemon=True).start()
     return [answer.result() for _, answer in asked]
 
 
 def _ask(adapter: McpServers, left: "SimpleQueue[tuple[ServerOf, Future[Answer]]]") -> None:
-    """Ask the servers that are left, one after another."""
+    """Ask the remaining servers, one after another."""
     while True:
         try:
             server, answer = left.get_nowait()
@@ -106,12 +110,12 @@ def _ask(adapter: McpServers, left: "SimpleQueue[tuple[ServerOf, Future[Answer]]
 
 def _answer(adapter: McpServers, server: ServerOf) -> Answer:
     declared = server.declared
-    patient = declared.model_copy(update={"connect_timeout": min(LONGEST, declared.connect_timeout)})
+    limited = declared.model_copy(update={"connect_timeout": min(MAX_CONNECT_TIMEOUT, declared.connect_timeout)})
     try:
         adapter.check(declared)
     except UsageError as error:
         return Answer(server, error=str(error), refused=True)
     try:
-        return Answer(server, adapter.tools_now(patient))
+        return Answer(server, adapter.tools_now(limited))
     except UsageError as error:
         return Answer(server, error=str(error))

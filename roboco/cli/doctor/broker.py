@@ -1,8 +1,8 @@
-"""Checks of the broker: does it take messages, is it ours alone, and does somebody take what waits there?"""
+"""Checks of the broker: it accepts messages, no other application uses it, and workers consume its queues."""
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from amqp.exceptions import AMQPError
 from celery import Celery
@@ -20,22 +20,22 @@ from roboco.errors import TransientError
 from roboco.settings import Settings
 
 _INSPECT = (0.5, 1.0, 1.5)
-"""Seconds for workers to answer; they are asked again while a queue seems to have none: their machines may be busy."""
-_OLD = 60.0
-"""Seconds for which a message may wait."""
+"""Seconds for workers to answer, per attempt. The check repeats while a queue has none: machines may be busy."""
+MAX_MESSAGE_AGE: Final = 60.0
+"""Seconds for which a message may wait in a queue."""
 _OURS = frozenset(
     {"celeryev", "celery.pidbox", "reply.celery.pidbox", *(lane for name in QUEUES for lane in lanes(name))}
 )
-"""The exchanges of which kombu keeps bindings for Roboco's applications and for producers that declare its queues."""
+"""The exchanges of Roboco: kombu keeps their bindings, for its workers and for producers that declare its queues."""
 _BINDING = "_kombu.binding."
-_UNTIMED = (3, 12)
-"""The oldest RabbitMQ that takes a time for acknowledgements from its queues, which ours name."""
-_PAGES = 50
-"""How many pages of keys are looked through: a database that is ours alone has few."""
+MIN_RABBITMQ: Final = (3, 12)
+"""The oldest RabbitMQ whose queues can set a time limit for acknowledgements, as those of Roboco do."""
+MAX_PAGES: Final = 50
+"""Pages of keys that are searched: a database of Roboco alone has few."""
 
 
 def check_broker(settings: Settings) -> Iterator[Check]:
-    """Whether the broker takes messages, and who answers for each queue."""
+    """Check that the broker accepts messages, and that a worker consumes each queue."""
     app = producer(settings)
     where = maybe_sanitize_url(settings.broker)
     try:
@@ -61,36 +61,38 @@ def check_broker(settings: Settings) -> Iterator[Check]:
 
 
 def _rabbit(connection: Any) -> list[Check]:
-    """Whether a RabbitMQ is one that lets calls take as long as they do; nothing for another broker."""
+    """Check that a RabbitMQ allows long tool calls. Return no check for another broker."""
     if connection.transport.driver_type != "amqp":
         return []
     version = str(connection.connection.server_properties.get("version", "0"))
-    new = tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) >= _UNTIMED
+    new = tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) >= MIN_RABBITMQ
     todo = "use 3.12 or newer, or raise its consumer_timeout above your longest tool call (30 minutes are usual)"
     return [wanted("broker version", new, f"RabbitMQ {version}", todo)]
 
 
-def _queue(queue: QueueNow, nodes: list[str], anybody: bool) -> Iterator[Check]:
+def _queue(queue: QueueNow, nodes: list[str], any_worker: bool) -> Iterator[Check]:
     todo = f"start one: celery -A roboco.workers.{queue.name.rpartition('.')[2]} worker"
-    if queue.name == COORDINATOR_QUEUE and not anybody:
+    if queue.name == COORDINATOR_QUEUE and not any_worker:
         todo += " (or one for everything: celery -A roboco.workers.app worker)"
     found = ", ".join(nodes) or f"no worker answered in {sum(_INSPECT):g} s"
     yield wanted(f"queue {queue.name}", bool(nodes), found, todo, "fail")
     if queue.waiting:
         age = 0.0 if queue.oldest is None else time.time() - queue.oldest
         found = f"{queue.waiting} messages wait" + (f", the oldest for {age:.0f} s" if age else "")
-        yield wanted(f"backlog {queue.name.rpartition('.')[2]}", age < _OLD, found, "start more workers of this pool")
+        yield wanted(
+            f"backlog {queue.name.rpartition('.')[2]}", age < MAX_MESSAGE_AGE, found, "start more workers of this pool"
+        )
 
 
 def _shared(app: Celery) -> Iterator[Check]:
-    """Whether other applications of Celery use the same database of Redis, with visibility timeouts of their own."""
+    """Check that no other Celery application uses the same Redis database, with another visibility timeout."""
     connections: Any = app.pool
     with connections.acquire(block=True) as connection:
         if connection.transport.driver_type != "redis":
             return
         client = connection.default_channel.client
         others, cursor = set[str](), 0
-        for _ in range(_PAGES):
+        for _ in range(MAX_PAGES):
             cursor, keys = client.scan(cursor, match=f"{_BINDING}*", count=1000)
             others |= {key.decode().removeprefix(_BINDING) for key in keys} - _OURS
             if not cursor:
@@ -99,15 +101,15 @@ def _shared(app: Celery) -> Iterator[Check]:
     found = (
         f"also used for {', '.join(sorted(others)[:5])}" if others else f"ours alone, visibility timeout {visible} s"
     )
-    todo = "name a database of its own in ROBOCO_BROKER_URL: the shortest visibility timeout on one wins for all"
+    todo = "name a separate database in ROBOCO_BROKER_URL: the shortest visibility timeout in a database counts for all"
     yield wanted("broker database", not others, found, todo)
 
 
 def _queues(app: Celery) -> dict[str, set[str]]:
-    """The queues that each worker consumes."""
+    """Return the queues that each worker consumes."""
     answers: dict[str, Any] = {}
     for seconds in _INSPECT:
-        # A connection of its own: a reply that comes too late is read by the next command on the same connection.
+        # A new connection each time: the next command on the same connection would read a late reply.
         with app.connection_for_write() as connection:
             answers |= app.control.inspect(timeout=seconds, connection=connection).active_queues() or {}
         consumed = {node: {queue["name"] for queue in queues} for node, queues in answers.items()}

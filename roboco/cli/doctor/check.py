@@ -1,4 +1,4 @@
-"""Check: one line of `roboco doctor`: what was found, and what to do about it."""
+"""Check: one line of `roboco doctor`: a finding and its remedy."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -8,18 +8,19 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check; `todo` says what mends it."""
+    """The result of one check."""
 
     name: str
     state: State
     found: str
     todo: str = ""
+    """The remedy, or "" if none is needed."""
 
     def record(self) -> dict[str, str]:
-        """The check as JSON has it."""
+        """Return the check as JSON."""
         return asdict(self)
 
 
 def wanted(name: str, right: bool, found: str, todo: str, otherwise: State = "warn") -> Check:
-    """The check of something that should be so; `todo` mends it where it is not."""
+    """Return the check of a condition that should be true; if it is not, `todo` is the remedy."""
     return Check(name, "ok" if right else otherwise, found, "" if right else todo)

@@ -1,7 +1,6 @@
-"""roboco doctor: is everything there, and what is to be done where it is not?"""
+"""roboco doctor: checks all parts of a deployment, and names a remedy for each that fails."""
 
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -26,6 +25,8 @@ from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.progress import Progress
 from roboco.cli.terminal.screen import Screen
 from roboco.errors import UsageError
@@ -35,8 +36,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
-@click.option("--models", is_flag=True, help="Ask the servers of the models, too.")
-@click.option("--flower", metavar="URL", help="See whether Flower there asks for a password.")
+@click.option("--models", is_flag=True, help="Also ask the servers of the models.")
+@click.option("--flower", metavar="URL", help="Also check that Flower at this address asks for a password.")
 @click.option(
     "--timeout", type=click.FloatRange(1, 600), default=30, show_default=True, help="Seconds for all checks together."
 )
@@ -44,9 +45,9 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> int:
     """Check everything that a deployment needs.
 
-    What it finds is ok, worth a warning, or fails; the exit code is 1 if something fails. What it says of this machine
-    counts where workers run: run it there. MCP servers of the teams in ROBOCO_TEAMS_DIR that ROBOCO_ALLOWED_MCP_SERVERS
-    allows are started, asked for their tools, and ended.
+    A finding is ok, a warning or a failure; the exit code is 1 if a check fails. Some checks are about this machine:
+    run the command where the workers run. It starts the MCP servers of the teams in ROBOCO_TEAMS_DIR that
+    ROBOCO_ALLOWED_MCP_SERVERS allows, asks them for their tools, and ends them.
     """
     screen = Screen(sys.stdout)
     progress = Progress(sys.stdout, screen.terminal and not as_json)
@@ -59,12 +60,12 @@ def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> i
     progress.clear()
     failed = any(check.state == "fail" for check in checks)
     if as_json:
-        click.echo(json.dumps({"ok": not failed, "checks": [check.record() for check in checks]}, indent=2))
-    return 1 if failed else 0
+        print_json({"ok": not failed, "checks": checks})
+    return FAILED if failed else SUCCESS
 
 
 def _groups(models: bool, flower: str | None) -> Iterator[Group]:
-    """All checks; those that wait for different servers are in different groups."""
+    """Yield all checks; those that wait for different servers are in different groups."""
     yield Group("python", lambda: [check_python()], here=True)
     budget = Budget()
     try:
@@ -98,7 +99,7 @@ def _of_settings(settings: Settings) -> Iterator[Check]:
 def _messages(settings: Settings) -> Check:
     if settings.signing_keys:
         return Check("messages", "ok", f"signed, {len(settings.signing_keys)} keys")
-    return Check("messages", "ok", "not signed: who can write to the broker can have workers act")
+    return Check("messages", "ok", "not signed: every client that can write to the broker can have workers act")
 
 
 def _teams(settings: Settings) -> Iterator[Check]:
@@ -127,7 +128,7 @@ def _servers(settings: Settings) -> Iterator[Check]:
 
 
 def _shown() -> str:
-    """The variables that are set; their values may hold passwords."""
+    """Return the names of the variables that are set, without their values, which may hold passwords."""
     return ", ".join(sorted(name for name in os.environ if name.startswith("ROBOCO_"))) or "no ROBOCO_* is set"
 
 

@@ -1,4 +1,4 @@
-"""Checks of this machine: Python, its limits, a model's key, Flower, and what `run`, `demo` and `dev` bring."""
+"""Checks of this machine: Python, its limits, a model's key, Flower, and the local servers of `run` and `dev`."""
 
 import importlib.util
 import resource
@@ -19,20 +19,20 @@ from roboco.domain.builtin_tools import PYTHON
 from roboco.errors import UsageError
 
 _PER_TURN, _ALWAYS = 3, 200
-"""Open files of an agents worker: for each turn its model's connection and what belongs to it, and for all of them."""
+"""Open files of an agents worker: for each turn, with the connection to its model, and for the whole process."""
 _PARTS = "pip install 'roboco[local]'"
 
 
 def check_python() -> Check:
-    """Which Python runs; pip installs Roboco on no other than those that it runs on."""
+    """Return the version of Python. It is always ok: pip installs Roboco only on versions on which it runs."""
     return Check("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
 
 
 def check_limits(concurrency: int) -> Iterator[Check]:
-    """Whether as many files may be open as an agents worker needs, and SQLite can do what `memory_search` needs."""
+    """Check the limit of open files for an agents worker, and the full-text search of SQLite for `memory_search`."""
     most, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], concurrency * _PER_TURN + _ALWAYS
     unlimited = most == resource.RLIM_INFINITY
-    found = f"{'any number' if unlimited else most}, and {concurrency} turns at once need {need}"
+    found = f"{'any number' if unlimited else most}, and {concurrency} parallel turns need {need}"
     todo = f"ulimit -n {need} where the agents workers start, or a smaller ROBOCO_AGENTS_CONCURRENCY"
     yield wanted("open files", unlimited or most >= need, found, todo)
     with closing(sqlite3.connect(":memory:")) as database:
@@ -43,9 +43,9 @@ def check_limits(concurrency: int) -> Iterator[Check]:
 
 
 def check_sandbox(budget: Budget = Budget()) -> Check:  # noqa: B008 - immutable
-    """Whether code that a model wrote can be run here; what counts are the tools workers' machines.
+    """Check that this machine can run code of a model in a sandbox; tools workers need it on their machines.
 
-    The budget is for one sandbox at a time: how many a tools worker runs at once, and their share, its log says.
+    The budget is that of a single sandbox. The log of a tools worker has its number of sandboxes and their share.
     """
     sandbox = Sandbox(budget=budget)
     refusal = sandbox.refusal()
@@ -55,14 +55,14 @@ def check_sandbox(budget: Budget = Budget()) -> Check:  # noqa: B008 - immutable
 
 
 def check_flower(address: str) -> Check:
-    """Whether Flower at this address asks for a password: it shows and ends Celery tasks."""
+    """Check that Flower at this address asks for a password: it shows and ends Celery tasks."""
     try:
         with urllib.request.urlopen(f"{address.rstrip('/')}/tasks", timeout=5) as answer:  # noqa: S310 - the user's
             asks = "/login" in answer.url
     except urllib.error.HTTPError as error:
         asks = error.code in (401, 403)
         if not asks:
-            return Check("flower", "fail", f"{address}: it answers {error.code}", "see Flower's log")
+            return Check("flower", "fail", f"{address}: its status is {error.code}", "see Flower's log")
     except (OSError, ValueError) as error:
         return Check("flower", "fail", f"{address}: {error}", "check the address, and that Flower runs")
     todo = "set FLOWER_BASIC_AUTH=user:password; /metrics and /healthcheck stay open: keep its port inside"
@@ -70,7 +70,7 @@ def check_flower(address: str) -> Check:
 
 
 def check_model(env: Mapping[str, str]) -> Check:
-    """Whether models can be called from here; what counts is the agents workers' environment."""
+    """Check that this environment can call models; agents workers need the same environment."""
     named = [name for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL") if env.get(name)]
     if named:
         return Check("model", "ok", f"{' and '.join(named)} set here; agents workers need the same")
@@ -79,7 +79,7 @@ def check_model(env: Mapping[str, str]) -> Check:
 
 
 def check_parts() -> Iterator[Check]:
-    """Whether the servers are there that a laptop needs."""
+    """Check that the local servers for a laptop are installed."""
     yield _part("local redis", lambda: " ".join(find_server()), "`roboco run` and `roboco dev` need it")
     yield _part("local s3", find_weed, "`roboco dev` takes a folder instead")
     yield _part("local model", _find_model, "`roboco run` needs a key then")

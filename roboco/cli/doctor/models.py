@@ -1,8 +1,9 @@
-"""Checks of the teams' models. They import openai, a quarter of a command's start: import this module when asked."""
+"""Checks of the teams' models. Import this module lazily: it imports openai, a quarter of a command's start-up time."""
 
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Final
 
 import openai
 
@@ -12,18 +13,18 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError
 
-_PATIENCE = 10.0
-"""Seconds for a model's server to say which models it has."""
+LIST_TIMEOUT: Final = 10.0
+"""Seconds for a model's server to list its models."""
 
 
 def check_models(teams: Iterable[Team | RobocoError | OSError]) -> Iterator[Check]:
-    """Whether the servers of the teams' models answer, accept the keys and have the models."""
+    """Check that the servers of the teams' models answer, accept the keys and have the models."""
     declared = [profile for team in teams if isinstance(team, Team) for profile in team.models.values()]
     different = {
         (one.base_url, one.api_key_env, one.model): one for one in declared or [ModelProfile(model="gpt-4o-mini")]
     }
     groups = [Group(f"model {one.model}", partial(_models, one)) for one in different.values()]
-    yield from abreast(groups, 2 * _PATIENCE)
+    yield from abreast(groups, 2 * LIST_TIMEOUT)
 
 
 def _models(profile: ModelProfile) -> list[Check]:
@@ -36,15 +37,15 @@ def _model(profile: ModelProfile) -> Check:
     if not key:
         return Check(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")
     try:
-        with openai.OpenAI(base_url=profile.base_url, api_key=key, timeout=_PATIENCE, max_retries=0) as client:
+        with openai.OpenAI(base_url=profile.base_url, api_key=key, timeout=LIST_TIMEOUT, max_retries=0) as client:
             models = {model.id for model in client.models.list().data}
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-        return Check(name, "fail", f"its server refuses the key: {error.status_code}", f"mend {variable}")
+        return Check(name, "fail", f"its server refuses the key: {error.status_code}", f"correct {variable}")
     except openai.NotFoundError:
-        return Check(name, "ok", "its server answers, but does not say which models it has")
+        return Check(name, "ok", "its server answers, but does not list its models")
     except openai.OpenAIError as error:
-        told = f"its server does not answer: {type(error).__name__}"
-        return Check(name, "fail", told, "check OPENAI_BASE_URL, or the team's base_url, and the way there")
+        found = f"its server does not answer: {type(error).__name__}"
+        return Check(name, "fail", found, "check OPENAI_BASE_URL, or the team's base_url, and the network between")
     return wanted(
         name,
         profile.model in models,

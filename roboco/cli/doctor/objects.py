@@ -1,23 +1,24 @@
-"""Checks of objects in a bucket: does the store keep their metadata, and does a link to one work?"""
+"""Checks of objects in a bucket: the store keeps their metadata, and a signed URL to one works."""
 
 import re
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.cli.doctor.check import Check, wanted
 
 _CONTENT = b"A check of Roboco reads this by a link.\n"
-_NOTED = {"steps": "1"}
-_SECONDS = 60
-"""For how long the link works."""
-_ERROR_BYTES = 4096
+_METADATA = {"steps": "1"}
+_LINK_SECONDS: Final = 60
+"""Seconds for which the link is valid."""
+MAX_ERROR_BYTES: Final = 4096
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _EXPIRED = b"expired"
-_CLOCK = "let this machine and the store keep the time by NTP"
+_CLOCK = "synchronise the clocks of this machine and the store by NTP"
 _REMEDIES = {
     "RequestTimeTooSkewed": _CLOCK,
     "RequestExpired": _CLOCK,
@@ -26,25 +27,25 @@ _REMEDIES = {
 
 
 def check_objects(objects: S3Objects, wait: float) -> Iterator[Check]:
-    """Whether the store keeps the metadata of an object, and gives the object to the holder of a link."""
+    """Check that the store keeps the metadata of an object, and gives the object to the holder of a link."""
     path = f"_doctor/{uuid.uuid4().hex}"
-    objects.put(path, _CONTENT, Metadata=_NOTED)
+    objects.put(path, _CONTENT, Metadata=_METADATA)
     try:
-        yield _metadata(objects.metadata(path))
-        yield _link(objects.link(path, _SECONDS), wait)
+        yield _check_metadata(objects.metadata(path))
+        yield _link(objects.link(path, _LINK_SECONDS), wait)
     finally:
         objects.delete(path)
 
 
-def _metadata(found: dict[str, str] | None) -> Check:
-    kept = {name.lower(): value for name, value in (found or {}).items()} == _NOTED
-    told = "is kept" if kept else "is dropped: for each step Roboco reads the end of history.jsonl (up to 256 KiB)"
+def _check_metadata(found: dict[str, str] | None) -> Check:
+    kept = {name.lower(): value for name, value in (found or {}).items()} == _METADATA
+    fate = "is kept" if kept else "is dropped: for each step Roboco reads the end of history.jsonl (up to 256 KiB)"
     todo = "nothing is lost; if tasks have many steps, use a store that keeps x-amz-meta-* headers"
-    return wanted("s3 metadata", kept, f"user metadata {told}", todo)
+    return wanted("s3 metadata", kept, f"user metadata {fate}", todo)
 
 
 def _link(link: str, wait: float) -> Check:
-    """Try the link, which nothing prints: its signature is a right."""
+    """Check the link. Never print it: its signature grants access."""
     parts = urlsplit(link)
     where, region = f"{parts.scheme}://{parts.netloc}", _region(parts.query)
     named = f"{where}, signed for region {region!r}"
@@ -57,14 +58,14 @@ def _link(link: str, wait: float) -> Check:
     except (OSError, ValueError) as error:
         found = f"a link to {where} cannot be followed: {getattr(error, 'reason', error)}"
         return Check("s3 links", "warn", found, _unreachable(where))
-    told = "work" if right else "bring something else than the object"
-    todo = f"see which server answers at {where}: it is not the store"
-    return wanted("s3 links", right, f"links {told}: {named}; browsers must reach that address", todo)
+    result = "work" if right else "return something other than the object"
+    todo = f"check which server answers at {where}: it is not the store"
+    return wanted("s3 links", right, f"links {result}: {named}; browsers must reach that address", todo)
 
 
 def _refused(named: str, region: str, error: urllib.error.HTTPError) -> tuple[str, str]:
-    """What was found, and what to do."""
-    body = error.read(_ERROR_BYTES)
+    """Return the finding and the remedy for a link that the store refuses."""
+    body = error.read(MAX_ERROR_BYTES)
     match = _CODE.search(body)
     code = match[1].decode() if match else "no code"
     todo = _CLOCK if _EXPIRED in body.lower() else _REMEDIES.get(code)
@@ -78,12 +79,12 @@ def _refused(named: str, region: str, error: urllib.error.HTTPError) -> tuple[st
 
 def _unreachable(where: str) -> str:
     return (
-        f"see that {where} resolves and answers here; if the bucket is in the host's name and must not be, set "
+        f"check that {where} resolves and answers here; if the bucket is in the host's name and must not be, set "
         "addressing_style = path below s3 = in the file of AWS_CONFIG_FILE"
     )
 
 
 def _region(query: str) -> str:
-    """The region in the signature's scope KEY/DATE/REGION/s3/aws4_request."""
+    """Return the region in the signature's scope KEY/DATE/REGION/s3/aws4_request."""
     scope = parse_qs(query).get("X-Amz-Credential", [""])[0].split("/")
     return scope[-3] if len(scope) >= 5 else "?"

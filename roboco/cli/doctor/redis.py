@@ -1,11 +1,11 @@
-"""Checks of Redis: does it answer in time, may we do what we do, and does it keep what it is told?"""
+"""Checks of Redis: it answers in time, its user has the rights that Roboco needs, and it keeps its data."""
 
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis.cluster import RedisCluster
@@ -23,67 +23,67 @@ from roboco.domain.url import without_credentials
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 
-_LEAST = (7, 0)
-"""The oldest Redis that has what the scripts need; a Valkey names the Redis that it speaks like."""
-_SLOW = 0.01
-"""Seconds of a round trip from which on each turn is slowed down noticeably: it takes about ten."""
-_SKEW = 1.0
-"""Seconds by which clocks may differ; leases and due times are compared across machines."""
+MIN_VERSION: Final = (7, 0)
+"""The oldest Redis that can run the scripts; a Valkey reports the version of Redis with which it is compatible."""
+MAX_ROUND_TRIP: Final = 0.01
+"""Seconds of a round trip that slows down each turn noticeably: a turn needs about ten."""
+MAX_CLOCK_SKEW: Final = 1.0
+"""Seconds by which clocks may differ: workers compare leases and due times across machines."""
 _RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +@transaction +info +time"
-_SAMPLE = 20
-"""How many tasks are read to see whether this version can."""
-_FULL = 0.9
-"""Which part of its memory Redis may use."""
+SAMPLED_TASKS: Final = 20
+"""Tasks that are read to check that this version can read them."""
+MAX_MEMORY_SHARE: Final = 0.9
+"""The part of its memory that Redis may use."""
 
 
 def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
-    """Whether Redis answers, how fast, what we may do there, and whether it keeps what it is told.
+    """Check that Redis answers, its speed, the rights of its user, and that it keeps its data.
 
-    Without an address in the environment (`named`) it is not missed: `roboco run` brings its own.
+    If the environment names no address (`named`), a missing Redis is a warning: `roboco run` starts one.
     """
     where = without_credentials(settings.redis_url)
     try:
         with connect(settings.redis_url) as client:
-            yield from _reached(settings, client, where)
+            yield from _check_server(settings, client, where)
     except (RedisError, RobocoError, OSError) as error:
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not named:
-            todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` bring their own"
+            todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` start their own"
         found, todo = refusal(error) or (str(error), todo)
         yield Check("redis", "fail" if named else "warn", f"{where}: {found}", todo)
 
 
-def _reached(settings: Settings, client: redis.Redis, where: str) -> Iterator[Check]:
+def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterator[Check]:
     client.ping()
     keys = Keys(settings.prefix)
     refused = _refused(client, keys)
     yield wanted(
         "redis rights",
         not refused,
-        f"refused: {', '.join(refused)}" if refused else "all that is needed",
+        f"refused: {', '.join(refused)}" if refused else "all needed rights",
         f"give its user {_RIGHTS}, on the keys and channels {settings.prefix}:*",
         "fail",
     )
     if refused:
-        yield Check("redis", "fail", f"{where} refuses what is needed", "see the rights above")
+        yield Check("redis", "fail", f"{where} refuses commands that Roboco needs", "see the rights above")
         return
     nodes = _nodes(client)
     yield _version(next(iter(nodes.values())), where)
     trip = median(_timed(client.ping) for _ in range(9))
     todo = "move workers and Redis closer together: a turn takes ten round trips"
-    yield wanted("redis latency", trip < _SLOW, f"round trip {trip * 1000:.1f} ms", todo)
+    yield wanted("redis latency", trip < MAX_ROUND_TRIP, f"round trip {trip * 1000:.1f} ms", todo)
     yield _clock(client)
-    yield from _of_all(nodes)
+    yield from _check_nodes(nodes)
     yield _readable(client, keys)
     letters = RedisDeadLetters(lambda: client, keys).count()
-    yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead`")
+    yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
 
 
 def _version(facts: dict[str, Any], where: str) -> Check:
     version = str(facts.get("redis_version", "0"))
     name = f"Valkey {facts['valkey_version']}" if "valkey_version" in facts else f"Redis {version}"
     found = f"{name} at {where}"
-    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _LEAST:
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < MIN_VERSION:
         return Check("redis", "fail", found, "use Redis 7.0 or newer, or Valkey")
     if facts.get("role") in ("slave", "replica"):
         return Check("redis", "fail", f"{found}, a replica", "name the primary in ROBOCO_REDIS_URL")
@@ -96,22 +96,24 @@ def _clock(client: redis.Redis) -> Check:
     seconds, micros = asked
     skew = seconds + micros / 1e6 - (before + time.time()) / 2
     found = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} this machine"
-    return wanted("redis clock", abs(skew) < _SKEW, found, "let all machines keep the time by NTP", "fail")
+    return wanted(
+        "redis clock", abs(skew) < MAX_CLOCK_SKEW, found, "synchronise the clocks of all machines by NTP", "fail"
+    )
 
 
 def _nodes(client: redis.Redis) -> dict[str, dict[str, Any]]:
-    """What Redis says of itself: the one, or each primary of a cluster by its address."""
+    """Return the INFO of Redis, or of each primary of a cluster by its address."""
     if not isinstance(client, LazyCluster):
         return {"": client.info()}
     answers: Any = client.info(target_nodes=RedisCluster.PRIMARIES)
     return {"the only primary": answers} if "redis_version" in answers else dict(answers)
 
 
-def _of_all(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
-    """The checks of what each node keeps: of each the first one that is not as it should be."""
+def _check_nodes(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
+    """Yield each check of persistence once: that of the first node that fails it, or of the first node."""
     found: dict[str, Check] = {}
     for node, facts in nodes.items():
-        for check in _keeping(facts):
+        for check in _check_persistence(facts):
             if check.state != "ok" and node:
                 check = replace(check, found=f"{check.found} ({node})")
             if check.name not in found or found[check.name].state == "ok":
@@ -119,29 +121,33 @@ def _of_all(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
     yield from found.values()
 
 
-def _keeping(facts: dict[str, Any]) -> Iterator[Check]:
+def _check_persistence(facts: dict[str, Any]) -> Iterator[Check]:
     policy, evicted = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("evicted_keys", 0))
     found = f"maxmemory-policy {policy}" + (f", {evicted} keys were evicted" if evicted else "")
-    yield wanted("redis memory", policy == "noeviction", found, "set it to noeviction: else tasks lose their state")
+    yield wanted(
+        "redis memory", policy == "noeviction", found, "set it to noeviction: otherwise tasks lose their state"
+    )
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if most:
         found = f"{used / 2**20:.0f} of {most / 2**20:.0f} MB are used"
-        todo = "give Redis more memory: once it is full, nothing is accepted any more"
-        yield wanted("redis room", used < most * _FULL, found, todo)
+        todo = "give Redis more memory: once it is full, it accepts no more writes"
+        yield wanted("redis room", used < most * MAX_MEMORY_SHARE, found, todo)
     kept, written = bool(facts.get("aof_enabled")), facts.get("aof_last_write_status", "ok") == "ok"
-    todo = "set appendonly yes: else a restart begins every turn in flight again"
+    todo = "set appendonly yes: otherwise a restart of Redis restarts every turn in flight"
     found = f"appendonly {'yes' if kept else 'no'}" + ("" if written else ", which fails")
-    yield wanted("redis disk", kept and written, found, todo if written else "see the log of Redis: its disk is full?")
+    yield wanted(
+        "redis disk", kept and written, found, todo if written else "see the log of Redis: its disk may be full"
+    )
 
 
 def _readable(client: redis.Redis, keys: Keys) -> Check:
-    """Whether what stands below the prefix was written by a version that this one understands."""
+    """Check that this version can read the keys below the prefix."""
     kinds = {keys.schedule: "zset", keys.telling: "zset", keys.dead: "hash", keys.sentinel: "string"}
-    todo = "give this version a ROBOCO_PREFIX of its own, or let the other one's tasks end first"
+    todo = "give this version another ROBOCO_PREFIX, or let the tasks of the other version end first"
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):
             return Check("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
-    asked: Any = client.zrange(keys.schedule, 0, _SAMPLE - 1)
+    asked: Any = client.zrange(keys.schedule, 0, SAMPLED_TASKS - 1)
     board = RedisBoard(Scripts(client), keys)
     for task_id in asked:
         try:
@@ -153,7 +159,7 @@ def _readable(client: redis.Redis, keys: Keys) -> Check:
 
 
 def _refused(client: redis.Redis, keys: Keys) -> list[str]:
-    """The commands that the user may not run, tried on keys that nobody else uses."""
+    """Return the commands that the user may not run. The check tries them on keys that no other process uses."""
     task_id = f"_doctor-{uuid.uuid4().hex}"
     state, log = keys.state(task_id), keys.events(task_id)
     scripts = Scripts(client)
@@ -178,7 +184,7 @@ def _permitted(attempt: Callable[[], object]) -> bool:
         attempt()
     except NoPermissionError:
         return False
-    except ResponseError:  # somebody else's key of this name: another check says so
+    except ResponseError:  # a key of another application has this name: another check reports it
         return True
     return True
 

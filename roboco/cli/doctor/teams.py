@@ -1,4 +1,4 @@
-"""Checks of what teams need: that they load, and that their tools and MCP servers can be had."""
+"""Checks of teams: they load, and their tools and MCP servers are available."""
 
 import importlib
 import os
@@ -21,7 +21,7 @@ from roboco.settings import Settings
 
 
 def check_tools(settings: Settings) -> Iterator[Check]:
-    """Whether the modules of ROBOCO_TOOL_MODULES can be imported here, as a worker does it in its folder."""
+    """Check that the modules of ROBOCO_TOOL_MODULES can be imported here, as a worker imports them in its folder."""
     sys.path.insert(0, str(Path.cwd()))
     for module in settings.tool_modules:
         try:
@@ -34,7 +34,7 @@ def check_tools(settings: Settings) -> Iterator[Check]:
 
 
 def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError | OSError]]:
-    """The teams of ROBOCO_TEAMS_DIR by name, or what is wrong with them."""
+    """Yield the name of each team in ROBOCO_TEAMS_DIR with the team, or with the error of its file."""
     if settings.teams_dir is None:
         return
     for name, file in sorted(team_files(settings.teams_dir).items()):
@@ -45,16 +45,14 @@ def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError |
 
 
 def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSError]) -> Iterator[Check]:
-    """Whether the teams of ROBOCO_TEAMS_DIR load, and their functions can be had."""
+    """Check that the teams of ROBOCO_TEAMS_DIR load, and that their functions can be imported."""
     if settings.teams_dir is None:
         return
     if not teams:
-        yield Check(
-            "teams", "warn", f"none in {str(settings.teams_dir)!r}", "make ROBOCO_TEAMS_DIR name a folder of team files"
-        )
+        yield Check("teams", "warn", f"none in {str(settings.teams_dir)!r}", "point ROBOCO_TEAMS_DIR to team files")
     for name, team in teams.items():
         if not isinstance(team, Team):
-            yield Check(f"team {name}", "fail", " ".join(str(team).split()), "roboco validate says all of it")
+            yield Check(f"team {name}", "fail", " ".join(str(team).split()), "roboco validate lists all mistakes")
             continue
         mistakes = list(missing_functions(team, settings))
         todo = "name their modules in ROBOCO_TOOL_MODULES, and install them where the workers run"
@@ -62,7 +60,7 @@ def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSE
 
 
 def check_mcp(settings: Settings) -> Iterator[Check]:
-    """Whether the MCP servers that ROBOCO_ALLOWED_MCP_SERVERS allows can be started, or name addresses."""
+    """Check that the programs in ROBOCO_ALLOWED_MCP_SERVERS are installed; its other entries are addresses."""
     if not settings.allowed_mcp_servers:
         return
     try:
@@ -75,19 +73,18 @@ def check_mcp(settings: Settings) -> Iterator[Check]:
         if urlsplit(entry).scheme in ("http", "https"):
             yield Check("mcp", "ok", entry)
         else:
-            there = bool(found) and shutil.which(found[0]) is not None
-            told = entry if there else f"{entry}: there is no such program here"
-            yield wanted(
-                "mcp", there, told, "install it where the tools workers run, or mend ROBOCO_ALLOWED_MCP_SERVERS", "fail"
-            )
+            installed = bool(found) and shutil.which(found[0]) is not None
+            finding = entry if installed else f"{entry}: there is no such program here"
+            todo = "install it where the tools workers run, or correct ROBOCO_ALLOWED_MCP_SERVERS"
+            yield wanted("mcp", installed, finding, todo, "fail")
     for variable in settings.allowed_mcp_env:
         if variable not in os.environ:
             yield Check("mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run")
 
 
 def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
-    """The functions that the team names and that cannot be had here, as mistakes of its file."""
-    sys.path.insert(0, str(Path.cwd()))  # as it is for a worker
+    """Yield a mistake for each function of the team file that cannot be imported here."""
+    sys.path.insert(0, str(Path.cwd()))  # as on a worker
     functions = Functions(settings.tool_modules)
     for index, tool in enumerate(team.tools):
         yield from _mistake(f"tools[{index}].function", functions.tool, tool.function)

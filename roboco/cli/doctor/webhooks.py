@@ -1,4 +1,4 @@
-"""Checks of webhooks: may they go where the settings say, is somebody there, and are there secrets to sign them?"""
+"""Checks of webhooks: their addresses are allowed and answer, and there are secrets to sign them."""
 
 import ipaddress
 import os
@@ -16,7 +16,7 @@ from roboco.settings import Settings
 
 
 def check_webhooks(settings: Settings, environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
-    """Whether the webhooks that are allowed can be reached and signed; what counts are the coordinator's machines."""
+    """Check that allowed webhooks can be reached and signed; the coordinator needs that on its machines."""
     addresses = [entry for entry in settings.allowed_webhooks if not _is_network(entry)]
     for entry in addresses:
         yield _address(entry, settings.allowed_webhooks)
@@ -24,7 +24,7 @@ def check_webhooks(settings: Settings, environment: Mapping[str, str] = os.envir
         yield _secret(variable, environment)
     if bool(addresses) != bool(settings.allowed_webhook_env):
         missing = "ROBOCO_ALLOWED_WEBHOOK_ENV" if addresses else "ROBOCO_ALLOWED_WEBHOOKS"
-        found = f"{missing} names nothing: no webhook can be told"
+        found = f"{missing} is empty: no webhook can be sent"
         yield Check(
             "webhooks", "fail", found, "name the addresses in ROBOCO_ALLOWED_WEBHOOKS, their secrets' in the other one"
         )
@@ -33,19 +33,23 @@ def check_webhooks(settings: Settings, environment: Mapping[str, str] = os.envir
 def _address(entry: str, allowed: tuple[str, ...]) -> Check:
     name = f"webhook {entry.partition('?')[0]}"
     if mistake := url_mistake(entry):
-        return Check(name, "fail", mistake, "mend ROBOCO_ALLOWED_WEBHOOKS: addresses, and networks such as 10.0.0.0/8")
+        return Check(
+            name, "fail", mistake, "correct ROBOCO_ALLOWED_WEBHOOKS: addresses, and networks such as 10.0.0.0/8"
+        )
     parts = urlsplit(entry)
     try:
         address = reachable(parts.hostname or "", parts.port or PORTS[parts.scheme], allowed)
         connected(entry, address).close()
     except ssl.SSLError as error:
-        todo = "mend its certificate, or name its authority's in SSL_CERT_FILE where the coordinator's workers run"
+        todo = "correct its certificate, or set SSL_CERT_FILE to its authority's where coordinators run"
         return Check(name, "fail", f"{type(error).__name__}: {error}", todo)
     except (UsageError, RobocoError) as error:
-        return Check(name, "fail", str(error), "mend ROBOCO_ALLOWED_WEBHOOKS, or the name's entry in the DNS")
+        return Check(name, "fail", str(error), "correct ROBOCO_ALLOWED_WEBHOOKS, or the DNS entry of the host")
     except OSError as error:
-        return Check(name, "warn", f"{type(error).__name__}: {error}", "see that its server runs, and the way there")
-    todo = "use https: whoever sees what is sent can read it"
+        return Check(
+            name, "warn", f"{type(error).__name__}: {error}", "check that its server runs, and the network between"
+        )
+    todo = "use https: without it, others on the network can read the notifications"
     return wanted(name, parts.scheme == "https", f"answers at {address}", todo)
 
 

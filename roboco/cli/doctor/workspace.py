@@ -1,4 +1,4 @@
-"""Checks of the workspace: can it be written, does one of two writers win, and does it keep what it has?"""
+"""Checks of the workspace: it can be written, one of two concurrent writers wins, and no rule deletes its files."""
 
 import shutil
 import time
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,24 +21,23 @@ from roboco.errors import RobocoError
 from roboco.ports import Files
 from roboco.settings import Settings
 
-_LITTLE, _NONE = 2**30, 100 * 2**20
-"""Bytes free below which a folder's disk is nearly full, or as good as full."""
-_WAIT = 5.0
+LOW_DISK_BYTES: Final = 2**30
+FULL_DISK_BYTES: Final = 100 * 2**20
+"""Free bytes below which the disk of a folder is nearly full, or counts as full."""
+MAX_WAIT: Final = 5.0
 """Seconds for one answer of the store."""
-_SKEW = 60.0
-"""Seconds by which the store's clock may differ; beyond 15 minutes it refuses all that is signed."""
+MAX_CLOCK_SKEW: Final = 60.0
+"""Seconds by which the store's clock may differ; beyond 15 minutes it refuses all signed requests."""
 
 
 def check_workspace(settings: Settings) -> Iterator[Check]:
-    """Whether the workspace can be written, lets only one of two writers win, and keeps what it has."""
+    """Check that the workspace can be written, that one of two writers wins, and that no rule deletes its files."""
     began = time.monotonic()
     try:
         place = _opened(settings)
         flaw = conditions_flaw(place) if isinstance(place, S3Objects) else _files_flaw(place)
     except (RobocoError, OSError) as error:
-        yield Check(
-            "workspace", "fail", str(error), "make ROBOCO_WORKSPACE name a folder or bucket that can be written"
-        )
+        yield Check("workspace", "fail", str(error), "set ROBOCO_WORKSPACE to a folder or bucket that can be written")
         return
     found = f" {flaw}" if flaw else f", {(time.monotonic() - began) * 1000:.0f} ms for a check"
     yield wanted("workspace", not flaw, f"{settings.workspace}{found}", REMEDY, "fail")
@@ -49,13 +48,13 @@ def check_workspace(settings: Settings) -> Iterator[Check]:
 
 
 def _opened(settings: Settings) -> S3Objects | Files:
-    """The bucket's objects, from a client that gives up sooner than a worker's, or the files of a folder."""
+    """Return the bucket's objects, from a client with shorter time-outs than a worker's, or the files of a folder."""
     objects = open_objects(settings.workspace, settings.s3_endpoint_url, _wait(settings), attempts=1)
     return objects or open_workspace(settings.workspace).files
 
 
 def _wait(settings: Settings) -> float:
-    return min(_WAIT, settings.s3_timeout)
+    return min(MAX_WAIT, settings.s3_timeout)
 
 
 def _files_flaw(files: Files) -> str | None:
@@ -71,8 +70,8 @@ def _files_flaw(files: Files) -> str | None:
 
 def _disk(files: FolderFiles) -> Check:
     free = shutil.disk_usage(files.at("_doctor").parent).free
-    state: State = "ok" if free > _LITTLE else "warn" if free > _NONE else "fail"
-    todo = "" if state == "ok" else "make room: what cannot be stored is not done"
+    state: State = "ok" if free > LOW_DISK_BYTES else "warn" if free > FULL_DISK_BYTES else "fail"
+    todo = "" if state == "ok" else "free some space: a full disk stops all tasks"
     return Check("workspace disk", state, f"{free / 2**30:.1f} GB free", todo)
 
 
@@ -91,7 +90,7 @@ def _bucket(settings: Settings, objects: S3Objects, tried: bool) -> Iterator[Che
         rules = _rules(client, parts.netloc)
     except ClientError as error:
         found = f"its rules cannot be read ({_code(error)})"
-        yield Check("s3 lifecycle", "warn", found, "let somebody who may see that no rule deletes histories")
+        yield Check("s3 lifecycle", "warn", found, "have a user with the right check that no rule deletes histories")
         rules = []
     else:
         yield _lifecycle(rules, parts.path.strip("/"))
@@ -99,7 +98,7 @@ def _bucket(settings: Settings, objects: S3Objects, tried: bool) -> Iterator[Che
 
 
 def _replaced(objects: S3Objects) -> Check:
-    """Whether a write that names an entity tag fails where another one has written since."""
+    """Check that a write that names an entity tag fails if another writer has replaced the object since."""
     path = f"_doctor/{uuid.uuid4().hex}"
     try:
         objects.put(path, b"first")
@@ -109,21 +108,21 @@ def _replaced(objects: S3Objects) -> Check:
         right = etag is not None and first and not second
     finally:
         objects.delete(path)
-    found = "a write on condition fails where it has to" if right else "a write on condition replaces what is newer"
+    found = "a conditional write fails as required" if right else "a conditional write replaces a newer object"
     return wanted("s3 conditions", right, found, "use a store that honours If-Match", "fail")
 
 
 def _clock(answer: dict[str, Any]) -> Check:
-    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    if told is None:
-        return Check("s3 clock", "warn", "the store tells no time", "let all machines keep the time by NTP")
-    skew = parsedate_to_datetime(told).timestamp() - time.time()
+    date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if date is None:
+        return Check("s3 clock", "warn", "the store reports no time", "synchronise the clocks of all machines by NTP")
+    skew = parsedate_to_datetime(date).timestamp() - time.time()
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine"
-    return wanted("s3 clock", abs(skew) < _SKEW, found, "let all machines keep the time by NTP")
+    return wanted("s3 clock", abs(skew) < MAX_CLOCK_SKEW, found, "synchronise the clocks of all machines by NTP")
 
 
 def _rules(client: Any, bucket: str) -> list[dict[str, Any]]:
-    """The bucket's lifecycle rules; ClientError if they cannot be read."""
+    """Return the bucket's lifecycle rules. Raises ClientError if they cannot be read."""
     try:
         rules: list[dict[str, Any]] = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
     except ClientError as error:
@@ -134,28 +133,31 @@ def _rules(client: Any, bucket: str) -> list[dict[str, Any]]:
 
 
 def _lifecycle(rules: list[dict[str, Any]], prefix: str) -> Check:
-    """Whether a rule of the bucket deletes what stands below the workspace's prefix."""
+    """Check that no rule of the bucket deletes objects below the workspace's prefix."""
     deleting = [str(rule.get("ID", "?")) for rule in rules if deletes(rule, prefix)]
-    found = f"rule {', '.join(deleting)} deletes what is old" if deleting else "no rule deletes anything"
+    found = f"rule {', '.join(deleting)} deletes old objects" if deleting else "no rule deletes anything"
     todo = "take the workspace's prefix out of it: a history that lost its first steps cannot be read"
     return wanted("s3 lifecycle", not deleting, found, todo, "fail")
 
 
 def _versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str) -> Check:
-    """Whether a bucket that keeps old versions forgets them some day.
+    """Check that a bucket that keeps old versions deletes them some day.
 
-    Nothing here reads them. But `history.jsonl` and `task.json` are replaced again and again, and folded steps are
-    deleted: each of those stays, and is paid for.
+    Roboco never reads old versions. But it replaces `history.jsonl` and `task.json` often, and deletes compacted steps:
+    a version of each remains, and costs money.
     """
     try:
         status = client.get_bucket_versioning(Bucket=bucket).get("Status")
     except ClientError as error:
         if _code(error) in ("NotImplemented", "MethodNotAllowed"):
             return Check("s3 versions", "ok", "the store keeps none")
-        found, todo = f"cannot be asked for ({_code(error)})", "let somebody who may see whether the bucket keeps them"
+        found, todo = (
+            f"cannot be asked for ({_code(error)})",
+            "have a user with the right check whether the bucket keeps them",
+        )
         return Check("s3 versions", "warn", found, todo)
     if status is None:
-        return Check("s3 versions", "ok", "none are kept: what somebody deletes by hand is gone")
+        return Check("s3 versions", "ok", "none are kept: a file that an operator deletes is gone")
     days = [forgets_after(rule, prefix) for rule in rules]
     soonest = min((one for one in days if one is not None), default=None)
     todo = "add a rule with NoncurrentVersionExpiration, of 30 days say: each step is stored several times over"
@@ -164,7 +166,7 @@ def _versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str
 
 
 def deletes(rule: dict[str, Any], prefix: str) -> bool:
-    """Whether the rule of a bucket deletes what stands below the prefix, once it is old."""
+    """Return True if the rule of a bucket deletes old objects below the prefix."""
     of = _prefix_of(rule)
     touches = of.startswith(prefix) or f"{prefix}/".startswith(of)
     expiry = rule.get("Expiration") or {}
@@ -172,7 +174,7 @@ def deletes(rule: dict[str, Any], prefix: str) -> bool:
 
 
 def forgets_after(rule: dict[str, Any], prefix: str) -> int | None:
-    """After how many days the rule deletes old versions of all that stands below the prefix; None if it does not."""
+    """Return the days after which the rule deletes old versions of all objects below the prefix, or None if never."""
     limited = rule.get("Filter") or {}
     narrow = limited.get("Tag") or (limited.get("And") or {}).get("Tags") or "ObjectSize" in str(limited)
     days = (rule.get("NoncurrentVersionExpiration") or {}).get("NoncurrentDays")
@@ -192,5 +194,5 @@ def _code(error: ClientError) -> str:
 def _remove(files: Files, path: str) -> None:
     files.delete(path)
     if isinstance(files, FolderFiles):
-        with suppress(OSError):  # another doctor is at work
+        with suppress(OSError):  # another doctor uses it
             files.at(path).parent.rmdir()

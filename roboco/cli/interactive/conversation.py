@@ -1,61 +1,61 @@
-"""Conversation: a task followed to its end, with what the user answers and interjects."""
+"""Conversation: a task's stream on the screen until its end, with the answers and interjections of the user."""
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
-from roboco.cli.interactive.reader_thread import Feed
+from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.terminal.signals import ctrl_c_noted
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, TaskEnded, UserSpoke
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.task_summary import TaskSummary
 
-PAUSE = 0.25
+QUIET_AFTER: Final = 0.25
 """Seconds without an item after which the stream counts as quiet."""
 
 
 class Display(Protocol):
-    """Where a stream is shown."""
+    """Shows the items of a stream."""
 
     def show(self, item: StreamItem) -> None:
         """Show the item."""
 
 
 class Followed(Protocol):
-    """What a conversation needs of a task."""
+    """The part of a task that a conversation uses."""
 
     task_id: str
 
     def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
-        """Everything after the cursor."""
+        """Yield each item after the cursor."""
 
     def summary(self) -> TaskSummary:
-        """The task at a glance."""
+        """Return the task at a glance."""
 
     def stop(self, reason: str) -> object:
         """End the task now."""
 
 
-class Present(Protocol):
-    """A person who takes part."""
+class Participant(Protocol):
+    """The user at the terminal."""
 
     @property
     def interjects(self) -> bool:
-        """Whether Ctrl-C asks for a message."""
+        """True if Ctrl-C asks for a message."""
 
     def answer(self, status: TaskStatus) -> bool:
-        """Ask for what a task in this status waits for: whether it goes on."""
+        """Ask for the input that a task in this status waits for. Return True if the task continues."""
 
     def interject(self) -> bool:
-        """Ask for a message, and interrupt the team with it: whether that was done."""
+        """Ask for a message, and interrupt the task with it. Return True if there was a message."""
 
 
 class Conversation:
     """Shows a task's stream.
 
-    The `person` is asked where the team waits for somebody, and after Ctrl-C. `look` is called whenever the stream is
-    quiet, and may raise to end the conversation.
+    It asks the `person` when the task waits for input, and after Ctrl-C. It calls `check` whenever the stream is quiet;
+    `check` may raise to end the conversation.
     """
 
     def __init__(
@@ -63,20 +63,20 @@ class Conversation:
         task: Followed,
         display: Display,
         *,
-        person: Present | None = None,
-        look: Callable[[], None] = lambda: None,
+        person: Participant | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._task = task
         self._display = display
-        self._feed = Feed(task.stream())
+        self._reader = ReaderThread(task.stream())
         self._person = person
-        self._look = look
+        self._check = check
         self._waiting = False
 
     def follow(self, seconds: float | None = None) -> TaskStatus:
-        """Show the stream until the task has ended or waits for somebody who is not here: its status then.
+        """Show the stream until the task has ended, or waits for input that the person does not give.
 
-        TimeoutError after `seconds`.
+        Return its status. Raises TimeoutError after `seconds`.
         """
         if self._person is None or not self._person.interjects:
             return self._follow(seconds, lambda: False)
@@ -84,7 +84,10 @@ class Conversation:
             return self._follow(seconds, pressed)
 
     def stop(self, reason: str, seconds: float) -> TaskStatus:
-        """Stop the task and show the rest of its stream; TimeoutError if it has not ended after `seconds`."""
+        """Stop the task and show the rest of its stream. Return its status.
+
+        Raises TimeoutError if it has not ended after `seconds`.
+        """
         self._task.stop(reason)
         self._person, self._waiting = None, False
         return self.follow(seconds)
@@ -94,7 +97,7 @@ class Conversation:
         while deadline is None or time.monotonic() < deadline:
             if self._person is not None and pressed() and self._person.interject():
                 self._waiting = False
-            item = self._feed.next(PAUSE)
+            item = self._reader.next(QUIET_AFTER)
             if item is None:
                 if (status := self._quiet()) is not None:
                     return status
@@ -104,7 +107,7 @@ class Conversation:
         raise TimeoutError(f"task {self._task.task_id!r} has not ended within {seconds:g} s")
 
     def _show(self, item: StreamItem) -> TaskStatus | None:
-        """Show the item; the task's status if it has ended by it."""
+        """Show the item. Return the task's status if the item ends the task, else None."""
         self._display.show(item)
         match item.data:
             case TaskEnded() as ended:
@@ -118,8 +121,8 @@ class Conversation:
         return None
 
     def _quiet(self) -> TaskStatus | None:
-        """Ask the user if the task waits for one; its status if there is no answer to be had."""
-        self._look()
+        """Ask the person if the task waits for input. Return the task's status if it gets none, else None."""
+        self._check()
         status = self._task.summary().status if self._waiting else TaskStatus.RUNNING
         if not status.waiting:
             return None

@@ -1,19 +1,20 @@
-"""Typed line: one line from the terminal, at which a signal is never overslept."""
+"""read_line: one line from the terminal; a signal always interrupts the wait for it."""
 
 import os
 import select
 import sys
 from collections.abc import Callable
+from typing import Final
 
-_LOOK = 0.1
-"""Seconds after which a signal is noticed that came just before the waiting began."""
+_SELECT_TIMEOUT: Final = 0.1
+"""Seconds after which the loop notices a signal that arrived just before it started to wait."""
 
 
 def typed_line(prompt: str) -> str:
-    """The next line that is typed, without its end; EOFError if none comes any more.
+    """Return the next line that the user types, without its end. Raises EOFError at the end of the input.
 
-    `input` would wait for the line's end before it notices such a signal. And Ctrl-C empties the terminal's line, so
-    that what was there to be read may be gone: no read may wait for it.
+    `input` would wait for the end of the line before it notices a signal. And Ctrl-C empties the terminal's line buffer
+    between `select` and `read`: so reads from a terminal must not block.
     """
     sys.stdout.write(prompt)
     sys.stdout.flush()
@@ -28,9 +29,9 @@ def typed_line(prompt: str) -> str:
 
 
 def _read(read: Callable[[], bytes], keys: int) -> str:
-    said = b""
-    while not said.endswith(b"\n"):
-        if not select.select([keys], [], [], _LOOK)[0]:
+    line = b""
+    while not line.endswith(b"\n"):
+        if not select.select([keys], [], [], _SELECT_TIMEOUT)[0]:
             continue
         try:
             piece = read()
@@ -38,7 +39,7 @@ def _read(read: Callable[[], bytes], keys: int) -> str:
             continue
         if not piece:
             break
-        said += piece
-    if not said:
+        line += piece
+    if not line:
         raise EOFError
-    return said.decode(errors="replace").removesuffix("\n")
+    return line.decode(errors="replace").removesuffix("\n")

@@ -1,24 +1,25 @@
-"""Feed: a stream read by a thread of its own, so that who waits for it can look about and be interrupted."""
+"""ReaderThread: reads a stream in the background, so that the main thread can do other work and be interrupted."""
 
 import queue
 import threading
 from collections.abc import Iterator
+from typing import Final
 
 from roboco.domain.stream.item import StreamItem
 
-_AHEAD = 1000
-"""How many items are read ahead of what is shown."""
+MAX_READ_AHEAD: Final = 1000
+"""Items that the thread reads before the first of them is shown."""
 
 
-class Feed:
-    """Hands out a stream's items; the thread dies with the process."""
+class ReaderThread:
+    """The items of a stream; the thread ends with the process."""
 
     def __init__(self, items: Iterator[StreamItem]) -> None:
-        self._queue: queue.Queue[StreamItem | Exception] = queue.Queue(_AHEAD)
-        threading.Thread(target=self._read, args=(items,), name="roboco-feed", daemon=True).start()
+        self._queue: queue.Queue[StreamItem | Exception] = queue.Queue(MAX_READ_AHEAD)
+        threading.Thread(target=self._read, args=(items,), name="roboco-reader", daemon=True).start()
 
     def next(self, seconds: float) -> StreamItem | None:
-        """The next item; None if none came for so long. Raises what the stream raised."""
+        """Return the next item, or None if none arrives within this time. Raises the stream's own error."""
         try:
             item = self._queue.get(timeout=seconds)
         except queue.Empty:

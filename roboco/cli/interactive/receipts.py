@@ -1,4 +1,4 @@
-"""Receipts in words: what became of a message that interrupts."""
+"""Receipts as sentences: the effect of a message that interrupts."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,24 +8,24 @@ from roboco.client.receipt import Receipt
 
 
 def what_came_of(receipt: Receipt, task_id: str) -> str:
-    """What became of a message that was to interrupt the task."""
+    """Return the effect of a message that was sent to interrupt the task."""
     if receipt.too_late:
-        return f"{task_id} has ended, and took it no more"
+        return f"{task_id} has ended before it could apply the message"
     if receipt.taken_at_seq is None:
-        return f"{task_id} has accepted it, and no worker has taken it yet"
+        return f"{task_id} has accepted it, and no worker has applied it yet"
     if receipt.seen_at is None:
         return f"it is step {receipt.taken_at_seq} of {task_id}; no agent was speaking"
     return f"interrupted {task_id}: {how_it_ended(receipt)}"
 
 
 def how_it_ended(receipt: Receipt) -> str:
-    """How the answer of an agent that was speaking was ended."""
-    seen = "" if receipt.seen_at is None else f"seen after {_after(receipt.requested_at, receipt.seen_at)}, "
+    """Return how the worker ended the reply of the agent that was speaking."""
+    seen = "" if receipt.seen_at is None else f"seen after {_delay(receipt.requested_at, receipt.seen_at)}, "
     return seen + _closed(receipt.requested_at, receipt.closed_at, receipt.chunks_after)
 
 
 def how_it_closed(record: Mapping[str, Any]) -> str:
-    """The same of an event's receipt: how the model's connection ended, empty where no agent was speaking."""
+    """Return how the connection to the model ended, from the receipt of an event, or "" if no agent was speaking."""
     if not record:
         return ""
     return _closed(_time(record.get("requested_at")), _time(record.get("closed_at")), record.get("chunks_after"))
@@ -34,11 +34,11 @@ def how_it_closed(record: Mapping[str, Any]) -> str:
 def _closed(requested_at: datetime | None, closed_at: datetime | None, chunks: int | None) -> str:
     closed = "connection not closed yet"
     if closed_at is not None:
-        closed = "connection closed" + ("" if requested_at is None else f" after {_after(requested_at, closed_at)}")
+        closed = "connection closed" + ("" if requested_at is None else f" after {_delay(requested_at, closed_at)}")
     return f"{closed}, {chunks or 0} {'chunk' if chunks == 1 else 'chunks'} came after"
 
 
-def _after(requested_at: datetime, then: datetime) -> str:
+def _delay(requested_at: datetime, then: datetime) -> str:
     seconds = max(0.0, (then - requested_at).total_seconds())
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 

@@ -1,4 +1,4 @@
-"""Running a team on the terminal, from what has to be started to the exit code."""
+"""Run a team on the terminal: start the missing servers, submit the task, show it, and return the exit code."""
 
 import os
 import sys
@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.interactive.live_view import LiveView
+from roboco.cli.interactive.next_command import next_command
 from roboco.cli.interactive.user import Person
-from roboco.cli.interactive.waits import Waits
 from roboco.cli.stack.local_model import Tell
 from roboco.cli.stack.local_stack import LocalStack, missing
+from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
@@ -24,15 +26,16 @@ from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from roboco.settings import read_settings
 
-_STOPPING = 15.0
+STOP_TIMEOUT: Final = 15.0
 """Seconds that a stopped task has to end."""
-_CLOSING = 10.0
-"""Seconds that an ended task has until its workspace is complete."""
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds that a coordinator has to complete the workspace of an ended task."""
+_POLL_INTERVAL: Final = 0.02
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What the command line asks for; `allowed` are MCP servers that a worker of our own may start."""
+    """The options of the command line."""
 
     prompt: str
     context: dict[str, str] = field(default_factory=dict)
@@ -42,36 +45,41 @@ class Wish:
     task_id: str | None = None
     as_json: bool = False
     worker: bool = False
+    """Start a worker even if ROBOCO_REDIS_URL is set."""
     allowed: tuple[str, ...] = ()
+    """MCP servers that the worker of this command may start."""
 
 
 def run_team(team: Team, wish: Wish) -> int:
-    """Run the team and show it live: the exit code. Nothing that was started is left behind."""
+    """Run the team, show it live, and return the exit code. Every process that it starts ends before."""
     settings = read_settings()
     settings = settings.model_copy(update={"allowed_mcp_servers": (*settings.allowed_mcp_servers, *wish.allowed)})
     screen = Screen(sys.stdout)
-    tell = partial(_tell, Screen(sys.stderr) if wish.as_json else screen)
-    with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:
+    note = partial(_note, Screen(sys.stderr) if wish.as_json else screen)
+    with LocalStack(settings, missing(team, os.environ, wish.worker), note) as stack:
         task = _submit(stack, team, wish)
-        waits = Waits(stack.orchestrator.engine, team, task.task_id)
-        look = stack.check if stack.has_worker else _no_worker_of_ours
+        check = stack.check if stack.has_worker else _no_local_worker
         try:
-            as_json = Conversation(task, JsonLines(sys.stdout), look=look) if wish.as_json else None
-            conversation = as_json or _for_people(task, waits, screen, look)
-            code = _converse(conversation, task, tell, partial(waits.how_to_go_on, alone=stack.has_worker))
+            as_json = Conversation(task, JsonLines(sys.stdout), check=check) if wish.as_json else None
+            conversation = as_json or _for_people(task, screen, check)
+            code = _converse(conversation, task, note, partial(_next_command, task, stack.has_worker))
         except BrokenPipeError:
-            task.stop("nobody reads its output")
+            task.stop("the reader of its output has gone")
             _close(task)
             raise
-        tell(f"files: {_place(settings.workspace, task.task_id)}")
+        note(f"files: {_files_location(settings.workspace, task.task_id)}")
         return code
 
 
-def _no_worker_of_ours() -> None:
-    """There is nothing to check: the task's stream reports if no worker attends to it."""
+def _no_local_worker() -> None:
+    """Check nothing: the task's stream reports if no worker processes the task."""
 
 
-def _tell(notes: Screen, text: str) -> None:
+def _next_command(task: Task, is_local: bool, status: TaskStatus) -> str:
+    return next_command(task.task_id, task.pending_actions(), status, is_local)
+
+
+def _note(notes: Screen, text: str) -> None:
     notes.line((text, "dim"))
 
 
@@ -87,52 +95,52 @@ def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
     )
 
 
-def _for_people(task: Task, waits: Waits, screen: Screen, look: Callable[[], None]) -> Conversation:
-    """The task as people read it, and take part in it if they sit at a terminal."""
+def _for_people(task: Task, screen: Screen, check: Callable[[], None]) -> Conversation:
+    """Return the conversation for people; on a terminal the user takes part in it."""
     view = LiveView(screen)
-    person = Person(task, waits, screen, view) if sys.stdin.isatty() else None
+    person = Person(task, task.pending_actions(), screen, view) if sys.stdin.isatty() else None
     if person is not None and person.interjects:
-        _tell(screen, "Ctrl-C asks for a message and interrupts with it; twice stops")
-    return Conversation(task, view, person=person, look=look)
+        _note(screen, "Ctrl-C asks for a message and interrupts with it; twice stops")
+    return Conversation(task, view, person=person, check=check)
 
 
-def _converse(conversation: Conversation, task: Task, tell: Tell, how_to_go_on: Callable[[TaskStatus], str]) -> int:
-    """The exit code of a conversation that has ended, or was stopped."""
+def _converse(conversation: Conversation, task: Task, note: Tell, describe_next: Callable[[TaskStatus], str]) -> int:
+    """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
     try:
         status = conversation.follow()
     except Interrupted as signal:
-        if _stopped(conversation, tell):
+        if _stopped(conversation, note):
             _close(task)
         return signal.exit_code
     _close(task)
     if status.waiting:
-        tell(f"the task waits ({status}): {how_to_go_on(status)}")
-    return 0 if status.waiting or status is TaskStatus.COMPLETED else 1
+        note(f"the task waits ({status}): {describe_next(status)}")
+    return SUCCESS if status.waiting or status is TaskStatus.COMPLETED else FAILED
 
 
-def _stopped(conversation: Conversation, tell: Tell) -> bool:
-    """Stop the task: whether it has ended in time."""
-    tell("stopping the task ... (Ctrl-C once more leaves at once)")
+def _stopped(conversation: Conversation, note: Tell) -> bool:
+    """Stop the task. Return True if it has ended in time."""
+    note("stopping the task ... (Ctrl-C once more leaves immediately)")
     try:
-        conversation.stop("stopped by the user", _STOPPING)
+        conversation.stop("stopped by the user", STOP_TIMEOUT)
     except (TimeoutError, TransientError) as error:
-        tell(f"{error}; it is stopped as soon as a worker looks at it")
+        note(f"{error}; it is stopped as soon as a worker processes it")
         return False
     return True
 
 
 def _close(task: Task) -> None:
-    """Wait until the workspace of an ended task is complete; one that waits is left as it is."""
-    deadline = time.monotonic() + _CLOSING
+    """Wait until the workspace of an ended task is complete. Return immediately if the task waits."""
+    deadline = time.monotonic() + CLOSE_TIMEOUT
     while time.monotonic() < deadline:
         status = task.summary().status
         if status.ended or status.waiting:
             return
-        time.sleep(0.02)
+        time.sleep(_POLL_INTERVAL)
 
 
-def _place(workspace: str, task_id: str) -> str:
-    """Where the task's files are: a path, from here if it is below, or a URL."""
+def _files_location(workspace: str, task_id: str) -> str:
+    """Return the path of the task's files, relative to the current folder if it is below, or their URL."""
     if not workspace.startswith("file:"):
         return f"{workspace.rstrip('/')}/{task_id}"
     parts = urlsplit(workspace)

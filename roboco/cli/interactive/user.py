@@ -1,4 +1,4 @@
-"""Person: who sits at the terminal, and what they say to a team when they are asked or press Ctrl-C."""
+"""Person: the user at the terminal, with answers to questions of the team, and messages after Ctrl-C."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.read_line import typed_line
@@ -27,50 +27,52 @@ _VERDICT = (
     "may it run? y; n, or n REASON; or a JSON object with other arguments; nothing to leave; Ctrl-C stops the task"
 )
 _CHANGE = "approve the change? y; n, or n REASON; nothing to leave; Ctrl-C stops the task. This call does not run"
-_SHORT = 100
-"""Arguments of at most so many characters stand on one line."""
+MAX_LINE_CHARS: Final = 100
+"""Characters of arguments that are printed on one line."""
 
 
 class Spoken(Protocol):
-    """What a person says something to."""
+    """The controls of a task that a person uses."""
 
     def send(self, message: str) -> object:
         """Add a message of the user."""
 
     def interrupt(self, message: str) -> object:
-        """End what is being done, and go on with the message."""
+        """Cancel the current step, and continue with the message."""
 
     def approve(self, call_id: str, args: dict[str, Any] | None = None) -> None:
-        """Let a call run, with other arguments if these are given."""
+        """Approve a call, with other arguments if these are given."""
 
     def deny(self, call_id: str, reason: str = "") -> None:
-        """Do not let a call run."""
+        """Deny a call."""
 
 
 class Open(Protocol):
     """The open calls of a waiting task."""
 
     def unapproved(self) -> list[ToolCall]:
-        """The calls that need approval, and of which nobody has said anything yet."""
+        """Return the calls that a person has to approve or deny."""
 
     def changes(self) -> dict[str, ToolDifference]:
-        """How the tools of open calls have changed, by the ids of the calls."""
+        """Return how the tools of open calls have changed, by the ids of the calls."""
 
     def unknown(self) -> list[ToolCall]:
-        """The calls of which a person must say whether they had their effect."""
+        """Return the calls with an unknown outcome."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A person's word on a call: it may run, with other `args` if they are given, or it may not, and why."""
+    """The decision of a person on a call."""
 
     approved: bool
     args: dict[str, Any] | None = None
+    """Arguments that replace those of an approved call, or None."""
     reason: str = ""
+    """Why the call is denied."""
 
 
 class Person:
-    """Is asked on the screen, where `view` shows the task. Ctrl-C at a question raises Interrupted."""
+    """Asks its questions on the screen, on which `view` shows the task. Ctrl-C at a question raises Interrupted."""
 
     def __init__(self, task: Spoken, waits: Open, screen: Screen, view: LiveView) -> None:
         self._task = task
@@ -80,11 +82,11 @@ class Person:
 
     @property
     def interjects(self) -> bool:
-        """Whether Ctrl-C asks for a message."""
+        """True if Ctrl-C asks for a message."""
         return self._screen.terminal
 
     def answer(self, status: TaskStatus) -> bool:
-        """Ask for what a task in this status waits for: whether it goes on."""
+        """Ask for the input that a task in this status waits for. Return True if the task continues."""
         match status:
             case TaskStatus.USER_TURN:
                 return self._say(_REPLY, self._task.send)
@@ -94,7 +96,7 @@ class Person:
                 return False
 
     def interject(self) -> bool:
-        """Ask for a message, and interrupt the team with it: whether that was done."""
+        """Ask for a message, and interrupt the task with it. Return True if there was a message."""
         try:
             return self._say(_INTERJECTION, self._task.interrupt)
         except TransientError as error:
@@ -102,7 +104,7 @@ class Person:
             return False
 
     def _say(self, question: str, say: Callable[[str], object]) -> bool:
-        """Whether there was a message."""
+        """Ask for a message, and send it. Return True if there was one."""
         self._screen.blank()
         self._screen.line((question, "dim"))
         message = "\n".join(self._read(True))
@@ -113,7 +115,10 @@ class Person:
         return True
 
     def _judge(self) -> bool:
-        """Ask about each call; without any, what was said of them may just not have been looked at."""
+        """Ask about each call that needs approval. Return True if the task continues.
+
+        If no call needs approval, a coordinator may not have applied the decisions yet: the task continues then.
+        """
         calls = self._waits.unapproved()
         changes = self._waits.changes() if calls else {}
         for call in calls:
@@ -124,9 +129,9 @@ class Person:
         return bool(calls) or not self._waits.unknown()
 
     def _verdict(self, call: ToolCall, change: ToolDifference | None) -> Verdict | None:
-        """What the person says of the call; None if they say nothing."""
+        """Ask about a call. Return the decision, or None if the user gives none."""
         if sys.stdin.isatty():
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # drop keys that were typed before the question
         self._screen.blank()
         self._screen.line(("── ", "yellow"), (call.tool_name, "bold yellow"), (" needs your approval", "dim"))
         self._screen.line(indent(_shown(call.args), "   "))
@@ -149,14 +154,14 @@ class Person:
             self._do(lambda: self._task.deny(call.id, verdict.reason))
 
     def _do(self, act: Callable[[], object]) -> None:
-        """Do it; that it comes too late is told and changes nothing."""
+        """Send a control. If it is too late for it, print the error and continue."""
         try:
             act()
         except UsageError as error:
             self._screen.line((str(error), "red"))
 
     def _read(self, several: bool) -> list[str]:
-        """The lines that are typed before an empty one, or the first of them."""
+        """Return the lines before an empty one; without `several`, the first line alone."""
         lines: list[str] = []
         self._view.aside()
         try:
@@ -174,7 +179,7 @@ class Person:
 
 
 def read_verdict(line: str) -> Verdict | str:
-    """The verdict that was typed, or what is wrong with it."""
+    """Return the decision that was typed, or an error message."""
     word, _, rest = line.strip().partition(" ")
     if word.lower() in ("y", "yes") and not rest:
         return Verdict(True)
@@ -190,6 +195,6 @@ def read_verdict(line: str) -> Verdict | str:
 
 
 def _shown(args: dict[str, Any]) -> str:
-    """All of the arguments, since they are what is approved."""
+    """Return the complete arguments: the user approves exactly these."""
     line = escaped(json.dumps(args, ensure_ascii=False))
-    return line if len(line) <= _SHORT else escaped(json.dumps(args, ensure_ascii=False, indent=2))
+    return line if len(line) <= MAX_LINE_CHARS else escaped(json.dumps(args, ensure_ascii=False, indent=2))

@@ -18,7 +18,6 @@ from roboco.domain.team.team import Team
 from roboco.settings import Settings
 
 _WORKER = "run"
-_FOREVER = 10.0 * 365 * 86_400
 _WARM = 10.0
 """Seconds that a worker on a shared Redis has to finish what it does."""
 
@@ -90,8 +89,7 @@ class LocalStack:
         self.orchestrator = Orchestrator(settings)
         self._exits.callback(self.orchestrator.close)
         if self._lacking.redis:
-            # As if all open tasks of the workspace were known: those of other runs are not ours to go on with.
-            self.orchestrator.engine.schedule.begin(_FOREVER)
+            self.orchestrator.disown_stored_tasks()
         port = free_port() if self._lacking.model else None
         if self._lacking.worker:
             env = environment(settings, {} if port is None else model_environment(port))

@@ -1,28 +1,61 @@
-"""How a command that fails says so: one message on stderr, and an exit code."""
+"""How a command reports that it failed: one message on standard error, and an exit code.
 
+With `--json` the message is one JSON object on a line, with `code` and `message`; otherwise it is text for people.
+"""
+
+import json
 import os
 import sys
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 import click
 
 from roboco.cli.terminal.sanitize import escaped
 from roboco.cli.terminal.signals import Interrupted
-from roboco.errors import RobocoError, UsageError
+from roboco.errors import RobocoError, TeamError, UsageError
 
-USAGE = 2
-FAILED = 1
+SUCCESS: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+SIGNALLED: Final = 128
+"""To which the number of the signal is added."""
+EXIT_CODES: Final = (
+    (str(SUCCESS), "Success; for run and watch: the task completed, or waits (run)."),
+    (
+        str(FAILED),
+        "Failure: a server did not answer, a check failed, or the task did not complete.",
+    ),
+    (str(USAGE), "Usage: the command line, a team file or the request is wrong, and nothing has changed."),
+    (f"{SIGNALLED}+N", "Signal N ended the command; 130 after Ctrl-C."),
+)
+"""The exit codes of all commands, as the help shows them."""
+ERROR_FORMAT: Final = (
+    "With --json, an error is one JSON object on a line of standard error, with its `code` and `message`, such as "
+    '{"code": "usage", "message": "..."}; standard output holds the result alone.'
+)
 
 
-def report(error: RobocoError) -> int:
-    """Print the error: the exit code."""
-    print(f"error: {escaped(str(error))}", file=sys.stderr)
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Return True if the command line asks for JSON, also if it has mistakes for which click cannot parse it."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def report(error: RobocoError, as_json: bool) -> int:
+    """Print the error. Return the exit code."""
+    more = {"mistakes": list(error.mistakes)} if isinstance(error, TeamError) else {}
+    print_error(error.code, str(error), as_json, **more)
     return USAGE if isinstance(error, UsageError) else FAILED
 
 
-def report_usage(error: click.ClickException) -> int:
-    """Print what click found wrong with the command line: the exit code."""
-    error.show()
+def report_usage(error: click.ClickException, as_json: bool) -> int:
+    """Print the mistake that click found in the command line. Return the exit code."""
+    if as_json:
+        print_error("usage" if error.exit_code == USAGE else "error", error.format_message(), as_json)
+    else:
+        error.show()
     return error.exit_code
 
 
@@ -32,18 +65,24 @@ def is_denied(error: Exception) -> bool:
     return redis is not None and isinstance(error, redis.NoPermissionError)
 
 
-def report_denied(error: Exception) -> int:
-    """Print that the Redis user lacks a right: the exit code."""
+def report_denied(error: Exception, as_json: bool) -> int:
+    """Print that the Redis user lacks a right. Return the exit code."""
     user = urlsplit(os.environ.get("ROBOCO_REDIS_URL", "")).username or "default"
-    print(
-        f"error: Redis user {escaped(user)!r} lacks a right that this command needs: {escaped(str(error))}; name "
-        "another user in ROBOCO_REDIS_URL (and ROBOCO_BROKER_URL, if it is set): of deploy/redis-users.acl, "
-        "roboco-client may manage dead letters and roboco-admin may run every command",
-        file=sys.stderr,
+    message = (
+        f"Redis user {escaped(user)!r} lacks a right that this command needs: {escaped(str(error))}; "
+        "name another user in ROBOCO_REDIS_URL (and ROBOCO_BROKER_URL, if it is set): of deploy/redis-users.acl, "
+        "roboco-client may manage dead letters and roboco-admin may run every command"
     )
+    print_error("permission_denied", message, as_json)
     return FAILED
 
 
-def interrupted(error: click.Abort) -> int:
-    """The exit code of a command that a signal ended, which click tells as its own error."""
+def report_abort(error: click.Abort) -> int:
+    """Return the exit code of a command that a signal has ended; click raises Abort for it."""
     return error.__cause__.exit_code if isinstance(error.__cause__, Interrupted) else FAILED
+
+
+def print_error(code: str, message: str, as_json: bool, **more: object) -> None:
+    """Print an error on standard error, as JSON or as text."""
+    text = json.dumps({"code": code, "message": message, **more}) if as_json else f"error: {escaped(message)}"
+    print(text, file=sys.stderr)

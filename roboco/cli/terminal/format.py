@@ -1,4 +1,4 @@
-"""Usage, statuses and ages as people read them."""
+"""Usage, statuses and ages as text for people."""
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
@@ -6,12 +6,12 @@ from roboco.domain.usage import Spent, spent_by
 
 
 def cost(amount: float) -> str:
-    """The cost behind other facts; empty where nothing has a price."""
+    """Return the cost, to append to other facts, or "" if it is 0."""
     return f" · cost {amount:.4g}" if amount else ""
 
 
 def of_step(step: TaskStep) -> str:
-    """What a step has used, by itself or by sub-tasks; empty if nothing."""
+    """Return the usage of a step and its sub-tasks, or "" if it has used nothing."""
     spent = spent_by(step.metadata)
     if not spent.tokens and not spent.cost:
         return ""
@@ -22,26 +22,26 @@ def of_step(step: TaskStep) -> str:
 
 
 def counted(calls: int) -> str:
-    """How many tool calls."""
+    """Return the number of tool calls in words."""
     return "1 call" if calls == 1 else f"{calls} calls"
 
 
 def spending(spent: Spent) -> str:
-    """What an agent has used."""
+    """Return the usage of an agent."""
     calls = f" · {counted(spent.calls)}" if spent.calls else ""
     tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
     return f"{spent.steps} turns · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"
 
 
 def colour(status: TaskStatus) -> str:
-    """The colour in which a status is shown."""
+    """Return the colour of a status."""
     if status is TaskStatus.COMPLETED:
         return "green"
     return "red" if status.ended else "yellow"
 
 
 def age(seconds: float) -> str:
-    """So many seconds, in the largest unit that fits."""
+    """Return a number of seconds in the largest unit that fits."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

@@ -7,7 +7,7 @@ from roboco.domain.stream.item import StreamItem
 
 
 class JsonLines:
-    """Prints each item as it comes: its fields, with `type` and the `cursor` to go on from."""
+    """Prints each item as it arrives: its fields, with `type` and the `cursor` after which a later call continues."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

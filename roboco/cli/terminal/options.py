@@ -20,7 +20,7 @@ def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> di
 
 
 def json_value(_: click.Context, __: click.Parameter, text: str | None) -> Any:
-    """The JSON value of an option; BadParameter if it is none."""
+    """Return the JSON value of an option, or None if it is not given. Raises BadParameter if it is not JSON."""
     try:
         return None if text is None else json.loads(text)
     except ValueError as error:
@@ -28,7 +28,7 @@ def json_value(_: click.Context, __: click.Parameter, text: str | None) -> Any:
 
 
 def json_object(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, Any] | None:
-    """The JSON object of an option; BadParameter if it is none."""
+    """Return the JSON object of an option, or None if it is not given. Raises BadParameter if it is no JSON object."""
     value = json_value(context, parameter, text)
     if text is None:
         return None
@@ -37,15 +37,15 @@ def json_object(context: click.Context, parameter: click.Parameter, text: str | 
     raise click.BadParameter(f"must be a JSON object (found {text!r})")
 
 
-def wait(seconds: int) -> Callable[[Command], Command]:
-    """The option that says for how many seconds something is waited for."""
+def timeout(seconds: int) -> Callable[[Command], Command]:
+    """Return the option --timeout of a command that waits for the effect of its request."""
     return click.option(
-        "--wait",
+        "--timeout",
         metavar="SECONDS",
         type=click.FloatRange(min=0),
         default=seconds,
         show_default=True,
-        help="For how long this waits to see what comes of it.",
+        help="How long the command waits for the effect.",
     )
 
 
@@ -56,13 +56,16 @@ context = click.option(
     callback=_pairs,
     help="A value for the prompts' templates, as context.KEY; may be repeated.",
 )
-agent = click.option("--agent", metavar="NAME", help="Who acts first.")
-answering = click.option("--agent", metavar="NAME", help="Who answers.")
+agent = click.option("--agent", metavar="NAME", help="The agent that acts first.")
+answering = click.option("--agent", metavar="NAME", help="The agent that answers.")
 model = click.option(
     "--model", metavar="PROFILE", help="The model profile of agents that name none: see roboco models."
 )
 title = click.option("--title", metavar="TEXT", help="The task's title, for people.")
 task_id = click.option(
-    "--id", "task_id", metavar="TASK_ID", help="The task's id; the same task again is followed, or gone on with."
+    "--id", "task_id", metavar="TASK_ID", help="The task's id; the same task again is followed, or continued."
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; errors too.")
+always_json = click.option(
+    "--json", is_flag=True, expose_value=False, help="Print errors as JSON too; the output always is."
+)

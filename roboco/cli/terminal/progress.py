@@ -1,32 +1,32 @@
-"""Progress: a line on a terminal that says what is waited for, and is gone before anything else is printed."""
+"""Progress: a line on a terminal that names pending work, and is removed before other output."""
 
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-_CLEARED: Final = "\r\x1b[K"
-_WIDTH: Final = 70
-"""Characters of it at most: a line that the terminal wraps cannot be cleared."""
+CLEAR_LINE: Final = "\r\x1b[K"
+MAX_WIDTH: Final = 70
+"""Characters of the line at most: a line that the terminal wraps cannot be cleared."""
 
 
 class Progress:
-    """Writes nothing where nobody sees it as it comes."""
+    """Writes the line; nothing if `shown` is False, since the output is no terminal."""
 
     def __init__(self, file: TextIO, shown: bool) -> None:
         self._file = file
         self._enabled = shown
-        self._there = False
+        self._visible = False
 
     def show(self, names: Sequence[str]) -> None:
-        """Name what is waited for."""
+        """Name the pending work."""
         if self._enabled and names:
-            self._write(f"{_CLEARED}waiting for {', '.join(names)}"[: _WIDTH + len(_CLEARED)])
-            self._there = True
+            self._write(f"{CLEAR_LINE}waiting for {', '.join(names)}"[: MAX_WIDTH + len(CLEAR_LINE)])
+            self._visible = True
 
     def clear(self) -> None:
         """Remove the line."""
-        if self._there:
-            self._write(_CLEARED)
-            self._there = False
+        if self._visible:
+            self._write(CLEAR_LINE)
+            self._visible = False
 
     def _write(self, text: str) -> None:
         self._file.write(text)

@@ -6,13 +6,13 @@ import unicodedata
 
 # ESC [ ... final byte (colours, cursor), ESC ] ... BEL or ESC \ (titles, links, clipboard), and ESC with one character.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
-# What remains of control characters, but for tab and newline, what changes the direction of writing, and what never
-# shows. Joiners and variation selectors stay: words of some languages, and emoji, need them.
+# Other control characters except tab and newline, characters that change the direction of writing, and characters that
+# are always invisible. Joiners and variation selectors stay: words of some languages, and emoji, need them.
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f]"
 )
-# Letters and marks that show nothing, though Unicode counts them to other categories than the invisible ones.
+# Invisible letters and marks that Unicode does not list in its invisible categories.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -20,17 +20,17 @@ _VARIATION = re.compile("[\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
 def printable(text: str) -> str:
-    """Running text without escape sequences and control characters; tabs and newlines stay.
+    """Return running text without escape sequences and control characters; tabs and newlines stay.
 
-    Of a sequence that is cut in two by the edge of a piece, harmless letters remain.
+    If two pieces of a stream split a sequence, harmless letters of it remain.
     """
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
 
 
 def escaped(text: str) -> str:
-    """The text with all in sight that shows nothing or changes what is shown, as JSON writes it.
+    """Return the text with invisible and formatting characters escaped as in JSON; space and newline stay.
 
-    Only space and newline stay. Two texts that differ never look alike because of a character that does not show.
+    So two texts that differ only in an invisible character look different.
     """
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
@@ -48,6 +48,6 @@ def _in_json(sign: str) -> str:
 
 
 def one_line(text: str, width: int) -> str:
-    """The text on one line of at most `width` characters; what does not show is escaped."""
+    """Return the text on one line of at most `width` characters, with invisible characters escaped."""
     line = escaped(_SPACE.sub(" ", text).strip(" "))
     return line if len(line) <= width else f"{line[: width - 1]}…"

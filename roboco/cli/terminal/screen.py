@@ -1,4 +1,4 @@
-"""Screen: where text goes, whether a terminal or a pipe; no control character of others gets through."""
+"""Screen: output to a terminal or a pipe; it removes control characters of models, tools and users."""
 
 from typing import TextIO
 
@@ -9,14 +9,14 @@ from rich.text import Text
 from roboco.cli.terminal.sanitize import escaped, printable
 
 Span = str | tuple[str, str]
-"""A piece of a line: text, or text and its rich style."""
+"""A piece of a line: a text, or a text with its rich style."""
 
 WIDE = 200
-"""Columns of a table that nobody sees on a terminal."""
+"""Columns of a table, if the output is no terminal."""
 
 
 class Screen:
-    """Prints as it comes and at once; without a terminal there are no colours and no control codes."""
+    """Prints and flushes each text. If the output is no terminal, it prints no colours and no control codes."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -26,7 +26,7 @@ class Screen:
 
     @property
     def terminal(self) -> bool:
-        """Whether somebody sees it as it comes."""
+        """True if the output is a terminal."""
         return self._file.isatty()
 
     def say(self, text: str) -> None:
@@ -37,12 +37,12 @@ class Screen:
             self._fresh = shown.endswith("\n")
 
     def line(self, *spans: Span) -> None:
-        """Print a line of its own, after the running text."""
+        """Print a line, after the end of the running text."""
         self._begin()
         self._console.print(Text.assemble(*map(_clean, spans)))
 
     def blank(self) -> None:
-        """End the running text and leave a line free."""
+        """End the running text and print an empty line."""
         self._begin()
         self._console.print()
 
@@ -58,5 +58,5 @@ class Screen:
 
 
 def _clean(span: Span) -> Span:
-    """The span with names, arguments and reasons as they are: what does not show is escaped."""
+    """Return the span with invisible characters escaped, as names, arguments and reasons need it."""
     return escaped(span) if isinstance(span, str) else (escaped(span[0]), span[1])

@@ -1,4 +1,4 @@
-"""Signals that end a command: Ctrl-C and its kin become one exception, and cleaning up is left in peace."""
+"""Signals that end a command: each becomes one exception, and none interrupts the clean-up."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """The process was asked to end by signal `number`."""
+    """Signal `number` has asked the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -17,12 +17,12 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """The shell's code of a process that this signal ended."""
+        """The exit code that a shell reports for a process that this signal has ended."""
         return 128 + self.number
 
 
 def interruptible() -> None:
-    """Have the signals that end a process raise Interrupted in the main thread; `nohup` is respected."""
+    """Have the signals that end a process raise Interrupted in the main thread. SIGHUP stays ignored under `nohup`."""
     for number in _ENDING:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
@@ -30,7 +30,7 @@ def interruptible() -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Meanwhile those signals do nothing."""
+    """Ignore those signals inside the block."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
     try:
         yield
@@ -41,13 +41,13 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_noted() -> Iterator[Callable[[], bool]]:
-    """Meanwhile Ctrl-C is only noted, and the function says, once, whether it was pressed.
+    """Inside the block, record Ctrl-C instead of raising. Yield a function that returns True once after each Ctrl-C.
 
-    So nothing is torn apart in its middle. Once more before anybody has asked, it raises Interrupted after all.
+    So Ctrl-C interrupts no operation in its middle. A second Ctrl-C before the function is called raises Interrupted.
     """
     pressed = False
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         if pressed:
             _interrupt(number, frame)
@@ -58,13 +58,13 @@ def ctrl_c_noted() -> Iterator[Callable[[], bool]]:
         was, pressed = pressed, False
         return was
 
-    with _on_ctrl_c(note):
+    with _on_ctrl_c(record):
         yield taken
 
 
 @contextmanager
 def ctrl_c_raised() -> Iterator[None]:
-    """Meanwhile Ctrl-C raises Interrupted, also where it is only noted otherwise."""
+    """Inside the block, Ctrl-C raises Interrupted, also within `ctrl_c_noted`."""
     with _on_ctrl_c(_interrupt):
         yield
 

@@ -5,7 +5,7 @@ from roboco.domain.team.tool_difference import ToolDifference
 
 
 def show_change(screen: Screen, change: ToolDifference) -> None:
-    """Print each changed part as it was and as it is now. What does not show is escaped."""
+    """Print each changed part as it was and as it is now, with invisible characters escaped."""
     screen.blank()
     title = f"tool {change.tool} of MCP server {change.server} has changed"
     screen.line(("── ", "yellow"), (title, "bold yellow"), (f" · call {change.call_id}", "dim"))

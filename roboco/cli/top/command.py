@@ -1,6 +1,5 @@
 """roboco top: tasks, workers, queues and rates, live."""
 
-import json
 import os
 import select
 import sys
@@ -9,6 +8,7 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import Final
 
 import click
 from kombu.utils.url import maybe_sanitize_url
@@ -18,6 +18,7 @@ from rich.live import Live
 from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.celery.worker_monitor import Heartbeats
 from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import WIDE
 from roboco.cli.top.snapshot import TopPicture, Viewer
 from roboco.cli.top.view import TopView
@@ -25,24 +26,31 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer
 from roboco.settings import read_settings
 
-_ENDS = frozenset("qQ\x1b\x03\x04")
-"""Keys that end it: q, Escape, and what Ctrl-C and Ctrl-D are where a terminal sends them as they are."""
-_PATIENCE = 5.0
-"""Seconds in which workers are heard of for a single picture: their heartbeats come every two, if they are not busy."""
-_LONGEST = 8.0
-"""The same where some have been heard of, but not what they consume: they are busy."""
-_LOOK = 0.1
+QUIT_KEYS: Final = frozenset("qQ\x1b\x03\x04")
+"""Keys that end the view: q, Escape, and Ctrl-C and Ctrl-D, if the terminal sends them as characters."""
+HEARTBEAT_TIMEOUT: Final = 5.0
+"""Seconds to wait for workers before a single snapshot: an idle worker sends a heartbeat every two seconds."""
+BUSY_TIMEOUT: Final = 8.0
+"""Seconds to wait if a worker has not yet reported the queues that it consumes: it is busy."""
+_POLL_INTERVAL: Final = 0.1
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one picture and end, as without a terminal.")
-@click.option("--tasks", "most", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--once", is_flag=True, help="Print one snapshot and end; the default without a terminal.")
+@click.option(
+    "--tasks",
+    "most",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="The number of tasks to show at most.",
+)
 @click.option("--every", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @options.as_json
 def top(once: bool, most: int, every: float, as_json: bool) -> None:
     """Watch tasks, workers, queues and rates.
 
-    Only as many tasks are read as are shown, those at work first.
+    The command reads only the tasks that it shows: first those with a running step.
     """
     settings = read_settings()
     with ExitStack() as opened:
@@ -58,21 +66,21 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
 
 
 def _single(viewer: Viewer, most: int) -> TopPicture:
-    """One picture, once workers have had the time to be heard of and to say what they consume."""
+    """Return a snapshot, once workers have had the time to report themselves and their queues."""
     began = time.monotonic()
     picture = viewer.take(most)
     while not all(map(picture.consumers, QUEUES)):
         silent = any(not one.queues for one in picture.workers)
-        if time.monotonic() - began > (_LONGEST if silent else _PATIENCE):
+        if time.monotonic() - began > (BUSY_TIMEOUT if silent else HEARTBEAT_TIMEOUT):
             break
-        time.sleep(_LOOK)
+        time.sleep(_POLL_INTERVAL)
         picture = viewer.take(most)
     return picture
 
 
 def _print(picture: TopPicture, where: str, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(picture.record(), indent=2))
+        print_json(picture.record())
         return
     width = None if sys.stdout.isatty() else WIDE
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
@@ -80,16 +88,16 @@ def _print(picture: TopPicture, where: str, as_json: bool) -> None:
 
 
 def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
-    fixed = ("COLUMNS", "LINES")  # what stands there of the size is not what the terminal has later
+    fixed = ("COLUMNS", "LINES")  # they do not follow a later change of the size
     variables = {name: value for name, value in os.environ.items() if name not in fixed}
     console = Console(highlight=False, markup=False, emoji=False, _environ=variables)
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         picture, due, size = take(console.size.height), time.monotonic() + every, None
         while True:
-            if console.size != size:  # the terminal was resized, or the picture is new
+            if console.size != size:  # the terminal was resized, or the snapshot is new
                 size = console.size
                 live.update(TopView(picture, where, size.height), refresh=True)
-            if pressed(_LOOK):
+            if pressed(_POLL_INTERVAL):
                 return
             if time.monotonic() >= due:
                 picture, due, size = take(console.size.height), time.monotonic() + every, None
@@ -97,7 +105,10 @@ def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Meanwhile keys come one by one and are not shown; the function says whether one that ends it was pressed."""
+    """Inside the block, read keys one by one, without echo.
+
+    Yield a function that waits for a key, and returns True if it is one that ends the view.
+    """
     keys = sys.stdin.fileno()
     before = termios.tcgetattr(keys)
 
@@ -105,7 +116,7 @@ def _keys() -> Iterator[Callable[[float], bool]]:
         if not select.select([keys], [], [], seconds)[0]:
             return False
         typed = os.read(keys, 64).decode(errors="replace")
-        return typed == "" or (typed[0] in _ENDS and (len(typed) == 1 or typed[0] != "\x1b"))
+        return typed == "" or (typed[0] in QUIT_KEYS and (len(typed) == 1 or typed[0] != "\x1b"))
 
     try:
         tty.setcbreak(keys)

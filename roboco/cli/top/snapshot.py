@@ -1,8 +1,8 @@
-"""TopPicture: tasks, workers, queues and rates as they are now, and Viewer, which takes one after the other."""
+"""A snapshot of tasks, workers, queues and rates, and the sampler that takes one after the other."""
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 
@@ -17,22 +17,24 @@ from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, TransientError
 
-_TEAMS = 5
-"""How many teams are read from the workspace for one picture; the others come with the next ones."""
+MAX_TEAM_READS: Final = 5
+"""Teams that are read from the workspace for one snapshot; the next snapshots read the others."""
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task, with its team's name once that is read, and its tokens out a second since the picture before."""
+    """A task."""
 
     task: TaskNow
     team: str
+    """The name of its team, or "" while that is not read yet."""
     rate: float | None
+    """Output tokens a second since the last snapshot, or None if the task was not in it."""
 
 
 @dataclass(frozen=True)
 class TopPicture:
-    """What `roboco top` shows. `errors` say what did not answer; the figures are then those of the picture before."""
+    """The content of `roboco top`."""
 
     at: float
     open_tasks: int = 0
@@ -42,18 +44,19 @@ class TopPicture:
     queues: tuple[QueueNow, ...] = ()
     rates: tuple[RateNow, ...] = ()
     errors: tuple[str, ...] = ()
+    """The servers that did not answer: the numbers of these are those of the last snapshot."""
 
     @property
     def streams(self) -> int:
-        """How many connections follow the text of the tasks that are shown."""
+        """The number of connections that follow the text of these tasks."""
         return sum(row.task.followers for row in self.tasks)
 
     def consumers(self, queue: str) -> int:
-        """How many workers that live consume the queue."""
+        """Return the number of live workers that consume the queue."""
         return sum(1 for one in self.workers if queue in one.queues and one.alive(self.at))
 
     def record(self) -> dict[str, Any]:
-        """The picture as JSON has it."""
+        """Return the snapshot as JSON."""
         return {
             "time": self.at,
             "open_tasks": self.open_tasks,
@@ -68,12 +71,12 @@ class TopPicture:
 
 
 class Viewer:
-    """Takes pictures. What does not answer leaves its part as it was, and is named."""
+    """Takes snapshots. If a server does not answer, its part is that of the last snapshot, with an error."""
 
     def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: Heartbeats) -> None:
         settings = orchestrator.settings
         self._app = app
-        self._teams = orchestrator.engine.teams
+        self._orchestrator = orchestrator
         self._client = connect(settings.redis_url)
         self._redis = RedisPicture(self._client, Keys(settings.prefix), model_limits(settings))
         self._heartbeats = heartbeats
@@ -85,17 +88,17 @@ class Viewer:
         self._client.close()
 
     def take(self, most: int) -> TopPicture:
-        """A picture with at most so many tasks."""
+        """Return a snapshot with `most` tasks at most."""
         now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
-        for look in (self._look_at_redis, self._look_at_queues):
+        for sample in (self._sample_redis, self._sample_queues):
             try:
-                now = look(now, most)
+                now = sample(now, most)
             except TransientError as error:
                 now = replace(now, errors=(*now.errors, str(error)))
         self._last = now
         return now
 
-    def _look_at_redis(self, now: TopPicture, most: int) -> TopPicture:
+    def _sample_redis(self, now: TopPicture, most: int) -> TopPicture:
         tasks = self._redis.tasks(most)
         self._read_teams([task.task_id for task in tasks])
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
@@ -108,7 +111,7 @@ class Viewer:
             rates=tuple(self._redis.rates(self._asking())),
         )
 
-    def _look_at_queues(self, now: TopPicture, most: int) -> TopPicture:
+    def _sample_queues(self, now: TopPicture, most: int) -> TopPicture:
         return replace(now, queues=tuple(queues_now(self._app, QUEUES)))
 
     def _row(self, task: TaskNow, before: int | None, seconds: float) -> TaskRow:
@@ -117,11 +120,11 @@ class Viewer:
         return TaskRow(task, "" if team is None else team.name, rate)
 
     def _read_teams(self, task_ids: list[str]) -> None:
-        """Read some teams that are not known yet. One that cannot be read shows no name."""
+        """Read some teams that are not known yet. A team that cannot be read has no name."""
         self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
-        for task_id in [one for one in task_ids if one not in self._known][:_TEAMS]:
+        for task_id in [one for one in task_ids if one not in self._known][:MAX_TEAM_READS]:
             try:
-                self._known[task_id] = self._teams.get(task_id)
+                self._known[task_id] = self._orchestrator.stored_task(task_id).team()
             except (RobocoError, OSError):
                 self._known[task_id] = None
 

@@ -1,7 +1,8 @@
-"""How `roboco top` looks: a head line, workers and queues and models beside or below each other, then the tasks."""
+"""The layout of `roboco top`: a head line, then workers, queues and models, then the tasks."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -14,20 +15,20 @@ from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.top.snapshot import TaskRow, TopPicture
 from roboco.domain.status import TaskStatus
 
-BESIDE = 130
-"""Columns from which on workers stand beside queues, and a task's reason is shown."""
-NARROW = 70
-"""Columns below which only what matters most is shown."""
-WIDE = 110
-"""Columns from which on a task's team is shown."""
-WORKERS = 8
-"""How many workers are shown at most."""
-LOW = 24
-"""Lines below which workers and queues are only counted, unless there is room beside each other."""
+TWO_COLUMNS_WIDTH: Final = 130
+"""Columns from which on workers are beside queues, and the reason of a task is shown."""
+NARROW_WIDTH: Final = 70
+"""Columns below which only the most important columns are shown."""
+TEAM_WIDTH: Final = 110
+"""Columns from which on the team of a task is shown."""
+MAX_WORKERS: Final = 8
+"""Workers that are shown at most."""
+SHORT_HEIGHT: Final = 24
+"""Lines below which workers and queues are only counted, unless they fit beside each other."""
 
 
 class TopView:
-    """A picture as rich renders it, in the columns and lines that there are; without `lines`, all of it."""
+    """A snapshot that rich renders into the columns of the console and these `lines`; all of it if `lines` is None."""
 
     def __init__(self, picture: TopPicture, where: str, lines: int | None) -> None:
         self._picture = picture
@@ -48,7 +49,7 @@ class TopView:
         now = self._picture
         dead = (f" · {now.dead_letters} dead letters", "red" if now.dead_letters else "")
         clock = datetime.fromtimestamp(now.at).strftime("%H:%M:%S")
-        where = f" · {one_line(self._where, 60)}" if width >= NARROW else ""
+        where = f" · {one_line(self._where, 60)}" if width >= NARROW_WIDTH else ""
         keys = " · q ends" if self._lines is not None else ""
         return Text.assemble(
             ("roboco top", "bold"),
@@ -63,11 +64,11 @@ class TopView:
         return (Text(one_line(error, 200), "red", overflow="fold") for error in self._picture.errors)
 
     def _machines(self, width: int) -> RenderableType:
-        if width < BESIDE and self._lines is not None and self._lines < LOW:
+        if width < TWO_COLUMNS_WIDTH and self._lines is not None and self._lines < SHORT_HEIGHT:
             return _counted(self._picture)
         queues = Group(_queues(self._picture), *self._models())
         workers = _workers(self._picture.workers, self._picture.at)
-        if width < BESIDE:
+        if width < TWO_COLUMNS_WIDTH:
             return Group(queues, Text(""), workers)
         grid = Table.grid(padding=(0, 4))
         grid.add_row(queues, workers)
@@ -104,19 +105,19 @@ def _queues(picture: TopPicture) -> Table:
 def _workers(workers: Sequence[WorkerNow], now: float) -> RenderableType:
     table = _table("worker", right=("runs", "ended", "load", "heard"))
     first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))
-    for one in first[:WORKERS]:
+    for one in first[:MAX_WORKERS]:
         style = "" if one.alive(now) else "red"
         heard = "ended" if one.stopped else age(now - one.seen)
         cells = (one_line(one.name, 40), str(one.active), str(one.processed), f"{one.load:.1f}", heard)
         table.add_row(*(Text(cell, style) for cell in cells))
     if not workers:
-        table.add_row(Text("none was heard of", "red"))
-    more = len(workers) - WORKERS
+        table.add_row(Text("no worker has reported", "red"))
+    more = len(workers) - MAX_WORKERS
     return Group(table, Text(f"and {more} more workers", "dim")) if more > 0 else table
 
 
 def _counted(picture: TopPicture) -> Text:
-    """Queues and workers on one line."""
+    """Return the numbers of queues and workers on one line."""
     waiting = ", ".join(f"{one.waiting} {one.name.rpartition('.')[2]}" for one in picture.queues)
     alive = sum(1 for one in picture.workers if one.alive(picture.at))
     gone = len(picture.workers) - alive
@@ -152,7 +153,7 @@ def _used(used: int | None, most: int | None) -> Text:
 def _tasks(rows: Sequence[TaskRow], width: int, now: float) -> RenderableType:
     if not rows:
         return Text("no task is open", "dim")
-    wide, narrow, widest = width >= WIDE, width < NARROW, width >= BESIDE
+    wide, narrow, widest = width >= TEAM_WIDTH, width < NARROW_WIDTH, width >= TWO_COLUMNS_WIDTH
     table = _table("task", *(["team"] if wide else []), "status", "agent", right=_figures(narrow))
     if widest:
         table.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)

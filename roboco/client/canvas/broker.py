@@ -1,4 +1,4 @@
-"""The broker of a shop's own application: Roboco's coordinators have to send there what continues a canvas."""
+"""The broker of a shop's own application: Roboco's coordinators send the messages that continue a canvas to it."""
 
 import logging
 from functools import partial
@@ -25,13 +25,13 @@ def _addresses(app: Celery) -> str:
 
 
 def broker_mistake(app: Celery, settings: Settings) -> str:
-    """Return why no worker of the application would get what continues its canvas; "" if one does."""
-    own, told = _addresses(app), settings.callback_broker_url or settings.broker
-    if same_broker(own, told):
+    """Return why no worker of the application would get the message that continues its canvas, or "" if one would."""
+    own, callback = _addresses(app), settings.callback_broker_url or settings.broker
+    if same_broker(own, callback):
         return ""
     return (
         f"a canvas would not continue after its team: this application's broker is {broker_of(app)}, and Roboco would "
-        f"send to {without_credentials(told)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's "
+        f"send to {without_credentials(callback)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's "
         "broker, for Roboco's coordinators and for the workers of this application. If both addresses are names of one "
         "broker, set it for the workers of this application to the first"
     )

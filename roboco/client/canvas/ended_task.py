@@ -1,10 +1,10 @@
-"""The Celery task `roboco.ended`: goes on after a Celery task whose team has ended.
+"""The Celery task `roboco.ended`: continues a canvas after a Celery task whose team has ended.
 
-It may come twice, late, and at once to two workers. One at a time goes on: the lease of `attempts` says which, and
-another leaves it at that, since the notice comes again until it is confirmed. What was sent is noted (`continued.json`)
-before the result is stored, which twice is once. Only if the worker dies between sending and that note, or stands still
-there for longer than its lease, is the next Celery task sent twice, with the same id: Celery's own worker does no
-better.
+Its message may arrive twice, late, and at two workers at the same time. The lease of `attempts` lets one worker
+continue the canvas; the other does nothing, since the notification is redelivered until a worker confirms it. It
+sends the next Celery task, records that in `continued.json`, and then stores the result, which is idempotent. If the
+worker dies between the first two, or is suspended there for longer than its lease, the next Celery task is sent twice,
+with the same id. Celery's own worker gives the same guarantee.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ from roboco.errors import TeamFailed, UsageError
 
 
 def go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
-    """Go on with what follows, and confirm the notice of this name; nothing if another worker is at it."""
+    """Continue the canvas, and confirm the notification of this name. Do nothing while another worker does it."""
     key = f"continue:{task_id}"
     if engine.attempts.begin(key) is None:
         return
@@ -48,10 +48,10 @@ def _go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     continuation = Continuation(app, kept["request"])
     completed = notice.status is TaskStatus.COMPLETED
     result = _result(engine, task_id, kept["gives"]) if completed else None
-    data = engine.files.get(continued_path(task_id))  # the last look before anything is sent
+    data = engine.files.get(continued_path(task_id))  # read last, just before anything is sent
     sent: dict[str, str] = {} if data is None else json.loads(data)
     if sent and sent["notice"] != name:
-        return  # it failed because the team waited, and has ended since
+        return  # the canvas has failed because the team waited; the task has ended since
     match TaskStatus(sent["status"]) if sent else _status(continuation, notice):
         case TaskStatus.CANCELLED:
             continuation.revoked(notice.reason)
@@ -69,7 +69,7 @@ def _go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
 
 
 def _status(continuation: Continuation, notice: Notice) -> TaskStatus:
-    """How it goes on: what was revoked stays so, although the team was quicker than the stop."""
+    """Return the status with which the canvas continues: a revoke counts even if the team ended before the stop."""
     return TaskStatus.CANCELLED if continuation.was_revoked else notice.status
 
 
@@ -79,19 +79,24 @@ def _fail(engine: Engine, continuation: Continuation, notice: Notice, sent: bool
         continuation.failed(error)
         continuation.call_errbacks(error)
         _note(engine, notice, notice.status)
-    told = f"TeamFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"  # not what it quotes
-    continuation.show("task-failed", exception=told, traceback="")
+    # Without the reason, which may quote data.
+    exception = f"TeamFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"
+    continuation.show("task-failed", exception=exception, traceback="")
     if notice.status.waiting:
         _stop(engine, notice)
 
 
 def _stop(engine: Engine, notice: Notice) -> None:
-    """Nobody waits for the team any more."""
-    item = Stop(item_id=f"wait-{notice.notice_id[4:]}", created_at=engine.now(), reason="nobody answers it")
+    """Stop a waiting task: its Celery task has failed, so no caller answers it."""
+    item = Stop(
+        item_id=f"wait-{notice.notice_id[4:]}",
+        created_at=engine.now(),
+        reason="its Celery task has failed, and no caller answers",
+    )
     try:
         receive(engine, notice.task_id, item)
     except UsageError:
-        return  # it has ended meanwhile
+        return  # the task has ended in the meantime
 
 
 def _note(engine: Engine, notice: Notice, status: TaskStatus) -> None:
@@ -107,13 +112,13 @@ def _result(engine: Engine, task_id: str, gives: str) -> Any:
 
 
 def _seconds(engine: Engine, notice: Notice) -> float:
-    """For how long the team has worked."""
+    """Return the seconds from the submission to the end of the task."""
     summary = known_summary(engine, notice.task_id)
     return (notice.time - summary.created_at).total_seconds()
 
 
 def outcome_of(task: Task, gives: str) -> Any:
-    """Wait for the task, for an application that is eager; TeamFailed if it does not come to a good end."""
+    """Wait for the task, for an eager application, and return its result. Raises TeamFailed if it does not complete."""
     result = task.result()
     if result.status is not TaskStatus.COMPLETED:
         raise TeamFailed(result.task_id, str(result.status), result.reason)

@@ -1,13 +1,13 @@
-"""A shop's own Celery application: what `install` adds to it, and nothing else.
+"""A shop's own Celery application, and the two Celery tasks that `install` adds to it.
 
     roboco.team ─► submission ─► ... ─► the task ends ─► notice ─► roboco.ended ─► result backend, chain, callbacks
     (shop)         (workspace)          (Roboco)         (workspace)  (shop)        (shop)
 
-A message that comes again is the same submission, because its id is derived from the Celery task's. What follows the
-Celery task is kept with the submission. The notice is sent until `roboco.ended` has confirmed it.
+A redelivered message is the same submission, because the task's id is derived from the Celery task's. The submission
+keeps the rest of the canvas. Roboco redelivers the notification until `roboco.ended` has confirmed it.
 """
 
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from celery import Celery
@@ -22,13 +22,13 @@ from roboco.client.canvas.refusal import refuse
 from roboco.client.canvas.revocations import watch_revokes
 from roboco.client.canvas.team_task import Order, submit_team
 from roboco.client.orchestrator import Orchestrator
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.settings import Settings, read_settings
 
-RETRIES = 12
-"""How often a submission is tried whose servers do not answer: for ten minutes."""
-LONGEST = 60
-"""Seconds between two of those tries, at most."""
+MAX_RETRIES: Final = 12
+"""Retries of a submission whose servers do not answer: for ten minutes altogether."""
+MAX_BACKOFF: Final = 60
+"""Seconds between two of those retries, at most."""
 
 _installed: WeakSet[Celery] = WeakSet()
 
@@ -36,9 +36,9 @@ _installed: WeakSet[Celery] = WeakSet()
 def install(app: Celery, settings: Settings | None = None, queue: str | None = None) -> None:
     """Add `roboco.team` and `roboco.ended` to a shop's own application. Its settings stay as they are.
 
-    The workers need what `Orchestrator` needs: Redis, the workspace and the broker of Roboco, from the `settings` or
-    the environment. The two Celery tasks go through the `queue`, or where the application's own routes lead them. Twice
-    is once.
+    The workers need the same servers as an `Orchestrator`: Redis, the workspace and the broker of Roboco, from the
+    `settings` or the environment. The two Celery tasks use the `queue`, or the application's own routes. A second call
+    has no effect.
     """
     if app in _installed:
         return
@@ -58,11 +58,12 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         name=TEAM,
         bind=True,
         track_started=False,
-        throws=(UsageError,),
+        throws=(UsageError, Overloaded),
         autoretry_for=(TransientError,),
-        max_retries=RETRIES,
+        dont_autoretry_for=(Overloaded,),
+        max_retries=MAX_RETRIES,
         retry_backoff=True,
-        retry_backoff_max=LONGEST,
+        retry_backoff_max=MAX_BACKOFF,
         **late,
     )
     as_ended: Any = app.task(name=ENDED, ignore_result=True, throws=(TransientError, UsageError), **late)
@@ -72,7 +73,7 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         order = Order(app, self.request, ignored, options.get("queue"))
         try:
             task = submit_team(orchestrator(), order, given, dict(asked))
-        except UsageError as error:
+        except (UsageError, Overloaded) as error:
             if not self.request.is_eager:
                 refuse(orchestrator(), self.request, error)
             raise
@@ -81,7 +82,7 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         raise Ignore
 
     def ended(task_id: str, name: str) -> None:
-        go_on(app, orchestrator().engine, task_id, name)
+        go_on(app, orchestrator()._engine, task_id, name)
 
     as_team(team)
     as_ended(ended)

@@ -1,4 +1,4 @@
-"""refusal: what operators find of a `roboco.team` that is refused: a warning, and a dead letter."""
+"""refusal: the warning and the dead letter by which operators find a `roboco.team` that was refused."""
 
 import logging
 from typing import Any
@@ -14,20 +14,20 @@ from roboco.errors import Overloaded, TransientError, UsageError
 _log = logging.getLogger(__name__)
 
 
-def refuse(orchestrator: Orchestrator, request: Any, error: UsageError) -> None:
+def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloaded) -> None:
     """Store the dead letter and log the refusal. The failure of the Celery task does not depend on either.
 
-    The refusal is only logged for a tenant, since dead letters are the operator's, and for an Overloaded: many of those
-    would push lost work out of the dead letters.
+    There is no dead letter for a tenant, since dead letters are the operator's, and none for an Overloaded: many of
+    those would push lost work out of the dead letters.
     """
     queue = str((request.delivery_info or {}).get("routing_key") or "")
-    letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator.engine.now())
+    letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator._engine.now())
     kept = f"; it is dead letter {letter.letter_id}"
     if orchestrator.settings.tenant is not None or isinstance(error, Overloaded):
         kept = ""
     else:
         try:
-            orchestrator.engine.dead.add(letter)
+            orchestrator._engine.dead.add(letter)
         except (TransientError, RedisError) as away:
             kept = f"; its dead letter cannot be stored ({away})"
     _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM, kept, of_error(error))

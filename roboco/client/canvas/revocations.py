@@ -1,11 +1,12 @@
-"""Revokes: a Celery task that was revoked while its team works stops the team.
+"""Revokes: if a Celery task is revoked while its team runs, the team is stopped.
 
-Celery tells each worker which ids are revoked, and each remembers them. A thread of the worker's main process looks
-at what is new there: all of them may send the same stop, which counts once.
+Celery broadcasts revoked ids, and each worker remembers them. A thread in the main process of each worker polls them.
+Several workers may send the same stop, which has its effect once.
 """
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from celery import Celery
 from celery.worker import state
@@ -20,35 +21,35 @@ from roboco.errors import RobocoError, UsageError
 
 _log = logging.getLogger(__name__)
 
-PAUSE = 1.0
-"""Seconds between two looks at what was revoked."""
-LOOKS = (0, 10)
-"""At which of the looks at an id its team is stopped: when it was revoked, it may have been just about to begin."""
+POLL_INTERVAL: Final = 1.0
+"""Seconds between two polls of the revoked ids."""
+STOPPING_POLLS: Final = (0, 10)
+"""The polls of an id that stop its team. At the first one, the submission of the team may not have finished."""
 
 
 def watch_revokes(app: Celery, orchestrator: Callable[[], Orchestrator]) -> None:
     """Stop the teams of revoked Celery tasks while a worker of the application runs in this process."""
-    looks: dict[str, int] = {}
-    repeat_while_working(app, "roboco-revokes", PAUSE, lambda: _look(looks, orchestrator))
+    polls: dict[str, int] = {}
+    repeat_while_working(app, "roboco-revokes", POLL_INTERVAL, lambda: _poll(polls, orchestrator))
 
 
-def _look(looks: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> None:
+def _poll(polls: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> None:
     revoked = {str(celery_id) for celery_id in list(state.revoked)}
-    for forgotten in looks.keys() - revoked:
-        del looks[forgotten]
+    for forgotten in polls.keys() - revoked:
+        del polls[forgotten]
     for celery_id in revoked:
-        look = looks.get(celery_id, 0)
+        poll = polls.get(celery_id, 0)
         try:
-            if look in LOOKS:
+            if poll in STOPPING_POLLS:
                 stop_team(orchestrator(), celery_id)
-            looks[celery_id] = look + 1
+            polls[celery_id] = poll + 1
         except RobocoError as error:
             _log.warning("the team of revoked Celery task %s could not be stopped yet: %s", celery_id, error)
 
 
 def stop_team(orchestrator: Orchestrator, celery_id: str) -> None:
     """Stop the task that the Celery task has submitted, if it is open."""
-    engine, task_id = orchestrator.engine, team_task_id(celery_id)
+    engine, task_id = orchestrator._engine, team_task_id(celery_id)
     if engine.files.get(open_path(task_id)) is None:
         return
     item = Stop(item_id="revoked", created_at=engine.now(), reason="revoked")

@@ -15,7 +15,7 @@ OnWait = Literal["wait", "fail"]
 
 
 class Asked(TypedDict, total=False):
-    """What may be said of a team's task beside its prompt; see `Wished` for what each means."""
+    """Options of a team's task beside its prompt; see `SubmitOptions` for each of them."""
 
     context: dict[str, Any]
     agent: str
@@ -28,18 +28,18 @@ class Asked(TypedDict, total=False):
 
 
 class TeamTask:
-    """A team that is ready to become a signature: `s` takes what came before it, `si` does not."""
+    """A team that can become a signature: `s` takes the result of the Celery task before it, `si` does not."""
 
     def __init__(self, kwargs: dict[str, Any], app: Celery | None) -> None:
         self._kwargs = kwargs
         self._app = app
 
     def s(self, *prompt: Any) -> Signature[Any]:
-        """The signature: the result before it, or a prompt, is what the team works on."""
+        """Return the signature. The team works on the result before it, or on a prompt."""
         return self._signature(prompt, immutable=False)
 
     def si(self, *prompt: Any) -> Signature[Any]:
-        """The signature that leaves the result before it alone."""
+        """Return the signature that ignores the result before it."""
         return self._signature(prompt, immutable=True)
 
     def _signature(self, prompt: tuple[Any, ...], immutable: bool) -> Signature[Any]:
@@ -59,16 +59,16 @@ def team(
     app: Celery | None = None,
     **asked: Unpack[Asked],
 ) -> TeamTask:
-    """A team for a Celery canvas: `chain(fetch.s(), roboco.team("research").s(), publish.s())`.
+    """Return a team for a Celery canvas: `chain(fetch.s(), roboco.team("research").s(), publish.s())`.
 
     `team` is the name of one in the ROBOCO_TEAMS_DIR of the workers that run `install`, or a team itself, its file's
-    path or object. The result before it is the prompt, if it is a text; the fields of a submission (`prompt`,
-    `context`, ...), if it is an object; else the prompt is its JSON. If there is a
-    `prompt`, it is `previous` in the context.
+    path or object. If the result before it is a text, it is the prompt. If it is an object, it gives the fields of the
+    submission (`prompt`, `context`, ...). Any other result is the prompt, as JSON. If there is a `prompt`, the result
+    before it is in the context, as `previous`.
 
-    The result is what was said last, or with `result="summary"` an object with text, status and what was used. A team
-    that waits for its user or an approval does not end the Celery task; with `on_wait="fail"` it fails it, and is
-    stopped. The application is Celery's current one if `app` names none; it needs `roboco.celery.install(app)`.
+    The result of the team is its newest text, or with `result="summary"` an object with text, status and usage. A team
+    that waits for its user or an approval does not end the Celery task; with `on_wait="fail"` the Celery task fails and
+    the team is stopped. `app` is Celery's current application by default; it needs `roboco.celery.install(app)`.
     """
     if isinstance(team, Path):
         team = load_team(team)

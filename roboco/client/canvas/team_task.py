@@ -1,8 +1,8 @@
-"""The Celery task `roboco.team`: submits a task, and keeps what follows it."""
+"""The Celery task `roboco.team`: submits a task, and stores the rest of the canvas with it."""
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from celery.exceptions import Ignore
@@ -19,60 +19,61 @@ from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notify
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 
 _log = logging.getLogger(__name__)
 
-FIXED = ("task_id", "team", "notify")
-"""What the result before a team does not decide."""
+FIXED_FIELDS: Final = ("task_id", "team", "notify")
+"""Fields of a submission that the result before a team must not set."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The Celery task as its worker has it, and the queue for what follows, if it is not that of the Celery task."""
+    """The Celery task as its worker has it."""
 
     app: Celery
     request: Any
     ignore_result: bool
     queue: str | None
+    """The queue for the tasks after it, or None for the queue of the Celery task."""
 
 
 def team_task_id(celery_id: str) -> str:
-    """The id of the task that a Celery task submits: the same for each of its messages."""
+    """Return the id of the task that a Celery task submits: the same for each of its messages."""
     named = f"celery-{celery_id}"
     return named if is_task_id(named) else f"celery-{sha256(celery_id)[:32]}"
 
 
 def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...], asked: dict[str, Any]) -> Task:
-    """Submit the task; UsageError says what is wrong, and Ignore is raised if it was submitted before.
+    """Submit the task, and return it. Raises UsageError if it is wrong, and Ignore if it was submitted before.
 
-    What comes before a team may be run twice, and come to something else: then the first submission counts.
+    Celery may run the task before a team twice, with different results: then the first submission counts.
     """
     task_id = team_task_id(str(order.request.id))
     gives, on_wait = asked.pop("result", "text"), asked.pop("on_wait", "wait")
     if gives not in ("text", "summary") or on_wait not in ("wait", "fail"):
         raise UsageError(f"result is 'text' or 'summary', on_wait 'wait' or 'fail' (found {gives!r}, {on_wait!r})")
     team = resolve_sent_team(orchestrator.settings, asked.pop("team", None))
-    wished = _wished(asked, given)
-    prompt = wished.pop("prompt", "")
-    if "tenant" in wished:
+    options = _submit_options(asked, given)
+    prompt = options.pop("prompt", "")
+    if "tenant" in options:
         raise UsageError("tenant: a team in a canvas is of the tenant of its worker (ROBOCO_TENANT): leave tenant out")
-    whole: Any = wished | {"task_id": task_id}
+    whole: Any = options | {"task_id": task_id}
     try:
         if order.request.is_eager:
             return orchestrator.run(team, prompt, **whole)
         if mistake := broker_mistake(order.app, orchestrator.settings):
             raise UsageError(mistake)
         return orchestrator.run_in_canvas(team, prompt, whole, _continuation(order, gives, on_wait))
-    except UsageError as error:
-        if orchestrator.engine.files.get(summary_path(task_id)) is None:
+    except (UsageError, Overloaded) as error:
+        if orchestrator._engine.files.get(summary_path(task_id)) is None:
             raise
         _log.warning("Celery task %s came again, and its first message counts: %s", order.request.id, error)
         raise Ignore from error
 
 
-def _wished(asked: dict[str, Any], given: tuple[Any, ...]) -> dict[str, Any]:
-    """What is wished of the task, with what came before it."""
+def _submit_options(asked: dict[str, Any], given: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the options of the submission, with the result before it. Raises UsageError if that sets a fixed field."""
     if len(given) > 1:
         raise UsageError(f"a team works on one thing (found {len(given)} arguments): put them into one object")
     if not given:
@@ -82,13 +83,13 @@ def _wished(asked: dict[str, Any], given: tuple[Any, ...]) -> dict[str, Any]:
         return asked | {"context": {**(asked.get("context") or {}), "previous": before}}
     if not isinstance(before, dict):
         return asked | {"prompt": before if isinstance(before, str) else canonical(before)}
-    if fixed := sorted(set(FIXED) & set(before)):
-        raise UsageError(f"what comes before a team does not decide its {fixed[0]}: name it in roboco.team(...)")
+    if fixed := sorted(set(FIXED_FIELDS) & set(before)):
+        raise UsageError(f"the result before a team cannot set its {fixed[0]}: name it in roboco.team(...)")
     return asked | before | {"context": {**(asked.get("context") or {}), **(before.get("context") or {})}}
 
 
 def _continuation(order: Order, gives: str, on_wait: str) -> Notify:
-    """The Celery task that goes on when the task has ended."""
+    """Return the notification whose Celery task continues the canvas when the task has ended."""
     request = kept(order.request, order.ignore_result)
     statuses = [status for status in TaskStatus if status.ended or (status.waiting and on_wait == "fail")]
     return Notify(
@@ -100,7 +101,7 @@ def _continuation(order: Order, gives: str, on_wait: str) -> Notify:
 
 
 def _queue_of(order: Order) -> str:
-    """The queue from which the Celery task came, whose workers know `roboco.ended` too."""
+    """Return the queue of the Celery task: its workers know `roboco.ended` too."""
     delivery = order.request.delivery_info or {}
     if not delivery.get("exchange") and delivery.get("routing_key"):
         return str(delivery["routing_key"])

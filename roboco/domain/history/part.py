@@ -128,6 +128,7 @@ class ErrorPart(Recorded):
 
 
 Part = Annotated[TextPart | ToolCallPart | ToolResultPart | ArtifactPart | ErrorPart, Field(discriminator="type")]
+"""A part of a step: a text, a tool call, a tool result, a file or an error."""
 
 
 def brought_by(parts: Sequence[Part], step_id: str) -> tuple[Part, ...]:

@@ -214,6 +214,7 @@ ExecutionEvent = Annotated[
     | ErrorOccurred,
     Field(discriminator="type"),
 ]
+"""An execution event: `type` names its kind."""
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk)
 _KINDS: tuple[type[Recorded], ...] = (*_Event.__subclasses__(), StreamChunk)

@@ -100,6 +100,7 @@ StreamItem = (
     | TypedItem[Literal["event_error"], ErrorOccurred]
     | TypedItem[Literal["event_unknown"], UnknownEvent]
 )
+"""An item of the merged stream: its `type`, its `data`, and the `cursor` after which a later call continues."""
 
 Shown = (
     TextPartDelta

@@ -155,7 +155,7 @@ def _put_aside(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     engine.schedule.put(task_id, IDLE_CHECK_INTERVAL)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
-        "history/) from a backup and run: roboco requeue %s. Or delete %s to abandon the task",
+        "history/) from a backup and run: roboco dead-letters requeue %s. Or delete %s to abandon the task",
         task_id,
         error,
         letter.letter_id,

@@ -45,7 +45,7 @@ class IncomingMessage(Protocol):
     def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
         """Return the message as a dead letter with this reason."""
 
-    def refuse(self, error: UsageError, reason: str | None) -> None:
+    def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
         """Report the refusal to operators. If there is a `reason`, first store a dead letter with it."""
 
 
@@ -68,12 +68,14 @@ Disposition = Acknowledge | Requeue
 def process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> Disposition:
     """Accept the message. Return whether to acknowledge it or to return it to its queue.
 
-    Raise UsageError if `accept` refuses the message, which becomes a dead letter if it was to create a task, unless too
-    many turns wait already (Overloaded). Any other error is raised as well, after a dead letter was stored. If a dead
-    letter cannot be stored because a server does not answer, the message returns to its queue.
+    Raise UsageError if `accept` refuses the message, which becomes a dead letter if it was to create a task. Raise
+    Overloaded if too many turns wait already. Any other error is raised as well, after a dead letter was stored. If a
+    dead letter cannot be stored because a server does not answer, the message returns to its queue.
     """
     try:
         _process(engine, message, accept)
+    except Overloaded:
+        raise  # the producer submits again later: a message that returns to its queue would add to the load
     except (TransientError, message.time_limit_error) as error:
         engine.clock.sleep(REQUEUE_DELAY)
         return Requeue(error)
@@ -98,14 +100,16 @@ def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callabl
         accept()
     except message.time_limit_error:
         raise  # the attempt stays unfinished
+    except Overloaded as error:
+        engine.attempts.end(key)
+        message.refuse(error, None)  # a flood of these would push real losses out of the bounded store of dead letters
+        raise
     except TransientError:
         engine.attempts.end(key)
         raise
     except UsageError as error:
         engine.attempts.end(key)
-        # A flood of refused submissions would push dead letters of lost work out of their bounded store.
-        stored = message.creates_task and not isinstance(error, Overloaded)
-        message.refuse(error, f"refused: {error}" if stored else None)
+        message.refuse(error, f"refused: {error}" if message.creates_task else None)
         raise
     except Exception as error:
         engine.dead.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))

@@ -8,7 +8,7 @@ from typing import Any, cast
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Position, Record
 from roboco.client.attendance import Attendance
-from roboco.client.stream import Following
+from roboco.client.stream import TaskStream
 from roboco.domain.stream.item import Shown, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, View
 from tests.faults.explore.violation import Violation
@@ -68,8 +68,8 @@ class Follower:
         logs = cast(RedisFollower, self)
         summary = partial(self.world.summary, self.task_id)
         attendance = Attendance(self.world.engine, self.task_id, "memory")
-        following = Following(self.task_id, self.world.engine, logs, summary, attendance)
-        for item in following.rest(self._view, self._position):
+        following = TaskStream(self.task_id, self.world.engine, logs, summary, attendance)
+        for item in following.remaining(self._view, self._position):
             self._show(item.data)
 
     def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:

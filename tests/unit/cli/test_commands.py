@@ -58,7 +58,13 @@ def test_validate(tmp_path: Path) -> None:
     assert isinstance(error, TeamError)
     said = call("validate", "bad.yaml", "--json")
     assert said.return_value == 2
-    assert json.loads(said.output) == {"valid": False, "mistakes": list(error.mistakes), "warnings": []}
+    assert json.loads(said.output) == {
+        "valid": False,
+        "code": "invalid_team",
+        "message": str(error),
+        "mistakes": list(error.mistakes),
+        "warnings": [],
+    }
     assert len(error.mistakes) == 5
     good = tmp_path / "good.yaml"
     good.write_text("name: good\nagents: [{name: a, prompt: x}]")
@@ -144,7 +150,7 @@ def test_verify_a_file(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("text 1", "text one"))
     result = call("verify", str(path), "--json")
     assert result.return_value == 1
-    assert "step 1" in json.loads(result.output)["error"]
+    assert "step 1" in json.loads(result.output)["message"]
 
 
 def test_verify_a_task_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +165,7 @@ def test_verify_a_task_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.Mo
     history(folder, 2)
     assert (
         "is completed with 3 steps, but its history has 2; restore 'task_1/history.jsonl'"
-        in json.loads(call("verify", "task_1", "--json").output)["error"]
+        in json.loads(call("verify", "task_1", "--json").output)["message"]
     )
     assert isinstance(call("verify", "task_2").exception, UsageError)
 
@@ -187,8 +193,8 @@ def test_context_is_pairs() -> None:
         (("approve", "t", "tc_1", "--args", "[1]"), "must be a JSON object (found '[1]')"),
         (("approve", "t", "tc_1", "--args", "null"), "must be a JSON object (found 'null')"),
         (("resolve", "t", "tc_1"), "say --happened or --did-not-happen"),
-        (("send", "t", "hello", "--while-working", "shout"), "'shout' is not one of 'queue', 'interrupt', 'reject'"),
-        (("interrupt", "t", "hello", "--wait", "-1"), "is not in the range"),
+        (("send", "t", "hello", "--if-busy", "shout"), "'shout' is not one of 'queue', 'interrupt', 'reject'"),
+        (("interrupt", "t", "hello", "--timeout", "-1"), "is not in the range"),
         (("fork", "t", "--seq", "-1"), "-1 is not in the range"),
     ],
 )

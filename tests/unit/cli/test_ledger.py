@@ -1,4 +1,4 @@
-"""why, replay and to-test, on workspaces in a folder; no server runs."""
+"""why, replay and export-test, on workspaces in a folder; no server runs."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roboco import UsageError
-from roboco.cli.commands.export_test import to_test
+from roboco.cli.commands.export_test import export_test
 from roboco.cli.commands.rehearsal_source import source
 from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
@@ -141,11 +141,11 @@ def test_every_shape_becomes_a_test_that_passes(monkeypatch: pytest.MonkeyPatch)
     with_router(monkeypatch)
     for name, made in SHAPES.items():
         stored(made())
-        assert call(to_test, TASK, "-o", f"test_{name}.py").exception is None
+        assert call(export_test, TASK, "-o", f"test_{name}.py").exception is None
     stored(nasty())
-    assert call(to_test, TASK, "-o", "test_nasty.py").exception is None
+    assert call(export_test, TASK, "-o", "test_nasty.py").exception is None
     stored(forked(travelled(SEQUENTIAL), seq=2, team=OTHERS), FORK)
-    assert call(to_test, FORK, "-o", "test_fork.py").exception is None
+    assert call(export_test, FORK, "-o", "test_fork.py").exception is None
     names = [f"test_{name}.py" for name in (*SHAPES, "nasty", "fork")]
     code, output = run_pytest(*names)
     assert code == 0, output
@@ -188,7 +188,7 @@ def test_nothing_of_others_reaches_the_terminal() -> None:
     assert not set("\x1b\x00\x7f\u202e") & set(printed(why, TASK) + printed(replay_task, TASK))
 
 
-@pytest.mark.parametrize("command", [why, replay_task, to_test])
+@pytest.mark.parametrize("command", [why, replay_task, export_test])
 def test_a_task_that_does_not_exist(command: click.Command) -> None:
     error = call(command, "none").exception
     assert isinstance(error, UsageError)
@@ -222,7 +222,7 @@ def test_replay_of_a_changed_history() -> None:
     assert printed(replay_task, TASK, code=1).splitlines()[-1].endswith("different: the end")
 
 
-@pytest.mark.parametrize("command", [replay_task, to_test])
+@pytest.mark.parametrize("command", [replay_task, export_test])
 def test_a_router_is_imported_only_if_the_operator_allows_it(command: click.Command) -> None:
     stored(travelled(CUSTOM))
     error = call(command, TASK).exception
@@ -247,7 +247,7 @@ def test_what_depends_on_the_moment_is_no_difference() -> None:
     assert "redis does not answer" in result.stderr.lower()
 
 
-# --- to-test ---------------------------------------------------------------------------------------------------
+# --- export-test ---------------------------------------------------------------------------------------------------
 
 
 def nasty() -> World:
@@ -274,7 +274,7 @@ def nasty() -> World:
 
 def test_whatever_was_said_the_file_is_python() -> None:
     stored(nasty())
-    text = printed(to_test, TASK)
+    text = printed(export_test, TASK)
     assert text == "".join(letter for letter in text if letter.isprintable() or letter == "\n")
     ast.parse(text)
 
@@ -297,7 +297,7 @@ def changes(text: str, *pairs: tuple[str, str]) -> Iterable[str]:
 
 def test_a_changed_team_fails_readably() -> None:
     stored(travelled(GRAPH))
-    text = printed(to_test, TASK)
+    text = printed(export_test, TASK)
     pairs = (
         ("{'to': 'writer', 'max_times': 3}", "{'to': 'writer', 'max_times': 1}"),
         ("{'to': 'END', 'when': {'contains': 'APPROVED'}}", "{'to': 'END'}"),
@@ -317,14 +317,14 @@ def test_it_guards_a_team_file() -> None:
     Path("tests").mkdir()
     good = graph(writer=["critic"], critic=[{"to": "END", "when": {"contains": "APPROVED"}}, "writer"])
     file = team_file('it\'s "the" team.json', collaboration_model=good)
-    result = call(to_test, TASK, "--team", file, "-o", "tests/test_file.py")
+    result = call(export_test, TASK, "--team", file, "-o", "tests/test_file.py")
     assert result.stderr == "written to tests/test_file.py; run it with: pytest tests/test_file.py\n"
     assert run_pytest("tests/test_file.py")[0] == 0
     team_file(file, collaboration_model=graph(writer=["critic"], critic=["END"]))
     code, output = run_pytest("tests/test_file.py")
     assert code == 1
     assert "assert ['writer', 'critic'] ==" in output
-    told = call(to_test, TASK, "--team", file).stderr
+    told = call(export_test, TASK, "--team", file).stderr
     assert "the test fails now" in told
     assert "writer, critic would act, and then it would be completed: after critic always" in told
 
@@ -332,19 +332,19 @@ def test_it_guards_a_team_file() -> None:
 def test_a_file_that_is_there_is_kept() -> None:
     stored(travelled(GRAPH))
     Path("test_mine.py").write_text("mine")
-    error = call(to_test, TASK, "-o", "test_mine.py").exception
+    error = call(export_test, TASK, "-o", "test_mine.py").exception
     assert isinstance(error, UsageError)
     assert "--force" in str(error)
     assert Path("test_mine.py").read_text() == "mine"
-    assert call(to_test, TASK, "-o", "test_mine.py", "--force").exception is None
+    assert call(export_test, TASK, "-o", "test_mine.py", "--force").exception is None
     assert "RECORDING" in Path("test_mine.py").read_text()
-    assert isinstance(call(to_test, TASK, "-o", "nowhere/test_mine.py").exception, UsageError)
+    assert isinstance(call(export_test, TASK, "-o", "nowhere/test_mine.py").exception, UsageError)
 
 
 def test_a_router_that_is_no_longer_the_same_makes_no_test(monkeypatch: pytest.MonkeyPatch) -> None:
     with_router(monkeypatch)
     stored(travelled(CUSTOM))
     Path("shop/routers.py").write_text(ROUTERS.replace("names[-1]", "names[0]"))
-    error = call(to_test, TASK).exception
+    error = call(export_test, TASK).exception
     assert isinstance(error, UsageError)
     assert "at step 1 its team chooses otherwise than was recorded" in str(error)

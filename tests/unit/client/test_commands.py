@@ -1,15 +1,19 @@
 """Messages from outside: the ids that Roboco makes itself cannot be taken by a sender."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from roboco.adapters.celery.names import SEND
+from roboco.adapters.celery.names import SEND, SUBMIT
 from roboco.client.commands import take
 from roboco.domain.ids import fork_item_id
+from roboco.engine.engine import Policy
 from roboco.engine.intake.answer import answer_id, change_id, verdict_id
-from roboco.errors import UsageError
+from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 from tests.memory.journeys import MANUAL
-from tests.memory.world import TASK
+from tests.memory.world import TASK, World, given
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,13 @@ def test_a_sender_cannot_take_an_id_of_roboco(item_id: str) -> None:
     with pytest.raises(UsageError, match="has a prefix that Roboco reserves"):
         take(world.engine, Settings(), SEND, message, "unused")
     assert item_id not in world.untaken()
+
+
+def test_a_submission_while_too_much_waits_is_refused_on_the_tasks_channel(tmp_path: Path) -> None:
+    (tmp_path / "desk.yaml").write_text(json.dumps(MANUAL.team.model_dump(mode="json", by_alias=True)))
+    world = World(given(lambda request: None, policy=Policy(15.0, 10.0, max_queued=0)))
+    submission = {"task_id": TASK, "team": "desk", "prompt": "hello"}
+    with pytest.raises(Overloaded):
+        take(world.engine, Settings(teams_dir=tmp_path), SUBMIT, submission, "unused")
+    [refusal] = world.published()
+    assert (refusal["type"], refusal["code"]) == ("event_error", "refused")

@@ -9,7 +9,7 @@ import pytest
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record
 from roboco.client.attendance import Attendance
-from roboco.client.stream import Following
+from roboco.client.stream import TaskStream
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from tests.contract.samples import NOON
@@ -49,8 +49,8 @@ def waited(told: Told, *found: TaskStatus, seconds: float = 60.0) -> tuple[TaskS
     follower: Any = told
     engine = World(given(lambda request: said("x"))).engine
     attendance = Attendance(engine, TASK, "file:///w")
-    following = Following(TASK, engine, cast(RedisFollower, follower), look, attendance)
-    status = following.settled(time.monotonic() + seconds).status
+    following = TaskStream(TASK, engine, cast(RedisFollower, follower), look, attendance)
+    status = following.wait_at_rest(time.monotonic() + seconds).status
     return status, len(seen)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from roboco.client.dead_letters import dismiss, requeue
+from roboco.client.dead_letters import delete, requeue
 from roboco.domain.decision.router import Route
 from roboco.domain.history.history import History
 from roboco.domain.status import TaskStatus
@@ -185,11 +185,11 @@ def test_letter_of_an_ended_task_is_dismissed_once_and_for_all() -> None:
     world = deadly("model.stream")
     world.settle()
     [letter] = world.engine.dead.letters()
-    with pytest.raises(UsageError, match=f"roboco dismiss {letter.letter_id} takes it off the list"):
+    with pytest.raises(UsageError, match=f"roboco dead-letters delete {letter.letter_id} takes it off the list"):
         requeue(world.engine, Celery(), letter.letter_id)
-    assert dismiss(world.engine, letter.letter_id) == letter
+    assert delete(world.engine, letter.letter_id) == letter
     assert world.engine.dead.letters() == []
-    assert dismiss(world.engine, letter.letter_id) is None
+    assert delete(world.engine, letter.letter_id) is None
     world.settle()
     assert world.engine.dead.letters() == []
 

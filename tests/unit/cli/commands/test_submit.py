@@ -62,8 +62,8 @@ def test_every_option_is_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--webhook", HOOK], "--secret-env VARIABLE come together"),
-        (["--secret-env", "HOOK_SECRET"], "--secret-env VARIABLE come together"),
+        (["--webhook", HOOK], "--secret-env VARIABLE belong together"),
+        (["--secret-env", "HOOK_SECRET"], "--secret-env VARIABLE belong together"),
         (["--webhook", HOOK, "--secret-env", "not a name"], "notify.0.secret_env"),
         (["--callback-queue", "shop"], "there is none"),
         (["--notify-on", "failed"], "says its own 'on'"),
@@ -91,4 +91,4 @@ def test_a_wrong_option_is_told_and_nothing_is_stored(tmp_path: Path, options: l
 
 def test_a_client_of_one_tenant_submits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBOCO_TENANT", "acme")
-    assert "knows no other's tasks" in str(call("--tenant", "other").exception)
+    assert "leave --tenant out" in str(call("--tenant", "other").exception)

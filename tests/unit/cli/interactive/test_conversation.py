@@ -151,7 +151,7 @@ def test_a_person_who_has_spoken_is_not_asked_about_the_wait_before() -> None:
         if (item := next(looks, None)) is not None:
             task._put(item)
 
-    assert Conversation(task, Seen(pressed=1), person=person, look=look).follow() is TaskStatus.COMPLETED
+    assert Conversation(task, Seen(pressed=1), person=person, check=look).follow() is TaskStatus.COMPLETED
     assert person.asked == ["interject"]
 
 
@@ -192,4 +192,4 @@ def test_what_fails_is_raised() -> None:
         raise OSError("a worker died")
 
     with pytest.raises(OSError, match="a worker died"):
-        Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), Seen(), look=look).follow()
+        Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), Seen(), check=look).follow()

@@ -16,7 +16,7 @@ def after(milliseconds: float) -> object:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({}, "t has accepted it, and no worker has taken it yet"),
+        ({}, "t has accepted it, and no worker has applied it yet"),
         ({"taken_at_seq": 3}, "it is step 3 of t; no agent was speaking"),
         (
             {"taken_at_seq": 3, "seen_at": after(12), "closed_at": after(15), "chunks_after": 0},

@@ -32,7 +32,7 @@ class Received:
         now = self.world.engine.now()
         return DeadLetter(letter_id="dead_1", reason=reason, time=now, attempts=attempts)
 
-    def refuse(self, error: UsageError, reason: str | None) -> None:
+    def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
         self.refusals.append(reason)
 
 
@@ -131,7 +131,7 @@ def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
     world, error = empty(), TransientError("redis is away")
 
     class Unstorable(Received):
-        def refuse(self, error: UsageError, reason: str | None) -> None:
+        def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
             raise TransientError("redis is away")
 
     disposition = process(world.engine, Unstorable(world), failing(UsageError("no team")))

@@ -1,0 +1,62 @@
+"""roboco limits: replace limits of a task, for example to let it spend more than its team file says."""
+
+from typing import Any
+
+import click
+
+from roboco.cli.commands.open_task import open_task
+from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
+from roboco.domain.limits import RaisedLimits, Spending, ToolSpending
+from roboco.errors import UsageError
+
+_HELP = {
+    "max_steps": "Steps of the task, or turns of the agent.",
+    "max_tokens": "Tokens in and out together.",
+    "max_tokens_in": "Tokens in.",
+    "max_tokens_out": "Tokens out.",
+    "max_seconds": "Seconds.",
+    "max_calls": "Tool calls.",
+    "max_cost": "Money, in the currency of the prices.",
+}
+
+
+def _limit_options(command: Any) -> Any:
+    for name, text in reversed(_HELP.items()):
+        kind = float if name in ("max_seconds", "max_cost") else int
+        command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=text)(command)
+    return command
+
+
+@click.command()
+@click.argument("task_id")
+@click.option("--agent", help="Set limits of this agent instead of the task's.")
+@click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
+@_limit_options
+@options.as_json
+def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
+    """Set other limits for a task.
+
+    Each limit that is given replaces the one before. A task that is paused at a limit continues.
+    """
+    given = {name: value for name, value in limits.items() if value is not None}
+    with open_task(task_id) as task:
+        receipt = task.raise_limits(**_scoped(agent, tool, given))
+    if as_json:
+        print_json(receipt)
+        return
+    listed = ", ".join(f"{name} {value:g}" for name, value in given.items())
+    click.echo(f"{task_id} has new limits: {listed}{f' for {agent or tool}' if agent or tool else ''}")
+
+
+def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:
+    """Return the limits as those of the task, an agent or a tool. Raises UsageError for a limit that it cannot have."""
+    if agent is not None and tool is not None:
+        raise UsageError("--agent and --tool: name one of them")
+    possible = RaisedLimits if agent is tool is None else Spending if agent is not None else ToolSpending
+    if wrong := [name for name in given if name not in possible.model_fields]:
+        wrong_one, possible_ones = (name.replace("_", "-") for name in (wrong[0], ", --".join(possible.model_fields)))
+        raise UsageError(f"--{wrong_one}: a tool has no such limit, it has --{possible_ones}")
+    if agent is not None:
+        return {"agents": {agent: given}}
+    return given if tool is None else {"tools": {tool: given}}

@@ -1,0 +1,63 @@
+"""TaskReplay: a recorded task, for commands that explain or replay it."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import click
+
+from roboco.cli.commands.task_summaries import TaskSummaries
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.decision.router import Router, route
+from roboco.domain.replay.replay import Past
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import ToolDifference
+from roboco.errors import TransientError
+from roboco.settings import read_settings
+
+
+class TaskReplay:
+    """Reads a recorded task, and the teams and routers that may replay it."""
+
+    def __init__(self, orchestrator: Orchestrator, task_id: str) -> None:
+        self._orchestrator = orchestrator
+        self.task_id = task_id
+
+    def recorded(self, with_router: bool = True) -> Past:
+        """Return the recorded task. Raises UsageError if there is none, or if its router cannot be imported here."""
+        summaries = TaskSummaries(self._orchestrator)
+        summary = summaries.of(self.task_id)
+        if summaries.stale:
+            click.echo(summaries.stale, err=True)
+        task = self._orchestrator.stored_task(self.task_id)
+        return task.recorded(summary, self.router(task.team()) if with_router else route)
+
+    def open_changes(self) -> list[ToolDifference]:
+        """Return how the tools have changed that a person must approve before the task continues."""
+        return self._orchestrator.stored_task(self.task_id).tool_changes()
+
+    def missing_worker(self) -> str:
+        """Return why no worker processes the open task, or "" if one does or Redis does not answer."""
+        try:
+            return self._orchestrator.stored_task(self.task_id).missing_worker()
+        except TransientError:
+            return ""
+
+    def team(self, name: str) -> Team:
+        """Return the team of this file, or of this name in ROBOCO_TEAMS_DIR."""
+        return self._orchestrator.team(name)
+
+    def router(self, team: Team) -> Router:
+        """Return the team's router. As on a worker, a custom one may be in a module of the current folder."""
+        if isinstance(team.collaboration_model, Custom) and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        return self._orchestrator.router(team)
+
+
+@contextmanager
+def task_replay(task_id: str) -> Iterator[TaskReplay]:
+    """Yield the replay of this task, and close its connections afterwards."""
+    with closing(Orchestrator(read_settings())) as orchestrator:
+        yield TaskReplay(orchestrator, task_id)

@@ -1,0 +1,59 @@
+"""TaskFiles: the files of a task."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from roboco.adapters.artifacts.store import find_artifact, list_artifacts, pieces_of, read_artifact
+from roboco.client.in_thread import in_thread
+from roboco.client.task_handle import TaskHandle
+from roboco.client.uploads import upload
+from roboco.domain.history.part import Artifact
+from roboco.domain.ids import check_task_id
+from roboco.domain.paths import artifact_path
+from roboco.errors import UsageError
+
+MAX_LINK_SECONDS: Final = 604_800
+"""Seconds for which an S3 URL can be signed at most."""
+
+
+class TaskFiles(TaskHandle):
+    """The files that agents, tools and users have stored with a task."""
+
+    def artifacts(self) -> list[Artifact]:
+        """Return the task's files by name, each with its type, size, version and the step that wrote it."""
+        return list_artifacts(self._engine.files, self.task_id)
+
+    def artifact(self, name: str) -> bytes:
+        """Return the bytes of a file. Raises UsageError if the task has no file of this name."""
+        return read_artifact(self._engine.files, self.task_id, name)
+
+    def artifact_pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of a file of any size, piece by piece.
+
+        Raises UsageError if the task has no file of this name.
+        """
+        return pieces_of(self._engine.files, self.task_id, find_artifact(self._engine.files, self.task_id, name))
+
+    def artifact_link(self, name: str, seconds: int = 3600) -> str | None:
+        """Return a URL that lets every holder read the file, or None if the workspace is a folder.
+
+        The URL is valid for `seconds`, a week at most. Raises UsageError if the task has no file of this name.
+        """
+        if not 1 <= seconds <= MAX_LINK_SECONDS:
+            raise UsageError(f"seconds: must be from 1 to {MAX_LINK_SECONDS}, a week (found {seconds})")
+        artifact = find_artifact(self._engine.files, self.task_id, name)
+        return self._engine.files.link(artifact_path(self.task_id, artifact.name), seconds)
+
+    def upload(self, file: Path | BinaryIO, name: str | None = None) -> Artifact:
+        """Store a file of any size with the task, and return it.
+
+        A message refers to it by name: `send(..., artifacts=[artifact.name])`. If the task has another file of the same
+        name, both stay, and the new one gets a version number. The task need not be submitted yet.
+        Raises UsageError if the file cannot be read.
+        """
+        return upload(self._engine.files, check_task_id(self.task_id), file, name)
+
+    aartifacts = in_thread(artifacts)
+    aartifact = in_thread(artifact)
+    aupload = in_thread(upload)

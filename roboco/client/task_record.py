@@ -1,0 +1,177 @@
+"""TaskRecord: everything that a caller reads of a task, as it is now or as its workspace has recorded it."""
+
+from typing import Literal, overload
+
+from roboco.client import session as sessions
+from roboco.client.in_thread import in_thread, run_in_thread
+from roboco.client.pending_actions import PendingActions
+from roboco.client.task_handle import TaskHandle
+from roboco.client.wiring import workspace_address
+from roboco.domain.decision.router import Router, route
+from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.replay.replay import Past
+from roboco.domain.session.agent_session import (
+    AgentSessionDelta,
+    AgentSessionRecord,
+    SessionForm,
+    agent_delta,
+    agent_session,
+    is_roboto,
+)
+from roboco.domain.session.session import Session, SessionDelta
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_difference import ToolDifference
+from roboco.engine.intake.answer import open_changes
+from roboco.engine.intake.unattended import unattended
+from roboco.engine.record.call_failures import call_failures
+from roboco.engine.record.summaries import known_summary
+from roboco.errors import CorruptHistory
+
+
+class TaskRecord(TaskHandle):
+    """The state, the history and the conversation of a task.
+
+    Methods raise UsageError if there is no such task, and TransientError if a server does not answer. `history`,
+    `stored_summary`, `team`, `verify`, `call_failures` and `recorded` read the workspace alone.
+    """
+
+    def summary(self) -> TaskSummary:
+        """Return the task at a glance, as of now."""
+        stored = self.stored_summary()
+        live = None if stored.status.ended else self._engine.board.load(self.task_id, 1)
+        if live is None:
+            return stored
+        if live.status.ended:  # the coordinator still completes the workspace: not ended before that is done
+            return stored.model_copy(update={"status": TaskStatus.RUNNING, "steps": live.seq})
+        state = live.state
+        return stored.model_copy(
+            update={
+                "status": live.status,
+                "reason": live.reason,
+                "steps": live.seq,
+                "tokens_in": state.tokens_in,
+                "tokens_out": state.tokens_out,
+                "cost": state.cost,
+                "agents": state.agents,
+                "tools": state.tools,
+            }
+        )
+
+    def stored_summary(self) -> TaskSummary:
+        """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""
+        return known_summary(self._engine, self.task_id)
+
+    def history(self) -> list[TaskStep]:
+        """Return the committed steps."""
+        return list(self._engine.histories.read(self.task_id))
+
+    def team(self) -> Team:
+        """Return the team of the task, frozen when it was submitted or forked."""
+        return self._engine.teams.get(self.task_id)
+
+    def verify(self) -> int:
+        """Return the number of committed steps, after comparing each with its digest and with the step before it.
+
+        Raises CorruptHistory if a step was changed, or is missing between others.
+        """
+        return verify_chain(self._engine.histories.lines(self.task_id))
+
+    def call_failures(self) -> dict[str, CallFailure]:
+        """Return the exceptions of the task's tool calls, with their last frames, by the ids of the calls."""
+        return call_failures(self._engine.files, self.task_id)
+
+    def recorded(self, summary: TaskSummary | None = None, router: Router = route) -> Past:
+        """Return the recorded task, to explain or replay its decisions.
+
+        `summary` gives its status, by default that of `summary()`. `router` is the task's router, if it is custom.
+        Raises CorruptHistory if the workspace holds no steps of the task.
+        """
+        current = summary or self.summary()
+        steps = tuple(self.history())
+        if not steps:
+            raise CorruptHistory(f"task {self.task_id!r} has no steps in its workspace")
+        fork = self._engine.teams.fork(self.task_id)
+        return Past(
+            team=self.team(),
+            steps=steps,
+            status=current.status,
+            reason=current.reason,
+            began=steps[0].created_at if fork is None else fork.created_at,
+            first=1 if fork is None else fork.seq + 1,
+            sub_task=parent_of(self.task_id, steps[0]) is not None,
+            router=router,
+        )
+
+    def pending_actions(self) -> PendingActions:
+        """Return the calls and limits for which the task waits: for a person, for its client, for an operator."""
+        return PendingActions(self._engine, self.task_id)
+
+    def tool_changes(self) -> list[ToolDifference]:
+        """Return the differences of changed tools whose open calls a person has to approve or deny.
+
+        Of a text that is longer than 4,000 characters, a difference holds that many, from shortly before the first
+        character that differs.
+        """
+        return open_changes(self._engine, self.task_id)
+
+    def missing_worker(self) -> str:
+        """Return why no worker processes the open task, with a remedy, or "" if one does or none is needed."""
+        return unattended(self._engine, workspace_address(self._settings), self.task_id)
+
+    @overload
+    def session(self, *, form: Literal["roboco"] = "roboco") -> Session: ...
+
+    @overload
+    def session(self, *, form: Literal["roboto"]) -> AgentSessionRecord: ...
+
+    def session(self, *, form: SessionForm = "roboco") -> Session | AgentSessionRecord:
+        """Return the task as a conversation: a message for each step, and one for a running turn.
+
+        The form "roboto" has the names, roles and statuses of roboto.ai's sessions.
+        """
+        roboto, whole = is_roboto(form), sessions.session(self._engine, self.task_id)
+        return agent_session(whole) if roboto else whole
+
+    @overload
+    def delta(self, token: str = "", *, form: Literal["roboco"] = "roboco") -> SessionDelta: ...
+
+    @overload
+    def delta(self, token: str = "", *, form: Literal["roboto"]) -> AgentSessionDelta: ...
+
+    def delta(self, token: str = "", *, form: SessionForm = "roboco") -> SessionDelta | AgentSessionDelta:
+        """Return the changes of the session since the delta that gave this token; without a token, all of it.
+
+        If `rewind_to` is set, a client first drops its messages from that index on. Then it puts `messages_by_idx` in
+        their places, and holds the messages that `session` returns.
+        Cost: one request to Redis if nothing is new, two while tools run. If Redis no longer has the task, the method
+        reads its summary in the workspace.
+        """
+        roboto, new = is_roboto(form), sessions.delta(self._engine, self.task_id, token)
+        return agent_delta(new) if roboto else new
+
+    @overload
+    async def asession(self, *, form: Literal["roboco"] = "roboco") -> Session: ...
+
+    @overload
+    async def asession(self, *, form: Literal["roboto"]) -> AgentSessionRecord: ...
+
+    async def asession(self, *, form: SessionForm = "roboco") -> Session | AgentSessionRecord:
+        """Do the same as `session`, for an event loop."""
+        return await run_in_thread(lambda: self.session(form=form))
+
+    @overload
+    async def adelta(self, token: str = "", *, form: Literal["roboco"] = "roboco") -> SessionDelta: ...
+
+    @overload
+    async def adelta(self, token: str = "", *, form: Literal["roboto"]) -> AgentSessionDelta: ...
+
+    async def adelta(self, token: str = "", *, form: SessionForm = "roboco") -> SessionDelta | AgentSessionDelta:
+        """Do the same as `delta`, for an event loop."""
+        return await run_in_thread(lambda: self.delta(token, form=form))
+
+    asummary = in_thread(summary)
+    ahistory = in_thread(history)

@@ -1,0 +1,78 @@
+"""The calls for which a waiting task waits, and the command that continues it."""
+
+import pytest
+
+from roboco.cli.interactive.next_command import next_command
+from roboco.client.pending_actions import PendingActions
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import success
+from roboco.domain.status import TaskStatus
+from roboco.engine.intake.answer import answer, decide_approval
+from tests.memory.world import TASK, World
+from tests.unit.engine.intake.test_resolve import asking
+from tests.unit.engine.test_listings import listing, shopping
+from tests.unit.engine.test_outside_calls import task
+
+PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
+
+
+def pending_of(world: World) -> tuple[PendingActions, tuple[ToolCall, ...]]:
+    return PendingActions(world.engine, TASK), world.history()[1].calls
+
+
+def test_calls_that_need_approval() -> None:
+    world = task(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
+    pending, (pay, _, _, wire) = pending_of(world)
+    assert pending.unapproved() == [pay, wire]
+    assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == (
+        f"roboco approve t CALL, or roboco deny t CALL; calls: {pay.id} (pay), {wire.id} (wire)"
+    ).replace(" t ", f" {TASK} ")
+    assert next_command(TASK, pending, TaskStatus.APPROVAL, True) == f"run it again with --id {TASK} on a terminal"
+    decide_approval(world.engine, TASK, pay.id, False, "", None)
+    assert pending.unapproved() == [wire]
+    command = next_command(TASK, pending, TaskStatus.APPROVAL, False)
+    assert command == f"roboco approve {TASK} {wire.id}, or roboco deny {TASK} {wire.id}"
+    decide_approval(world.engine, TASK, wire.id, True, "", None)
+    assert pending.unapproved() == pending.unknown() == []
+
+
+def test_calls_of_the_client() -> None:
+    world = task(ASK, ASK)
+    pending, (first, second) = pending_of(world)
+    assert pending.unanswered() == [first, second]
+    answer(world.engine, TASK, success(first, 7))
+    assert pending.unanswered() == [second]
+    command = f"roboco answer {TASK} {second.id} --result JSON"
+    assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
+
+
+def test_calls_of_unknown_outcome() -> None:
+    world = asking()
+    pay, *_ = world.history()[1].calls
+    pending = PendingActions(world.engine, TASK)
+    assert pending.unknown() == [pay]
+    assert pending.unapproved() == []
+    command = f"roboco resolve {TASK} {pay.id} --happened, or --did-not-happen"
+    assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == command
+
+
+def test_calls_of_a_changed_tool() -> None:
+    world, _ = shopping(2, later=listing("Sell."))
+    world.settle()
+    pending = PendingActions(world.engine, TASK)
+    assert pending.changes().keys() == {call.id for call in pending.unapproved()}
+    command = next_command(TASK, pending, TaskStatus.APPROVAL, False)
+    assert f"roboco why {TASK} shows how a tool has changed" in command
+
+
+@pytest.mark.parametrize(
+    ("status", "is_local", "command"),
+    [
+        (TaskStatus.PAUSED, False, f"roboco resume {TASK}"),
+        (TaskStatus.USER_TURN, False, f"roboco send {TASK} MESSAGE"),
+        (TaskStatus.USER_TURN, True, f"run it again with --id {TASK} on a terminal"),
+    ],
+)
+def test_no_calls(status: TaskStatus, is_local: bool, command: str) -> None:
+    pending = PendingActions(World(asking().given).engine, TASK)
+    assert next_command(TASK, pending, status, is_local) == command

@@ -1,0 +1,106 @@
+"""Async controls: thin layers on a bounded thread pool, beside the methods that block."""
+
+import asyncio
+import inspect
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from roboco import Orchestrator, Receipt, Settings, Task, UsageError
+from roboco.client.in_thread import MAX_THREADS, in_thread
+
+CONTROLS = ("send", "interrupt", "stop", "pause", "step", "resume", "answer", "approve", "deny", "resolve", "receipt")
+READS = ("summary", "history", "session", "delta", "result", "text", "stream", "artifacts", "artifact", "upload")
+
+
+class Caller:
+    """Stands for a task: it notes the threads that call it."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.running = 0
+        self.most = 0
+        self.go = threading.Event()
+
+    def add(self, a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        self.threads.append(threading.current_thread().name)
+        return a + b
+
+    def fail(self) -> None:
+        """Fail."""
+        raise UsageError("wrong")
+
+    def block(self) -> None:
+        """Wait."""
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.go.wait(10)
+        self.running -= 1
+
+    aadd = in_thread(add)
+    afail = in_thread(fail)
+    ablock = in_thread(block)
+
+
+def test_async_form_has_the_same_arguments_result_and_errors() -> None:
+    caller = Caller()
+    assert asyncio.run(caller.aadd(1, b=2)) == 3
+    assert caller.threads != [threading.current_thread().name]
+    with pytest.raises(UsageError, match="wrong"):
+        asyncio.run(caller.afail())
+
+
+def test_calls_of_a_process_share_a_bounded_pool_and_do_not_block_the_loop() -> None:
+    caller = Caller()
+
+    async def crowd() -> None:
+        calls = [asyncio.create_task(caller.ablock()) for _ in range(3 * MAX_THREADS)]
+        while caller.running < MAX_THREADS:
+            await asyncio.sleep(0.001)
+        caller.go.set()
+        await asyncio.gather(*calls)
+
+    asyncio.run(crowd())
+    assert caller.most == MAX_THREADS
+
+
+def test_async_form_calls_the_method_of_a_subclass() -> None:
+    class Other(Caller):
+        def add(self, a: int, b: int = 1) -> int:
+            return 100
+
+    assert asyncio.run(Other().aadd(1)) == 100
+
+
+@pytest.mark.parametrize("name", [*CONTROLS, *READS, "fork", "raise_limits"])
+def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
+    assert callable(getattr(Task, name))
+    assert inspect.getdoc(inspect.getattr_static(Task, f"a{name}")), "documented"
+
+
+@pytest.mark.parametrize("name", ["run", "task", "upload"])
+def test_orchestrator_has_an_async_form_of_what_a_service_calls(name: str) -> None:
+    assert isinstance(inspect.getattr_static(Orchestrator, f"a{name}"), in_thread)
+
+
+def test_async_controls_of_a_task_reach_its_controls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sent: list[tuple[object, ...]] = []
+
+    def send(self: Task, message: str, **options: object) -> Receipt:
+        sent.append((self.task_id, message, options))
+        return Receipt("i", datetime.now(UTC))
+
+    monkeypatch.setattr(Task, "send", send)
+    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
+        task = orchestrator._task("t")
+        assert asyncio.run(task.asend("hello", item_id="i")).item_id == "i"
+    assert sent == [("t", "hello", {"item_id": "i"})]
+
+
+def test_a_wrong_submission_fails_in_the_loop_as_in_a_thread(tmp_path: Path) -> None:
+    settings = Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")
+    with Orchestrator(settings) as orchestrator, pytest.raises(UsageError, match=r"none\.yaml"):
+        asyncio.run(orchestrator.arun("none.yaml", "hello"))
