@@ -16,6 +16,8 @@ from packaging.version import Version
 
 from tests.deployment.files import DEPLOY, ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "roboco" / "examples"
 BLOCK = re.compile(r"(?:<!-- (\w+): (\S+) -->\n)?```python\n(.*?)```", re.DOTALL)
 SHOP = '''"""The application that two of the README's examples belong to."""

@@ -15,7 +15,7 @@ from tests.bench.plots import PLOTS
 from tests.conftest import need
 from tests.stack import ROOT
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 
 def test_a_short_soak_loses_nothing() -> None:
