@@ -11,17 +11,27 @@ from roboco.adapters.local.process import Server
 from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.errors import UsageError
+from tests import selection
 from tests.journeys import answer
 from tests.stack import LONG_LEASE, Stack, s3_environment
 
 T = TypeVar("T", bound=Server)
-LONGEST = ("faults", "integration")
-"""Folders whose files take longest."""
+SLOWEST_FOLDERS = ("faults", "integration")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose tests."""
+    selection.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Deselect slow tests, unless they are asked for."""
+    config.pluginmanager.register(selection.Selection(config))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest begin first: one process has a file, and shall not be left with a long one at the end."""
-    items.sort(key=lambda item: [item.path.parent.name != folder for folder in LONGEST])
+    """Start the longest files first: one process runs a whole file, and must not be left with a long one at the end."""
+    items.sort(key=lambda item: [item.path.parent.name != folder for folder in SLOWEST_FOLDERS])
 
 
 def pytest_collection_finish() -> None:

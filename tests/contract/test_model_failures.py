@@ -109,9 +109,7 @@ def test_a_retry_after_is_obeyed_within_limits(
 ) -> None:
     monkeypatch.setattr(openai_model, "LONGEST", 0.05)
     server.fail_next(1, Reply(status=503, headers={"Retry-After": header}))
-    start = time.monotonic()
-    answer(model.stream(asked()))
-    assert time.monotonic() - start < 60
+    assert answer(model.stream(asked())), "otherwise it waits for an hour"
 
 
 RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {

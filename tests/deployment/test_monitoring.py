@@ -13,6 +13,8 @@ import yaml
 from tests.deployment.files import DEPLOY, METRICS
 from tests.deployment.queries import gathered, unknown_metrics
 
+pytestmark = pytest.mark.slow
+
 MONITORING = DEPLOY / "monitoring"
 ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]

@@ -14,7 +14,7 @@ from roboco.adapters.sandbox.programs import found_programs
 from tests.journeys import PARALLEL, answer, shape
 from tests.stack import POOLS, ROOT, Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 REFUSED = "tests may make no namespaces here: on Debian and Ubuntu see kernel.apparmor_restrict_unprivileged_userns"
 

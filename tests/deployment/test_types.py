@@ -16,6 +16,8 @@ from packaging.version import Version
 from tests.deployment.files import ROOT
 from tests.documents import write_files
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "roboco" / "examples"
 WRONG = """from roboco import Orchestrator
 

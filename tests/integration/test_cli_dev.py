@@ -16,7 +16,7 @@ from tests.integration.cli_shell import Shell, answer, shell_in
 from tests.integration.test_local_parts import installed
 from tests.servers.model_server import ModelServer
 
-pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3]
+pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from roboco.cli.main import commands
 from roboco.errors import TeamError, UsageError
 from tests.mcp_servers import HOSTILE, SHOP
 
+pytestmark = pytest.mark.slow
+
 PLAIN = (*HOSTILE, "plain")
 DEAD = (sys.executable, "-c", "import os; import sys; sys.exit('no licence for ' + os.environ['SHOP_TOKEN'])")
 SECRET = "secret-of-the-shop"

@@ -19,7 +19,7 @@ from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until
 from tests.transcript import Transcript
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from roboco.adapters.celery.dead_letter import BODY_KEPT, BODY_LIMIT
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
 from tests.events import watched
 
-pytestmark = [pytest.mark.redis, pytest.mark.workers]
+pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 pools = pytest.mark.parametrize("pool", ["prefork", "threads"])

@@ -35,7 +35,7 @@ from tests.servers.model_server import ModelServer
 from tests.servers.rabbitmq import find_rabbitmq, start_rabbitmq
 from tests.stack import Stack, s3_environment
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

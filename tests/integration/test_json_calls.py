@@ -16,7 +16,7 @@ from tests.contract.asking import LEFT_BEHIND
 from tests.contract.conftest import take_down
 from tests.integration.test_local_parts import installed
 
-pytestmark = LEFT_BEHIND
+pytestmark = [LEFT_BEHIND, pytest.mark.slow]
 
 INTEGER = {"type": "integer"}
 NUMBERS = {

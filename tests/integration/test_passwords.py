@@ -21,7 +21,7 @@ from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from tests.conftest import need, running
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 SYNTAX = "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE"
 MISSING, WRONG = "Redis asks for a password, and ROBOCO_REDIS_URL has none: write", "Redis refuses the user or password"

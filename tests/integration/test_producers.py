@@ -19,7 +19,7 @@ from tests.journeys import GRAPH, answer, shape
 from tests.servers.model_server import Reply
 from tests.stack import ROOT, Stack
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 KEY = "a key of the shop with 32 characters and more"
 

@@ -29,7 +29,7 @@ from tests.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
 from tests.servers.tls_gate import TlsGate
 from tests.stack import LONG_LEASE, Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.redis_users import StackOfUsers, denied, url_of
 from tests.servers.model_server import Reply
 from tests.stack import Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 MISSING = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
 WAITING = "cannot use the broker for now: it does not hold kombu's scripts yet"
 OTHERS = ("agents", "tools", "client", "client-acme", "flower", "producer", "follower", "follower-acme", "probe")

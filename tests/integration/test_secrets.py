@@ -29,7 +29,7 @@ from tests.servers.model_server import ModelServer, Reply, Request
 from tests.servers.trace_server import TraceServer
 from tests.stack import POOLS, ROOT, Stack, s3_environment, until
 
-pytestmark = [pytest.mark.workers, pytest.mark.redis]
+pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 
 IN_ENVIRONMENT = {
     "OPENAI_API_KEY": "canary-openai",

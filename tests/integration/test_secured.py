@@ -34,7 +34,7 @@ from tests.servers.certificates import Certificates
 from tests.servers.tls_gate import TlsGate
 from tests.stack import POOLS, Stack, s3_environment, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

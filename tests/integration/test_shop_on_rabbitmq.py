@@ -19,7 +19,7 @@ from tests.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
 from tests.shops import shop_app
 from tests.stack import Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader"}]}
 

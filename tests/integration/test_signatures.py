@@ -23,7 +23,7 @@ from tests.servers.model_server import Reply, Request
 from tests.shops import VISIBILITY, shop_app
 from tests.stack import Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader for {{ context.audience }}"}]}
 ASKING = TEAM | {"collaboration_model": {"type": "graph", "routing_graph": {"reader": ["USER"]}}}

@@ -19,7 +19,7 @@ from tests.journeys import answer
 from tests.servers.model_server import Reply, Request
 from tests.stack import ROOT, Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 TEAM = team_from(
     {"name": "two", "agents": [{"name": name, "prompt": f"{name} speaks"} for name in ("first", "second")]}

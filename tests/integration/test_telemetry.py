@@ -19,7 +19,7 @@ from tests.servers.model_server import Reply, Request
 from tests.servers.trace_server import TraceServer
 from tests.stack import POOLS, Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 CANARY = "the-prompt-that-nobody-may-log"
 TEAM = {

@@ -12,7 +12,7 @@ from roboco.adapters.local.process import start
 from tests.servers.model_server import Reply, Request
 from tests.stack import LONG_LEASE, ROOT, Stack, until
 
-pytestmark = [pytest.mark.workers, pytest.mark.redis]
+pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}
 TEAM = team_from(ECHO)
 FLOOD = 60

@@ -13,6 +13,8 @@ from roboco.adapters.local.valkey import ValkeyServer
 from tests.servers.loose_s3 import LooseS3, loose_s3
 from tests.stack import until
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = "redis://127.0.0.1:1/0"
 
 

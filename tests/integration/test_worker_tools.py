@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("pool", ["app", "agents", "tools", "coordinator"])
 def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, pool: str) -> None:

@@ -12,6 +12,8 @@ from roboco.adapters.team.file import team_from
 from roboco.domain.inbox.submission import read_submission
 from roboco.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 TEAM: dict[str, Any] = {"name": "e", "agents": [{"name": "e", "prompt": "p"}]}
 
 

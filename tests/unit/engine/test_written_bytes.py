@@ -12,6 +12,8 @@ from tests.memory.model import said
 from tests.memory.objects import MemoryObjects, ObjectFiles
 from tests.memory.world import TASK, World, given, team_of
 
+pytestmark = pytest.mark.slow
+
 STEPS = 2000
 WORDS = "The waves come and go at night, and nobody counts them. "
 

@@ -117,9 +117,9 @@ ENDLESS: dict[str, dict[str, Any]] = {
 def test_what_a_tool_brings_is_bounded(case: str) -> None:
     """In size, and in the time for it."""
     asking = request(tool(ENDLESS[case]))
-    start = time.process_time()
+    start = time.thread_time()
     form, told = json.dumps(response_format(asking)), asked_in_json(asking).messages[0]["content"]
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
     assert len(form) < 50_000
     assert len(told) < 10_000
 
@@ -248,9 +248,9 @@ def test_whatever_is_said_is_read_or_a_mistake(said: str) -> None:
 
 @pytest.mark.parametrize("said", ["{" * 1_000_000, '{"calls": [' * 90_000, '{"a":1}' * 140_000, '"{' * 500_000])
 def test_an_answer_is_read_in_bounded_time(said: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     assert read_answer(said, request(tool()), cut_off=False).mistake
-    assert time.process_time() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_halves_of_characters_are_mended() -> None:

@@ -1,0 +1,69 @@
+"""Which tests run: those without the mark `slow`, unless files are named or `--slow` or `--all` is given.
+
+Under pytest-xdist the worker processes collect and the controller reports. The choice travels to the workers in
+`workerinput`; the number of tests left out travels back in `workeroutput`.
+"""
+
+from typing import Any
+
+import pytest
+
+SLOW_FOLDER = "faults"
+"""Every test in this folder is slow: it kills workers, loses a server, or enumerates every failure of a run."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add `--slow` and `--all`."""
+    group = parser.getgroup("selection")
+    group.addoption("--slow", dest="chosen", action="store_const", const="slow", help="run only the slow tests")
+    group.addoption("--all", dest="chosen", action="store_const", const="all", help="run the slow tests too")
+
+
+class Selection:
+    """Deselects the tests that were not chosen, and reports their number."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._left_out = 0
+        given = getattr(config, "workerinput", {}).get("chosen") or config.getoption("chosen")
+        named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        self._chosen = given or ("all" if named else "fast")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the chosen items."""
+        if self._chosen == "all":
+            return
+        kept = [item for item in items if is_slow(item) == (self._chosen == "slow")]
+        self._config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        self._left_out = len(items) - len(kept)
+        items[:] = kept
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Send the choice to a worker process."""
+        node.workerinput["chosen"] = self._chosen
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take the number of tests left out from a worker process that ends."""
+        self._left_out = max(self._left_out, getattr(node, "workeroutput", {}).get("left_out", 0))
+
+    def pytest_sessionfinish(self) -> None:
+        """Send the number of tests left out to the controller."""
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput["left_out"] = self._left_out
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print what was left out, and how to run it."""
+        if self._chosen == "fast" and self._left_out:
+            terminalreporter.write_line(
+                f"{self._left_out} slow tests left out: killed workers, lost servers, enumerated failures, RabbitMQ, "
+                "MCP servers, browsers, benchmarks. Run them with: python -m pytest --slow"
+            )
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return True if the test is marked `slow` or lives in the folder of slow tests."""
+    return (
+        item.get_closest_marker("slow") is not None or SLOW_FOLDER in item.path.relative_to(item.config.rootpath).parts
+    )
