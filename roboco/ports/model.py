@@ -35,7 +35,8 @@ class Reply:
     """The result of a model call, with token counts as the model reports them and times in milliseconds.
 
     `reprompts` is how often the model was asked again because its answer could not be parsed; the tokens include those
-    answers. With `finish_reason` "malformed" the last answer could not be parsed either and is returned as text.
+    answers. With `finish_reason` "malformed" the last answer was no readable tool call either: `mistake` is the reason,
+    and the texts are its words without the JSON.
     `limit` is the limit of Roboco that cut the answer off, with `finish_reason` "length"; "" if none did.
     """
 
@@ -48,6 +49,7 @@ class Reply:
     duration_ms: int = 0
     reprompts: int = 0
     limit: str = ""
+    mistake: str = ""
 
 
 Say = Callable[[str], None]

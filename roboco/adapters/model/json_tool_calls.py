@@ -7,6 +7,7 @@ told in words alone, and what they answer is read with care.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from roboco.adapters.json_schema import mistake
 from roboco.adapters.model.plain_messages import plain_turns
 from roboco.adapters.model.strict_schema import Schema, is_strict, strict_schema
 from roboco.adapters.model.tool_descriptions import tool_sheet
-from roboco.domain.canonical_json import checked_json
+from roboco.domain.canonical_json import checked_json, well_formed
 from roboco.ports import Request, RequestedCall
 
 MOST_CALLS = 8
@@ -32,13 +33,31 @@ _SHAPE = f'{{"text": "what you say", {_CALLS}}}'
 _SHAPE_OF_CALLS = f"{{{_CALLS}}}"
 
 
+NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
+_BEGUN_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
+"""An answer that was cut off within its text."""
+_JSON_BEGINS = re.compile(r"`{3}|[\[{]")
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What the model says and calls; or its `mistake`, why that cannot be read."""
+    """The words and tool calls of a model's answer."""
 
     text: str = ""
     calls: tuple[RequestedCall, ...] = ()
     mistake: str = ""
+    """Why the answer cannot be read; "" if it can."""
+    cut_off: bool = False
+    """True if the text is incomplete."""
+
+    @property
+    def finish_reason(self) -> str:
+        """The reason why the answer ended, in the words of chat completions, or "malformed"."""
+        if self.mistake:
+            return "malformed"
+        if self.cut_off:
+            return "length"
+        return "tool_calls" if self.calls else "stop"
 
 
 def asked_in_json(request: Request) -> Request:
@@ -61,6 +80,43 @@ def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Requ
     )
     turns = ({"role": "assistant", "content": shown or "(nothing)"}, {"role": "user", "content": told})
     return replace(asked, messages=(*asked.messages, *turns))
+
+
+def asked_for_words(plain: Request) -> Request:
+    """Return the plain request with a demand for words, after an answer that was tool calls alone."""
+    demand = "You have no tools now. Answer in plain words, without JSON."
+    return replace(plain, messages=plain_turns((*plain.messages, {"role": "user", "content": demand})))
+
+
+def fallback(said: str, request: Request, answer: Answer, cut_off: bool) -> Answer:
+    """Return the usable part of an answer that cannot be read after all reprompts. JSON never becomes text.
+
+    Plain words are an answer, and so is a text that was cut off, unless a call is required. Else the words before the
+    JSON are the text, and the mistake remains.
+    """
+    optional = request.tool_choice != "required"
+    json_begins = _JSON_BEGINS.search(said)
+    if json_begins is None and said.strip():
+        return Answer(said) if optional else replace(answer, text=said)
+    if (begun := _begun_text(said)) and cut_off:
+        return Answer(begun, cut_off=True) if optional else replace(answer, text=begun)
+    found = _object(said) or {}
+    text = found.get("text")
+    before = said[: json_begins.start()].strip() if json_begins else ""
+    return replace(answer, text=text if isinstance(text, str) and text else before)
+
+
+def _begun_text(said: str) -> str:
+    """Return the text of an answer that was cut off within it, as far as it goes; "" if there is none."""
+    begun = _BEGUN_TEXT.match(said)
+    for dropped in range(12 if begun else 0):  # the end may be half of an escape sequence, such as \ud83d\u
+        part = said[begun.start(1) : len(said) - dropped] if begun else ""
+        try:
+            text = json.loads(f'"{part}"')
+        except ValueError:
+            continue
+        return well_formed(text) if isinstance(text, str) else ""
+    return ""
 
 
 def most_calls(request: Request) -> int:
