@@ -53,7 +53,7 @@ def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
     team = shipped_team(name)
     allowed = tuple(join(server.command) for server in team.mcp_servers.values() if server.command)
     prompt = example.prompt.format(topic=topic or example.topic)
-    return run_team(team, Wish(prompt, as_json=as_json, allowed=allowed))
+    return run_team(team, Wish(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team)))
 
 
 def shipped_team(name: str) -> Team:
@@ -62,6 +62,11 @@ def shipped_team(name: str) -> Team:
     for server in data.get("mcp_servers", {}).values():
         server["command"] = [sys.executable, *server["command"][1:]]
     return team_from(data, f"{name}.yaml")
+
+
+def _tool_modules(team: Team) -> tuple[str, ...]:
+    """Return the modules of the team's tools, which a worker has to import."""
+    return tuple({spec.function.partition(":")[0]: None for spec in team.tools})
 
 
 def _print(screen: Screen) -> None:

@@ -32,7 +32,10 @@ _CLOSING = 10.0
 
 @dataclass(frozen=True)
 class Wish:
-    """What the command line asks for; `allowed` are MCP servers that a worker of our own may start."""
+    """What the command line asks for.
+
+    `allowed` are MCP servers that a worker of our own may start, and `tools` modules of tools that it imports.
+    """
 
     prompt: str
     context: dict[str, str] = field(default_factory=dict)
@@ -43,12 +46,15 @@ class Wish:
     as_json: bool = False
     worker: bool = False
     allowed: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
 
 def run_team(team: Team, wish: Wish) -> int:
     """Run the team and show it live: the exit code. Nothing that was started is left behind."""
     settings = read_settings()
-    settings = settings.model_copy(update={"mcp": (*settings.mcp, *wish.allowed)})
+    settings = settings.model_copy(
+        update={"mcp": (*settings.mcp, *wish.allowed), "tools": (*settings.tools, *wish.tools)}
+    )
     screen = Screen(sys.stdout)
     tell = partial(_tell, Screen(sys.stderr) if wish.as_json else screen)
     with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:

@@ -4,15 +4,24 @@ import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from roboco.adapters.local.model_download import ModelDownload
 from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, free_port
 from roboco.adapters.local.seaweed import find_weed, start_seaweed
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, start_celery, start_worker
 from roboco.cli.stack.component import Part
-from roboco.cli.stack.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
+from roboco.cli.stack.local_model import (
+    Tell,
+    begin_local_model,
+    finish_local_model,
+    is_named,
+    model_environment,
+    start_local_model,
+)
 from roboco.cli.stack.supervisor import Supervisor
 from roboco.errors import RobocoError, UsageError
 from roboco.settings import read_settings
@@ -47,13 +56,20 @@ class DevStack:
         return f"http://{LOOPBACK}:{self._base + 1}"
 
     def start(self) -> None:
-        """Start everything; the workers and Flower are not ready yet when this returns."""
+        """Start everything. The model is downloaded beside the servers; the workers and Flower get ready later."""
+        with ExitStack() as undone:
+            model = self._begin_model()
+            if isinstance(model, ModelDownload):
+                undone.callback(model.close)
+            self._start_parts(model)
+
+    def _start_parts(self, model: Path | ModelDownload | None) -> None:
         folder = self.folder / "valkey"
         valkey = Part("valkey", folder / "valkey.log", partial(start_valkey, folder, self._base))
         self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
         self._kept_base.write_text(f"{self._base}\n")  # now that the folder is ours
         self._start_workspace()
-        env = self._environment(self._start_model())
+        env = self._environment(self._start_model(model))
         for pool in POOLS:
             self._add_celery(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
         self._add_celery("flower", b"Visit me at", partial(self._start_flower, env))
@@ -82,13 +98,23 @@ class DevStack:
             "AWS_SECRET_ACCESS_KEY": server.secret_key,
         }
 
-    def _start_model(self) -> dict[str, str]:
-        """Start the local model if no other is named: what sends the workers to it."""
+    def _begin_model(self) -> Path | ModelDownload | None:
+        """Return the local model's file or its download, or None if another model is named or none can be had."""
         if is_named(os.environ):
+            return None
+        try:
+            return begin_local_model()
+        except RobocoError as error:
+            self._tell(f"no model answers: {error}")
+            return None
+
+    def _start_model(self, begun: Path | ModelDownload | None) -> dict[str, str]:
+        """Start the local model if there is one, and return the variables that send the workers to it."""
+        if begun is None:
             return {}
         port = self._base + 2
         try:
-            begin = partial(start_local_model, find_local_model(self._tell), self.folder, port, self._tell)
+            begin = partial(start_local_model, finish_local_model(begun, self._tell), self.folder, port, self._tell)
             self.supervisor.add(Part("local model", self.folder / "llama.log", begin))
         except RobocoError as error:
             self._tell(f"no model answers: {error}")

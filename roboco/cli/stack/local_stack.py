@@ -11,7 +11,7 @@ from typing import Self
 from roboco.adapters.local.process import Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, kill, start_worker
-from roboco.cli.stack.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
+from roboco.cli.stack.local_model import LocalModel, Tell, is_named, model_environment
 from roboco.cli.terminal.signals import Interrupted, undisturbed
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.team import Team
@@ -77,9 +77,19 @@ class LocalStack:
                 wait_ready(server, lambda: False, 0)
 
     def _start(self) -> None:
+        """Start what is missing, all of it side by side, and return once the model is loaded.
+
+        The worker may still be starting: it takes the task from its queue when it is ready.
+        """
         folder = Path(
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
         )
+        port = free_port() if self._lacking.model else None
+        model = None if port is None else LocalModel(folder, port, self._tell)
+        if model is not None:
+            self._exits.callback(model.close)
+        if self._lacking.redis or self._lacking.worker:
+            self._tell(_announcement(self._lacking, model))
         settings = self._settings
         if settings.cache is None:
             settings = settings.model_copy(update={"cache": folder / "cache"})
@@ -87,18 +97,16 @@ class LocalStack:
             valkey = start_valkey(folder / "valkey")
             self._servers.append(valkey)
             settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        if self._lacking.worker:
+            env = environment(settings, {} if port is None else model_environment(port))
+            self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
         self.orchestrator = Orchestrator(settings)
         self._exits.callback(self.orchestrator.close)
         if self._lacking.redis:
             # As if all open tasks of the workspace were known: those of other runs are not ours to go on with.
             self.orchestrator.engine.schedule.begin(_FOREVER)
-        port = free_port() if self._lacking.model else None
-        if self._lacking.worker:
-            env = environment(settings, {} if port is None else model_environment(port))
-            self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
-        if port is not None:
-            model = find_local_model(self._tell)
-            self._servers.append(start_local_model(model, folder, port, self._tell))
+        if model is not None:
+            self._servers.append(model.ready())
 
     def _end(self, warm: float) -> None:
         with undisturbed():
@@ -107,3 +115,11 @@ class LocalStack:
                     server.stop(warm)
                 kill(server)
             self._exits.close()
+
+
+def _announcement(lacking: Missing, model: LocalModel | None) -> str:
+    """Return the line that names everything that is started."""
+    names = ["Redis"] * lacking.redis + ["a worker"] * lacking.worker + ([] if model is None else [model.name])
+    *first, last = names
+    hosted = "" if model is None else " (set OPENAI_API_KEY for a hosted one)"
+    return f"starting {', '.join(first)} and {last}{hosted}" if first else f"starting {last}"
