@@ -37,6 +37,8 @@ def _show(task: Task, display: Display, cursor: str | None) -> int:
     try:
         while True:
             if (item := feed.next(1.0)) is None:
+                if isinstance(display, LiveView):
+                    display.idle()
                 continue
             display.show(item)
             cursor = item.cursor

@@ -69,6 +69,8 @@ def run_team(team: Team, wish: Wish) -> int:
             task.stop("nobody reads its output")
             _close(task)
             raise
+        finally:
+            screen.status("")
         tell(f"files: {_place(settings.workspace, task.task_id)}")
         return code
 
@@ -78,7 +80,7 @@ def _no_worker_of_ours() -> None:
 
 
 def _tell(notes: Screen, text: str) -> None:
-    notes.line((text, "dim"))
+    notes.paragraph((text, "dim"))
 
 
 def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
@@ -95,11 +97,17 @@ def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
 
 def _for_people(task: Task, waits: Waits, screen: Screen, look: Callable[[], None]) -> Conversation:
     """The task as people read it, and take part in it if they sit at a terminal."""
-    view = LiveView(screen)
-    person = Person(task, waits, screen, view) if sys.stdin.isatty() else None
+    interactive = sys.stdin.isatty()
+    view = LiveView(screen, hint=" · Ctrl-C to speak or stop" if interactive else "")
+    person = Person(task, waits, screen, view) if interactive else None
     if person is not None and person.interjects:
-        _tell(screen, "Ctrl-C asks for a message and interrupts with it; twice stops")
-    return Conversation(task, view, person=person, look=look)
+        _tell(screen, "Ctrl-C lets you send a message to the team; twice stops the task")
+
+    def idle() -> None:
+        look()
+        view.idle()
+
+    return Conversation(task, view, person=person, look=idle)
 
 
 def _converse(conversation: Conversation, task: Task, tell: Tell, how_to_go_on: Callable[[TaskStatus], str]) -> int:
