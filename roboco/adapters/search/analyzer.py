@@ -5,15 +5,15 @@ Scripts without spaces give pairs of neighbouring characters; the last character
 `"世"*` finds any single one. Terms hold letters, digits and "_" only: no syntax of a query language can be in them.
 """
 
+import importlib
 import re
 import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from operator import add
-
-import snowballstemmer  # type: ignore[import-untyped]
+from typing import Any
 
 LONGEST = 64
 """Characters of a term; longer ones are cut."""
@@ -47,13 +47,23 @@ class _Stemmers(threading.local):
     """A stemmer works on one word at a time: each thread has its own."""
 
     def __init__(self) -> None:
-        self.english = snowballstemmer.stemmer("english")
-        self.german = snowballstemmer.stemmer("german")
+        snowball: Any = importlib.import_module("snowballstemmer")  # of the extra `workers`, absent in a client
+        self.english = snowball.stemmer("english")
+        self.german = snowball.stemmer("german")
 
 
-_stemmers = _Stemmers()
-SPELLING = f"1 {type(_stemmers.german).__module__} {version('snowballstemmer')}"
-"""How texts are turned into terms, by PyStemmer where it is installed. An index of another spelling is useless."""
+@cache
+def _stemmers() -> _Stemmers:
+    return _Stemmers()
+
+
+@cache
+def spelling() -> str:
+    """Return the version of the way from texts to terms, which depends on the stemmers that are installed.
+
+    An index of another version is useless.
+    """
+    return f"1 {type(_stemmers().german).__module__} {version('snowballstemmer')}"
 
 
 def spelled(text: str) -> str:
@@ -129,12 +139,12 @@ def _stems(word: str, language: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_KEPT)
 def _in_english(word: str) -> str:
-    return _bare(_stemmers.english.stemWord(word))
+    return _bare(_stemmers().english.stemWord(word))
 
 
 @lru_cache(maxsize=_KEPT)
 def _in_german(word: str) -> str:
-    return _bare(_stemmers.german.stemWord(word))
+    return _bare(_stemmers().german.stemWord(word))
 
 
 def _language(found: list[str]) -> str:

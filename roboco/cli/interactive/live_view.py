@@ -167,8 +167,8 @@ class LiveView:
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
             self._attempt, self._spoken = delta.attempt, ""
+        text = delta.text.lstrip(" ") if self._aside else delta.text
         self._go_on(delta.agent_name)
-        text = delta.text
         if delta.replace and not text.startswith(self._spoken):
             self._note("once more, whole (discard the text above)", "yellow")
         elif delta.replace:

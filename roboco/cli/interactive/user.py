@@ -19,14 +19,14 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.errors import TransientError, UsageError
 
-_REPLY = "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"
+_REPLY = "your answer, ended by an empty line (an empty line alone: leave; Ctrl-C: stop the task)"
 _INTERJECTION = (
-    "your message interrupts the team: end it by an empty line; nothing to go on; Ctrl-C again stops the task"
+    "your message to the team, ended by an empty line (an empty line alone: continue; Ctrl-C: stop the task)"
 )
 _VERDICT = (
-    "may it run? y; n, or n REASON; or a JSON object with other arguments; nothing to leave; Ctrl-C stops the task"
+    "may it run? y, n, n REASON, or a JSON object with other arguments (an empty line: leave; Ctrl-C: stop the task)"
 )
-_CHANGE = "approve the change? y; n, or n REASON; nothing to leave; Ctrl-C stops the task. This call does not run"
+_CHANGE = "approve the change? y, n, or n REASON (an empty line: leave; Ctrl-C: stop the task). This call does not run"
 _SHORT = 100
 """Arguments of at most so many characters stand on one line."""
 
@@ -98,13 +98,13 @@ class Person:
         try:
             return self._say(_INTERJECTION, self._task.interrupt)
         except TransientError as error:
-            self._screen.line((f"{error}; Ctrl-C asks again", "red"))
+            self._screen.paragraph((f"{error}; Ctrl-C asks again", "red"))
             return False
 
     def _say(self, question: str, say: Callable[[str], object]) -> bool:
         """Whether there was a message."""
         self._screen.blank()
-        self._screen.line((question, "dim"))
+        self._screen.paragraph((question, "dim"))
         message = "\n".join(self._read(True))
         if not message.strip():
             return False
@@ -133,14 +133,14 @@ class Person:
         if change is not None:
             show_change(self._screen, change)
         while True:
-            self._screen.line((_VERDICT if change is None else _CHANGE, "dim"))
+            self._screen.paragraph((_VERDICT if change is None else _CHANGE, "dim"))
             lines = self._read(False)
             if not lines:
                 return None
             verdict = read_verdict(lines[0])
             if isinstance(verdict, Verdict):
                 return verdict
-            self._screen.line((verdict, "red"))
+            self._screen.paragraph((verdict, "red"))
 
     def _give(self, call: ToolCall, verdict: Verdict) -> None:
         if verdict.approved:
@@ -153,7 +153,7 @@ class Person:
         try:
             act()
         except UsageError as error:
-            self._screen.line((str(error), "red"))
+            self._screen.paragraph((str(error), "red"))
 
     def _read(self, several: bool) -> list[str]:
         """The lines that are typed before an empty one, or the first of them."""

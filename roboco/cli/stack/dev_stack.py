@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from roboco.adapters.extras import require_extra
 from roboco.adapters.local.model_download import ModelDownload
 from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, free_port
 from roboco.adapters.local.seaweed import find_weed, start_seaweed
@@ -57,6 +58,8 @@ class DevStack:
 
     def start(self) -> None:
         """Start everything. The model is downloaded beside the servers; the workers and Flower get ready later."""
+        for extra in ("workers", "flower"):
+            require_extra(extra, "roboco dev", "dev-server")
         with ExitStack() as undone:
             model = self._begin_model()
             if isinstance(model, ModelDownload):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from roboco.adapters.extras import require_extra
 from roboco.adapters.local.process import Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, kill, start_worker
@@ -81,6 +82,8 @@ class LocalStack:
 
         The worker may still be starting: it takes the task from its queue when it is ready.
         """
+        if self._lacking.worker:
+            require_extra("workers", "a worker on this machine", "local")
         folder = Path(
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
         )
@@ -90,23 +93,28 @@ class LocalStack:
             self._exits.callback(model.close)
         if self._lacking.redis or self._lacking.worker:
             self._tell(_announcement(self._lacking, model))
-        settings = self._settings
-        if settings.cache is None:
-            settings = settings.model_copy(update={"cache": folder / "cache"})
-        if self._lacking.redis:
-            valkey = start_valkey(folder / "valkey")
-            self._servers.append(valkey)
-            settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        settings = self._start_redis(folder)
         if self._lacking.worker:
             env = environment(settings, {} if port is None else model_environment(port))
             self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
         self.orchestrator = Orchestrator(settings)
         self._exits.callback(self.orchestrator.close)
         if self._lacking.redis:
-            # As if all open tasks of the workspace were known: those of other runs are not ours to go on with.
+            # As if all open tasks of the workspace were known: this run must not continue those of other runs.
             self.orchestrator.engine.schedule.begin(_FOREVER)
         if model is not None:
             self._servers.append(model.ready())
+
+    def _start_redis(self, folder: Path) -> Settings:
+        """Start a Redis if it is missing, and return the settings with its address and with a folder for the cache."""
+        settings = self._settings
+        if settings.cache is None:
+            settings = settings.model_copy(update={"cache": folder / "cache"})
+        if not self._lacking.redis:
+            return settings
+        valkey = start_valkey(folder / "valkey")
+        self._servers.append(valkey)
+        return settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
 
     def _end(self, warm: float) -> None:
         with undisturbed():
@@ -121,5 +129,5 @@ def _announcement(lacking: Missing, model: LocalModel | None) -> str:
     """Return the line that names everything that is started."""
     names = ["Redis"] * lacking.redis + ["a worker"] * lacking.worker + ([] if model is None else [model.name])
     *first, last = names
-    hosted = "" if model is None else " (set OPENAI_API_KEY for a hosted one)"
+    hosted = "" if model is None else " (or set OPENAI_API_KEY)"
     return f"starting {', '.join(first)} and {last}{hosted}" if first else f"starting {last}"
