@@ -12,6 +12,7 @@ from roboco.errors import UsageError
 EXTRAS: Final[dict[str, dict[str, str]]] = {
     "workers": {"openai": "openai", "prometheus-client": "prometheus_client", "snowballstemmer": "snowballstemmer"},
     "flower": {"flower": "flower"},
+    "mcp": {"mcp": "mcp"},
 }
 """The packages of each extra, with the modules that they install."""
 

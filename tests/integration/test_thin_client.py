@@ -70,7 +70,11 @@ def test_a_client_without_extras_submits_follows_and_controls(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("command", "remedy"),
-    [(["demo"], "roboco[local]"), (["dev"], "roboco[dev-server]"), (["demo", "--team", "research"], "roboco[local]")],
+    [
+        (["demo"], "roboco[local]"),
+        (["dev"], "roboco[dev-server]"),
+        (["demo", "--team", "research"], "roboco[local,mcp,sandbox]"),
+    ],
 )
 def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, command: list[str], remedy: str) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_environment(tmp_path)

@@ -23,9 +23,10 @@ from roboco.cli.terminal import options
 def run(file: Path, prompt: str, **wished: Any) -> int:
     """Run a team here and show it live.
 
-    Without ROBOCO_REDIS_URL it brings a Redis and a worker of its own, and without OPENAI_API_KEY and
-    OPENAI_BASE_URL a small local model.
+    Without ROBOCO_REDIS_URL it starts a Redis and a worker, and without OPENAI_API_KEY and OPENAI_BASE_URL a small
+    local model.
 
-    On a terminal Ctrl-C asks for a message and interrupts with it; twice stops. Without one, Ctrl-C stops the task.
+    On a terminal, Ctrl-C asks for a message and interrupts the team with it; twice stops the task. Without a terminal,
+    Ctrl-C stops the task.
     """
     return run_team(load_team(file), Wish(prompt, **wished))

@@ -32,10 +32,7 @@ _CLOSING = 10.0
 
 @dataclass(frozen=True)
 class Wish:
-    """What the command line asks for.
-
-    `allowed` are MCP servers that a worker of our own may start, and `tools` modules of tools that it imports.
-    """
+    """The options of a command that runs a team."""
 
     prompt: str
     context: dict[str, str] = field(default_factory=dict)
@@ -46,17 +43,20 @@ class Wish:
     as_json: bool = False
     worker: bool = False
     allowed: tuple[str, ...] = ()
+    """MCP servers that a worker of this run may start."""
     tools: tuple[str, ...] = ()
+    """Modules of tools that a worker of this run imports."""
 
 
 def run_team(team: Team, wish: Wish) -> int:
-    """Run the team and show it live: the exit code. Nothing that was started is left behind."""
+    """Run the team, show it live, and return the exit code. Nothing that was started is left behind."""
     settings = read_settings()
     settings = settings.model_copy(
         update={"mcp": (*settings.mcp, *wish.allowed), "tools": (*settings.tools, *wish.tools)}
     )
     screen = Screen(sys.stdout)
-    tell = partial(_tell, Screen(sys.stderr) if wish.as_json else screen)
+    notes = Screen(sys.stderr) if wish.as_json else screen
+    tell = partial(_tell, notes)
     with LocalStack(settings, missing(team, os.environ, wish.worker), tell) as stack:
         task = _submit(stack, team, wish)
         waits = Waits(stack.orchestrator.engine, team, task.task_id)
@@ -64,7 +64,7 @@ def run_team(team: Team, wish: Wish) -> int:
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), look=look) if wish.as_json else None
             conversation = as_json or _for_people(task, waits, screen, look)
-            code = _converse(conversation, task, tell, partial(waits.how_to_go_on, alone=stack.has_worker))
+            code = _converse(conversation, task, notes, partial(waits.how_to_go_on, alone=stack.has_worker))
         except BrokenPipeError:
             task.stop("nobody reads its output")
             _close(task)
@@ -76,11 +76,16 @@ def run_team(team: Team, wish: Wish) -> int:
 
 
 def _no_worker_of_ours() -> None:
-    """There is nothing to check: the task's stream reports if no worker attends to it."""
+    """Do nothing: the task's stream reports if no worker takes it."""
 
 
 def _tell(notes: Screen, text: str) -> None:
     notes.paragraph((text, "dim"))
+
+
+def _tell_command(notes: Screen, text: str) -> None:
+    """Print a command on a line of its own, which is not broken between words, so that it can be copied."""
+    notes.line((f"  {text}", "dim"))
 
 
 def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
@@ -96,7 +101,7 @@ def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
 
 
 def _for_people(task: Task, waits: Waits, screen: Screen, look: Callable[[], None]) -> Conversation:
-    """The task as people read it, and take part in it if they sit at a terminal."""
+    """Return the conversation for people, who take part in it if they sit at a terminal."""
     interactive = sys.stdin.isatty()
     view = LiveView(screen, hint=" · Ctrl-C to speak or stop" if interactive else "")
     person = Person(task, waits, screen, view) if interactive else None
@@ -110,33 +115,34 @@ def _for_people(task: Task, waits: Waits, screen: Screen, look: Callable[[], Non
     return Conversation(task, view, person=person, look=idle)
 
 
-def _converse(conversation: Conversation, task: Task, tell: Tell, how_to_go_on: Callable[[TaskStatus], str]) -> int:
-    """The exit code of a conversation that has ended, or was stopped."""
+def _converse(conversation: Conversation, task: Task, notes: Screen, how_to_go_on: Callable[[TaskStatus], str]) -> int:
+    """Return the exit code of a conversation that has ended, or was stopped."""
     try:
         status = conversation.follow()
     except Interrupted as signal:
-        if _stopped(conversation, tell):
+        if _stopped(conversation, partial(_tell, notes)):
             _close(task)
         return signal.exit_code
     _close(task)
     if status.waiting:
-        tell(f"the task waits ({status}): {how_to_go_on(status)}")
+        _tell(notes, f"the task waits ({status}); to continue:")
+        _tell_command(notes, how_to_go_on(status))
     return 0 if status.waiting or status is TaskStatus.COMPLETED else 1
 
 
 def _stopped(conversation: Conversation, tell: Tell) -> bool:
-    """Stop the task: whether it has ended in time."""
+    """Stop the task. Return True if it has ended in time."""
     tell("stopping the task ... (Ctrl-C once more leaves at once)")
     try:
         conversation.stop("stopped by the user", _STOPPING)
     except (TimeoutError, TransientError) as error:
-        tell(f"{error}; it is stopped as soon as a worker looks at it")
+        tell(f"{error}; it stops as soon as a worker takes it")
         return False
     return True
 
 
 def _close(task: Task) -> None:
-    """Wait until the workspace of an ended task is complete; one that waits is left as it is."""
+    """Wait until the workspace of an ended task is complete. A waiting task is left as it is."""
     deadline = time.monotonic() + _CLOSING
     while time.monotonic() < deadline:
         status = task.summary().status
@@ -146,7 +152,7 @@ def _close(task: Task) -> None:
 
 
 def _place(workspace: str, task_id: str) -> str:
-    """Where the task's files are: a path, from here if it is below, or a URL."""
+    """Return the place of the task's files: a path, relative if it is below the current folder, or a URL."""
     if not workspace.startswith("file:"):
         return f"{workspace.rstrip('/')}/{task_id}"
     parts = urlsplit(workspace)
