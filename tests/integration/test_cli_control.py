@@ -207,14 +207,14 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.says("Ctrl-C lets you send a message to the team; twice stops the task")
         terminal.says("on and on and ")
         terminal.types("\x03")
-        terminal.says("your message to the team")
+        terminal.says("your message, ended by an empty line")
         terminal.says("> ")
         terminal.types("\n")  # nothing: it goes on
         terminal.says("host")
         terminal.says("goes on")
         terminal.says("on and ")
         terminal.types("\x03")
-        terminal.says("your message to the team")
+        terminal.says("your message, ended by an empty line")
         terminal.types("be brief\n\n")
         terminal.says("(interrupted)")
         terminal.says("connection closed after")
@@ -223,7 +223,7 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.says("your answer, ended by an empty line")
         terminal.says("> ")
         terminal.types("\n")
-        terminal.says("the task waits (user_turn); to continue:\r\n")
+        terminal.says("the task waits (user_turn); to continue:")
         terminal.says("  roboco send task_")
         assert terminal.end() == 0
         assert terminal.screen.count("be brief") == 2  # typed, and quoted: not repeated
@@ -274,7 +274,7 @@ def test_a_terminal_is_asked_for_approval(desk: Desk) -> None:
         terminal.says("may it run?")
         terminal.says("> ")
         terminal.types("\n")
-        terminal.says("the task waits (approval); to continue:\r\n")
+        terminal.says("the task waits (approval); to continue:")
         terminal.says("  roboco approve task_")
         assert terminal.end() == 0
 

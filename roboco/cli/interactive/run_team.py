@@ -71,7 +71,7 @@ def run_team(team: Team, wish: Wish) -> int:
             raise
         finally:
             screen.status("")
-        tell(f"files: {_place(settings.workspace, task.task_id)}")
+        notes.line((f"files: {_place(settings.workspace, task.task_id)}", "dim"))
         return code
 
 

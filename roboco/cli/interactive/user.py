@@ -19,14 +19,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.errors import TransientError, UsageError
 
-_REPLY = "your answer, ended by an empty line (an empty line alone: leave; Ctrl-C: stop the task)"
-_INTERJECTION = (
-    "your message to the team, ended by an empty line (an empty line alone: continue; Ctrl-C: stop the task)"
-)
-_VERDICT = (
-    "may it run? y, n, n REASON, or a JSON object with other arguments (an empty line: leave; Ctrl-C: stop the task)"
-)
-_CHANGE = "approve the change? y, n, or n REASON (an empty line: leave; Ctrl-C: stop the task). This call does not run"
+_REPLY = "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)"
+_INTERJECTION = "your message, ended by an empty line (empty: continue; Ctrl-C: stop the task)"
+_VERDICT = "may it run? y, n [REASON], or {other arguments} (empty: leave; Ctrl-C: stop)"
+_CHANGE = "approve the change? y, n [REASON]; this call does not run (empty: leave; Ctrl-C: stop)"
 _SHORT = 100
 """Arguments of at most so many characters stand on one line."""
 
@@ -181,7 +177,7 @@ def read_verdict(line: str) -> Verdict | str:
     if word.lower() in ("n", "no"):
         return Verdict(False, reason=rest.strip())
     if not word.startswith("{"):
-        return "say y, n, n and why not, or a JSON object"
+        return "say y, n, n REASON, or a JSON object"
     try:
         args = json.loads(line)
     except ValueError as error:

@@ -90,7 +90,7 @@ def test_a_reply_of_several_lines(at: At) -> None:
     assert table.told == [("send", "two\nlines")]
     assert table.screen == [
         "",
-        "your answer, ended by an empty line (an empty line alone: leave; Ctrl-C: stop the task)",
+        "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)",
     ]
     table.view.show(stream_item(event("user_message", step_id="step_2", text="two\nlines"), ""))
     assert len(table.screen) == 2  # it stands there already
@@ -108,7 +108,7 @@ def test_an_interjection(at: At) -> None:
     table = at("be brief", "")
     assert table.person.interject()
     assert table.told == [("interrupt", "be brief")]
-    assert table.screen[1].startswith("your message to the team, ended by an empty line")
+    assert table.screen[1].startswith("your message, ended by an empty line")
     assert "Ctrl-C: stop the task" in table.screen[1]
 
 
@@ -181,7 +181,7 @@ def test_changed_tool_is_shown_before_it_is_approved(at: At) -> None:
         '     was "Buy."',
         r'     now "Buy\u202e."',
     ]
-    assert table.screen[8].startswith("approve the change? y, n, or n REASON")
+    assert table.screen[8].startswith("approve the change? y, n [REASON]; this call does not run")
 
 
 def test_what_no_approval_helps(at: At) -> None:
