@@ -146,7 +146,7 @@ def test_approval_is_asked_for_again_until_it_is_said(at: At) -> None:
     table.calls = [call()]
     assert table.person.answer(TaskStatus.APPROVAL)
     assert table.told == [("approve", "tc_1", "None")]
-    assert table.screen.count("say y, n, n and why not, or a JSON object") == 2
+    assert table.screen.count("say y, n, n REASON, or a JSON object") == 2
     assert any(line.startswith("this is no JSON: ") for line in table.screen)
 
 
@@ -204,8 +204,8 @@ def test_what_no_approval_helps(at: At) -> None:
         ("no  not today ", Verdict(False, reason="not today")),
         ('{"a": {"b": 1}}', Verdict(True, {"a": {"b": 1}})),
         ("{}", Verdict(True, {})),
-        ("yes but", "say y, n, n and why not, or a JSON object"),
-        ("never", "say y, n, n and why not, or a JSON object"),
+        ("yes but", "say y, n, n REASON, or a JSON object"),
+        ("never", "say y, n, n REASON, or a JSON object"),
     ],
 )
 def test_read_verdict(line: str, verdict: Verdict | str) -> None:
