@@ -25,24 +25,27 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer
 from roboco.settings import read_settings
 
-_ENDS = frozenset("qQ\x1b\x03\x04")
-"""Keys that end it: q, Escape, and what Ctrl-C and Ctrl-D are where a terminal sends them as they are."""
-_PATIENCE = 5.0
-"""Seconds in which workers are heard of for a single picture: their heartbeats come every two, if they are not busy."""
-_LONGEST = 8.0
-"""The same where some have been heard of, but not what they consume: they are busy."""
-_LOOK = 0.1
+END_KEYS = frozenset("qQ\x1b\x03\x04")
+"""The keys that end it: q, Escape, and Ctrl-C and Ctrl-D where a terminal sends them as characters."""
+HEARTBEAT_TIMEOUT = 5.0
+"""Seconds to wait for heartbeats of workers before a single picture. A worker that is not busy sends one every two."""
+QUEUES_TIMEOUT = 8.0
+"""Seconds to wait if a worker has sent a heartbeat but not yet its queues, since it is busy."""
+POLL_INTERVAL = 0.1
+"""Seconds between two checks for a key or a heartbeat."""
 
 
 @click.command()
 @click.option("--once", is_flag=True, help="Print one picture and end, as without a terminal.")
-@click.option("--tasks", "most", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--tasks", "most", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most tasks to show."
+)
 @click.option("--every", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @options.as_json
 def top(once: bool, most: int, every: float, as_json: bool) -> None:
     """Watch tasks, workers, queues and rates.
 
-    Only as many tasks are read as are shown, those at work first.
+    It reads only the tasks that it shows, those with running work first.
     """
     settings = read_settings()
     with ExitStack() as opened:
@@ -58,14 +61,14 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
 
 
 def _single(viewer: Viewer, most: int) -> TopPicture:
-    """One picture, once workers have had the time to be heard of and to say what they consume."""
+    """Return a picture, after the workers had time to send their heartbeats and queues."""
     began = time.monotonic()
     picture = viewer.take(most)
     while not all(map(picture.consumers, QUEUES)):
         silent = any(not one.queues for one in picture.workers)
-        if time.monotonic() - began > (_LONGEST if silent else _PATIENCE):
+        if time.monotonic() - began > (QUEUES_TIMEOUT if silent else HEARTBEAT_TIMEOUT):
             break
-        time.sleep(_LOOK)
+        time.sleep(POLL_INTERVAL)
         picture = viewer.take(most)
     return picture
 
@@ -80,7 +83,7 @@ def _print(picture: TopPicture, where: str, as_json: bool) -> None:
 
 
 def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
-    fixed = ("COLUMNS", "LINES")  # what stands there of the size is not what the terminal has later
+    fixed = ("COLUMNS", "LINES")  # they keep the size at the start; the terminal may be resized
     variables = {name: value for name, value in os.environ.items() if name not in fixed}
     console = Console(highlight=False, markup=False, emoji=False, _environ=variables)
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -89,7 +92,7 @@ def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
             if console.size != size:  # the terminal was resized, or the picture is new
                 size = console.size
                 live.update(TopView(picture, where, size.height), refresh=True)
-            if pressed(_LOOK):
+            if pressed(POLL_INTERVAL):
                 return
             if time.monotonic() >= due:
                 picture, due, size = take(console.size.height), time.monotonic() + every, None
@@ -97,7 +100,7 @@ def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Meanwhile keys come one by one and are not shown; the function says whether one that ends it was pressed."""
+    """Read keys one by one, without an echo. The function returns True if a key was pressed that ends the command."""
     keys = sys.stdin.fileno()
     before = termios.tcgetattr(keys)
 
@@ -105,7 +108,7 @@ def _keys() -> Iterator[Callable[[float], bool]]:
         if not select.select([keys], [], [], seconds)[0]:
             return False
         typed = os.read(keys, 64).decode(errors="replace")
-        return typed == "" or (typed[0] in _ENDS and (len(typed) == 1 or typed[0] != "\x1b"))
+        return typed == "" or (typed[0] in END_KEYS and (len(typed) == 1 or typed[0] != "\x1b"))
 
     try:
         tty.setcbreak(keys)

@@ -1,4 +1,4 @@
-"""TopPicture: tasks, workers, queues and rates as they are now, and Viewer, which takes one after the other."""
+"""TopPicture: tasks, workers, queues and rates at one moment, and Viewer, which takes one picture after another."""
 
 import time
 from dataclasses import asdict, dataclass, replace
@@ -17,22 +17,24 @@ from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, TransientError
 
-_TEAMS = 5
-"""How many teams are read from the workspace for one picture; the others come with the next ones."""
+MAX_NEW_TEAMS = 5
+"""Teams that are read from the workspace for one picture. The others follow with the next pictures."""
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task, with its team's name once that is read, and its tokens out a second since the picture before."""
+    """A task as it is shown."""
 
     task: TaskNow
     team: str
+    """The name of its team; "" until the team is read."""
     rate: float | None
+    """Output tokens a second since the last picture, or None in the first one."""
 
 
 @dataclass(frozen=True)
 class TopPicture:
-    """What `roboco top` shows. `errors` say what did not answer; the figures are then those of the picture before."""
+    """The figures that `roboco top` shows. If a server does not answer, they are those of the last picture."""
 
     at: float
     open_tasks: int = 0
@@ -42,18 +44,19 @@ class TopPicture:
     queues: tuple[QueueNow, ...] = ()
     rates: tuple[RateNow, ...] = ()
     errors: tuple[str, ...] = ()
+    """The servers that did not answer."""
 
     @property
     def streams(self) -> int:
-        """How many connections follow the text of the tasks that are shown."""
+        """The number of connections that follow the text of these tasks."""
         return sum(row.task.followers for row in self.tasks)
 
     def consumers(self, queue: str) -> int:
-        """How many workers that live consume the queue."""
+        """Return the number of live workers that consume the queue."""
         return sum(1 for one in self.workers if queue in one.queues and one.alive(self.at))
 
     def record(self) -> dict[str, Any]:
-        """The picture as JSON has it."""
+        """Return the picture as JSON."""
         return {
             "time": self.at,
             "open_tasks": self.open_tasks,
@@ -68,7 +71,7 @@ class TopPicture:
 
 
 class Viewer:
-    """Takes pictures. What does not answer leaves its part as it was, and is named."""
+    """Takes pictures. If a server does not answer, its part stays as it was, and the picture names the server."""
 
     def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: Heartbeats) -> None:
         settings = orchestrator.settings
@@ -85,7 +88,7 @@ class Viewer:
         self._client.close()
 
     def take(self, most: int) -> TopPicture:
-        """A picture with at most so many tasks."""
+        """Return a picture with at most `most` tasks."""
         now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
         for look in (self._look_at_redis, self._look_at_queues):
             try:
@@ -119,7 +122,7 @@ class Viewer:
     def _read_teams(self, task_ids: list[str]) -> None:
         """Read some teams that are not known yet. One that cannot be read shows no name."""
         self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
-        for task_id in [one for one in task_ids if one not in self._known][:_TEAMS]:
+        for task_id in [one for one in task_ids if one not in self._known][:MAX_NEW_TEAMS]:
             try:
                 self._known[task_id] = self._teams.get(task_id)
             except (RobocoError, OSError):
