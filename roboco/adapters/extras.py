@@ -1,7 +1,7 @@
 """The extras of the installation: packages that only some commands and processes need.
 
-`pip install roboco` installs a client that submits, follows and controls tasks. Whoever needs more checks for it before
-anything starts, so that the error names the extra instead of a module.
+`pip install roboco` installs a client that submits, follows and controls tasks. A command or worker
+that needs more checks it before anything starts, so that its error names the extra instead of a module.
 """
 
 import importlib.util

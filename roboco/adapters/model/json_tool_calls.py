@@ -1,9 +1,9 @@
-"""JSON calls: tools for models that know no native tool calls. The model answers with one JSON object.
+"""JSON tool calls, for models without native ones. The model answers with one JSON object.
 
     {"text": "what it says", "calls": [{"tool": "add", "args": {"a": 1, "b": 2}}]}
 
-The object's schema goes along as the response format, so that servers with grammars let nothing else come; others are
-told in words alone, and what they answer is read with care.
+The request carries the object's schema as the response format, so that servers with grammars generate nothing else.
+Other servers ignore it: their models read the instruction alone, and the parser passes over fences and prose.
 """
 
 import json
@@ -20,11 +20,11 @@ from roboco.domain.canonical_json import checked_json, well_formed
 from roboco.ports import Request, RequestedCall
 
 MOST_CALLS = 8
-"""How many calls one answer may hold."""
+"""Calls in one answer."""
 SHOWN = 2000
-"""How many characters of an answer that cannot be read the model is shown again."""
+"""Characters of an unreadable answer in the reprompt."""
 _PLACES = 50
-"""At how many braces the answer's object is looked for at most."""
+"""Braces at which the parser tries to read the answer's object."""
 
 # Worded and ordered by trials with a model of 135M parameters: the tools first, the shape of the answer last.
 _WISH = "Pick the tools that fit what the user wants, and answer with JSON only:"
@@ -61,19 +61,19 @@ class Answer:
 
 
 def asked_in_json(request: Request) -> Request:
-    """The request without native tools: they stand in the system message, with how to call them."""
+    """Return the request without native tools. The system message describes them and the form of a call."""
     none = "" if request.tool_choice == "required" else '\n"calls" is [] if no tool is needed.'
     instruction = f"You have tools:\n{tool_sheet(request.tools)}\n{_WISH}\n{_shape(request)}{none}"
     return replace(request, messages=plain_turns(request.messages, instruction), tools=())
 
 
 def asked_plainly(request: Request) -> Request:
-    """The request of an agent that has no tools now: a plain conversation, whatever was called before."""
+    """Return the request of an agent without tools in this turn: a plain conversation, even after tool calls."""
     return replace(request, messages=plain_turns(request.messages), tools=())
 
 
 def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Request:
-    """The request with the model's own answer, and what was wrong with it. `asked` is what it was asked first."""
+    """Return the first request `asked`, with the model's answer `said` and the mistake in it appended."""
     shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
     told = (
         f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{_shape(request)}"
@@ -120,15 +120,15 @@ def _begun_text(said: str) -> str:
 
 
 def most_calls(request: Request) -> int:
-    """How many calls the answer may hold: one where it must hold one, or a small model goes on with them for ever."""
+    """Return the most calls of an answer. It is one where a call is required: a small model repeats calls for ever."""
     return 1 if request.tool_choice == "required" else MOST_CALLS
 
 
 def response_format(request: Request) -> dict[str, Any]:
-    """The schema of the answer, as the chat completions protocol takes it.
+    """Return the schema of the answer as a response format of chat completions.
 
-    The text comes before the calls, for models that think as they write. Where a tool takes more than strict providers
-    know (arguments that may be left out, for instance), the schema is not declared strict.
+    The text precedes the calls, for models that think as they write. If a tool's schema has more than strict providers
+    support, such as optional arguments, the schema is not declared strict.
     """
     calls = {
         "type": "array",
@@ -143,7 +143,10 @@ def response_format(request: Request) -> dict[str, Any]:
 
 
 def read_answer(said: str, request: Request, cut_off: bool) -> Answer:
-    """What the model says and calls. Fences and prose around the object are passed over; equal calls count as one."""
+    """Return the text and calls of the answer `said`, or its mistake.
+
+    Fences and prose around the object are ignored, and equal calls are merged.
+    """
     found = _object(said)
     if found is None:
         return Answer(
@@ -173,7 +176,7 @@ def _closed(properties: dict[str, Schema]) -> Schema:
 
 
 def _object(said: str) -> dict[str, Any] | None:
-    """The answer's object: the first of the text, or the last that has calls, for models that draft before."""
+    """Return the answer's object: the first of the text, or the last one with calls, for models that draft first."""
     found: dict[str, Any] | None = None
     decoder = json.JSONDecoder()
     place, first = said.find("{"), True

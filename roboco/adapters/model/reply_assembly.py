@@ -1,4 +1,4 @@
-"""Assembly: a reply put together from the deltas of a stream.
+"""Assembly: a reply, assembled from the deltas of a stream.
 
 All text that leaves it is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and a server
 that cuts its text anywhere sends them in two deltas: such halves are joined, and a lone one becomes U+FFFD.

@@ -1,4 +1,4 @@
-"""roboco dev: a whole Roboco on this machine, until Ctrl-C."""
+"""roboco dev: a whole stack on this machine, until Ctrl-C."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from roboco.cli.terminal.signals import Interrupted
 def dev(port_base: int | None, folder: Path) -> None:
     """Run a whole stack: Redis, S3, workers and Flower.
 
-    It prints where everything is, starts again what dies, and ends on Ctrl-C. Its data stays in the folder.
+    It prints all addresses, restarts servers that die, and ends on Ctrl-C. Its data stays in the folder.
     """
     screen = Screen(sys.stdout)
     stack = DevStack(folder, port_base, screen.line)
@@ -30,7 +30,7 @@ def dev(port_base: int | None, folder: Path) -> None:
         _print(screen, stack)
         stack.supervisor.keep()
     except Interrupted:
-        screen.line("ending; workers finish what they do (Ctrl-C once more does not wait)")
+        screen.line("ending; workers finish their work (Ctrl-C again kills them)")
     finally:
         stack.supervisor.end()
     screen.line("everything has ended")

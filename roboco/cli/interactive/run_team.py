@@ -66,7 +66,7 @@ def run_team(team: Team, wish: Wish) -> int:
             conversation = as_json or _for_people(task, waits, screen, look)
             code = _converse(conversation, task, notes, partial(waits.how_to_go_on, alone=stack.has_worker))
         except BrokenPipeError:
-            task.stop("nobody reads its output")
+            task.stop("its output is closed")
             _close(task)
             raise
         finally:
@@ -84,7 +84,7 @@ def _tell(notes: Screen, text: str) -> None:
 
 
 def _tell_command(notes: Screen, text: str) -> None:
-    """Print a command on a line of its own, which is not broken between words, so that it can be copied."""
+    """Print a command on one line that is not broken between words, so that it can be copied."""
     notes.line((f"  {text}", "dim"))
 
 

@@ -1,4 +1,4 @@
-"""DevStack: a whole Roboco on one machine, to stay: servers, three workers and Flower, their data in a folder."""
+"""DevStack: a permanent Roboco on one machine: servers, three workers and Flower, with their data in a folder."""
 
 import os
 import secrets
@@ -29,15 +29,15 @@ from roboco.settings import read_settings
 
 POOLS = ("coordinator", "agents", "tools")
 FLOWER_COLUMNS = "name,args,uuid,state,received,runtime,worker"
-"""Flower's columns, with who does what; the arguments are not shown without being asked for."""
+"""Flower's columns, with the worker of each task. Flower shows the arguments on request only."""
 _PORTS = 13
 """Valkey, Flower, the local model, and ten of the S3 server."""
 _FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
-"""What of the user's environment would not fit the keys of our own S3 server."""
+"""Variables of the user's environment that do not fit the keys of the S3 server that is started here."""
 
 
 class DevStack:
-    """Starts its parts one by one; `supervisor` keeps and ends them.
+    """Starts its parts one by one; `supervisor` keeps and stops them.
 
     `exports` are the variables by which other processes find it.
     """
@@ -79,7 +79,7 @@ class DevStack:
         _write_private(self.folder / "env", self.export_lines())
 
     def export_lines(self) -> str:
-        """What a shell has to run to find this stack."""
+        """Return the lines that a shell runs to find this stack."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.exports.items()]
         foreign = [f"unset {' '.join(_FOREIGN)}\n"] if "AWS_ACCESS_KEY_ID" in self.exports else []
         return "".join(lines + foreign)
@@ -147,7 +147,7 @@ class DevStack:
             f"--tasks_columns={FLOWER_COLUMNS}",
             f"--conf={os.devnull}",  # else a flowerconfig.py of the current folder
         ]
-        # The password in the environment, because everybody sees a command line.
+        # The password is in the environment, because every user of the machine sees a command line.
         return start_celery(
             "flower", "roboco.workers.app", arguments, {**env, "FLOWER_BASIC_AUTH": f"roboco:{self.password}"}, log
         )
@@ -163,7 +163,7 @@ def _made(folder: Path) -> Path:
 
 
 def _port_base(kept: Path, wanted: int | None) -> int:
-    """The first of the stack's ports: the wanted one, else that of the last time if all are free, else any."""
+    """Return the first of the stack's ports: the wanted one, else the last one used if all are free, else any."""
     if wanted is not None:
         return chosen_port(wanted, _PORTS)
     try:

@@ -23,7 +23,7 @@ class DownloadBar:
         self._due = time.monotonic() + LINE_INTERVAL
 
     def show(self, received: int) -> None:
-        """Show that so many bytes have arrived."""
+        """Show this number of bytes as received."""
         part = min(1.0, received / self._total)
         amount = f"{received / _MEGABYTE:.0f} of {self._total / _MEGABYTE:.0f} MB"
         if self._file.isatty():

@@ -1,4 +1,4 @@
-"""LocalStack: what one run of a team needs and the environment does not name, started and ended with it."""
+"""LocalStack: the servers that one run of a team needs and the environment does not name, started and ended with it."""
 
 import tempfile
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from roboco.settings import Settings
 _WORKER = "run"
 _FOREVER = 10.0 * 365 * 86_400
 _WARM = 10.0
-"""Seconds that a worker on a shared Redis has to finish what it does."""
+"""Seconds that a worker on a shared Redis has to finish its work."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What has to be started; a Redis of our own has no workers but ours."""
+    """The servers that have to be started. A Redis that is started here has no other workers."""
 
     redis: bool
     worker: bool
@@ -34,7 +34,7 @@ class Missing:
 
 
 def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing:
-    """What the environment lacks to run the team; with `worker` a worker is wanted in any case."""
+    """Return the servers that the environment lacks to run the team; with `worker`, a worker in any case."""
     redis = not env.get("ROBOCO_REDIS_URL")
     named = is_named(env) or any(
         profile.base_url or env.get(profile.api_key_env or "") for profile in team.models.values()
@@ -43,7 +43,7 @@ def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing
 
 
 class LocalStack:
-    """Starts what is missing on entering; on leaving all of it is gone, whatever happened. Main thread only."""
+    """Starts the missing servers on entering, and ends all of them on leaving, after errors too. Main thread only."""
 
     def __init__(self, settings: Settings, lacking: Missing, tell: Tell) -> None:
         self._settings = settings
@@ -68,17 +68,17 @@ class LocalStack:
 
     @property
     def has_worker(self) -> bool:
-        """Whether a worker of our own runs."""
+        """True if a worker runs that was started here."""
         return self._lacking.worker
 
     def check(self) -> None:
-        """TransientError, with the end of its log, if something that we started has died."""
+        """Raise TransientError, with the end of its log, if a server that was started here has died."""
         for server in self._servers:
             if not server.alive():
                 wait_ready(server, lambda: False, 0)
 
     def _start(self) -> None:
-        """Start what is missing, all of it side by side, and return once the model is loaded.
+        """Start the missing servers side by side, and return once the model is loaded.
 
         The worker may still be starting: it takes the task from its queue when it is ready.
         """

@@ -89,7 +89,7 @@ def _queue_columns(picture: TopPicture) -> list[Column]:
     consumers = [picture.consumers(queue.name) for queue in queues]
     oldest = ["" if queue.oldest is None else age(picture.at - queue.oldest) for queue in queues]
     return [
-        Column("queue", [Text(queue.name) for queue in queues], is_id=True, keep_end=True),
+        Column("queue", _plain(queue.name for queue in queues)),
         Column("waiting", [Text(str(one.waiting), "yellow" if one.waiting else "") for one in queues], right=True),
         Column("oldest", _plain(oldest), 1, right=True),
         Column("workers", [Text(str(count), "" if count else "red") for count in consumers], right=True),
@@ -153,7 +153,7 @@ def _tasks(rows: Sequence[TaskRow], width: int, now: float) -> RenderableType:
     table = fitted(columns, width)
     left = width - natural_width(columns) - 2
     if left >= 20:  # the reason takes the rest of a wide terminal
-        reasons = [Text(one_line(row.task.reason, min(left, 80))) for row in rows]
+        reasons = _plain(_whole_words(row.task.reason, min(left, 80)) for row in rows)
         table = fitted([*columns, Column("reason", reasons)], width)
     return table
 
@@ -174,6 +174,12 @@ def _task_columns(rows: Sequence[TaskRow], now: float) -> list[Column]:
         Column("followed", _plain(str(task.followers) for task in tasks), 9, right=True),
         Column("age", _plain(age(now - task.started_at) for task in tasks), 2, right=True),
     ]
+
+
+def _whole_words(text: str, width: int) -> str:
+    """Return the beginning of the text that fits, up to the end of a word."""
+    line = one_line(text, 200)
+    return line if len(line) <= width else f"{line[: width - 1].rpartition(' ')[0]} …"
 
 
 def _plain(texts: Iterable[str]) -> list[Text]:
