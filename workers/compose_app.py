@@ -16,9 +16,10 @@ from roboco.adapters.celery.app import DeadLetterSink, application, configuratio
 from roboco.adapters.celery.dispatcher import NODE
 from roboco.adapters.celery.health.bootstep import keep_pulse
 from roboco.adapters.celery.log_redaction import quote_nobody
-from roboco.adapters.celery.names import TOOLS_QUEUE
+from roboco.adapters.celery.names import AGENTS_QUEUE, TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
 from roboco.adapters.guarded import guard_process
+from roboco.adapters.model.lazy import preload_model
 from roboco.adapters.per_process import PerProcess
 from roboco.adapters.redis.client import connect_briefly
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
@@ -58,6 +59,8 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
     celeryd_init.connect(partial(check_passwords, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
     keep_registered(app, settings, queues)
+    if AGENTS_QUEUE in queues:
+        preload_model()  # before the pool forks: each child would import it again, for 0.7 s of processor time
     gc.collect()
     gc.freeze()  # a full collection of all imported objects would stop all streams of a process for 80 to 180 ms
     return app, engine

@@ -13,8 +13,8 @@ from celery.worker import state
 
 from roboco.adapters.celery.background import repeat_while_working
 from roboco.adapters.workspace.conditions import REMEDY, conditions_flaw
-from roboco.adapters.workspace.open import open_objects
 from roboco.adapters.workspace.s3 import S3Objects
+from roboco.adapters.workspace.s3_open import open_objects
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 

@@ -26,8 +26,9 @@ from roboco.errors import RobocoError
 
 _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Run": {
-        "run": ("commands.run:run", "Run a team here and show it live."),
         "demo": ("commands.demo:demo", "Run a shipped team on TOPIC."),
+        "init": ("commands.init:init", "Create a project: a team, a tool, a service, a test and settings."),
+        "run": ("commands.run:run", "Run a team here and show it live."),
         "dev": ("commands.dev:dev", "Run a whole stack: Redis, S3, workers and Flower."),
         "submit": ("commands.submit:submit", "Submit a task to running workers and print its id."),
         "watch": ("commands.watch:watch", "Show a task live until it has ended."),

@@ -11,6 +11,7 @@ from celery import Celery
 from roboco.adapters.celery.app import application, configuration
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
+from roboco.adapters.extras import missing_packages
 from roboco.adapters.mcp.confined import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.model.lazy import ModelAtFirstUse
@@ -140,8 +141,8 @@ def client_telemetry(settings: Settings) -> Observed | None:
 def _toolbox(settings: Settings, workspace: Workspace, time_up: type[Exception], budget: Budget) -> FunctionToolbox:
     model = settings.embeddings_model
     rank = None
-    if model is not None:
-        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # imports openai
+    if model is not None and not missing_packages("workers"):  # a client without them runs no tools
+        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # which imports openai
         rank = embeddings.EmbeddingRank(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
     index = MemoryIndex(
         workspace.histories, text_of(workspace.files), settings.cache_folder, rank, workspace=settings.workspace

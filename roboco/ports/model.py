@@ -32,7 +32,13 @@ class RequestedCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a model call, with token counts as the model reports them and times in milliseconds."""
+    """The result of a model call, with token counts as the model reports them and times in milliseconds.
+
+    `reprompts` is how often the model was asked again because its answer could not be parsed; the tokens include those
+    answers. With `finish_reason` "malformed" the last answer was no readable tool call either: `mistake` is the reason,
+    and the texts are its words without the JSON.
+    `limit` is the limit of Roboco that cut the answer off, with `finish_reason` "length"; "" if none did.
+    """
 
     model: str
     finish_reason: str
@@ -45,7 +51,7 @@ class Reply:
     reprompts: int = 0
     """The number of repeated requests because a reply could not be parsed. The tokens include those replies."""
     limit: str = ""
-    """The limit of Roboco that truncated the reply, with `finish_reason` "length"; "" if none did."""
+    mistake: str = ""
 
 
 Say = Callable[[str], None]

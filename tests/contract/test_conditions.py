@@ -4,8 +4,8 @@ import pytest
 
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.workspace.conditions import TRIED, conditions_flaw
-from roboco.adapters.workspace.open import open_objects
 from roboco.adapters.workspace.s3 import S3Objects
+from roboco.adapters.workspace.s3_open import open_objects
 from roboco.errors import TransientError
 from tests.contract.s3_faults import WatchedObjects
 from tests.servers.loose_s3 import LooseS3, loose_s3

@@ -80,14 +80,101 @@ def test_a_whole_answer_at_the_limit_of_tokens_is_taken(server: ModelServer, mod
 
 
 def test_reprompts_are_bounded(server: ModelServer, model: OpenAIModel) -> None:
-    """The last answer is the text, as it came; each reprompt shows the answer before it alone."""
+    """Each reprompt shows the answer before it alone."""
     server.script(lambda request: Reply(text=f"no {len(server.requests)}", usage=(7, 2)))
     text, ended = answer(model.stream(in_json()))
-    assert (text, ended.finish_reason, ended.calls) == (f"no {1 + REPROMPTS}", "malformed", ())
+    assert (text, ended.finish_reason, ended.calls) == (f"no {1 + REPROMPTS}", "stop", ())
     assert (ended.reprompts, ended.tokens_in, ended.tokens_out) == (REPROMPTS, 7 * 3, 2 * 3)
     assert ended.first_token_ms <= ended.duration_ms
     assert [len(body["messages"]) for body in bodies(server)] == [2, 4, 4]
     assert bodies(server)[2]["messages"][2]["content"] == "no 2"
+
+
+CALL = '{"text": "", "calls": [{"tool": "add", "args": {"a": 1'
+HOPELESS: dict[str, tuple[str, str]] = {
+    "JSON in a fence": (f"```json\n{CALL}}}}}\n```", ""),
+    "truncated JSON": (CALL, ""),
+    "prose, then JSON": (f"I would add them.\n{CALL}}}}}]}}", "I would add them."),
+    "prose, then a fence": (f"I would add them:\n```json\n{CALL}", "I would add them:"),
+    "two objects": (f"{CALL}}}}}]}}\n{CALL}}}}}]}}", ""),
+    "a call as a list": ('[{"name": "add", "arguments": {}}]', ""),
+    "words beside a bad call": ('{"text": "I add", "calls": [{"tool": "fly", "args": {}}]}', "I add"),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize("kind", HOPELESS)
+def test_a_call_that_stays_malformed_never_becomes_text(server: ModelServer, model: OpenAIModel, kind: str) -> None:
+    said, words = HOPELESS[kind]
+    say(server, said)
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.finish_reason, ended.calls) == (words, "malformed", ())
+    assert ended.mistake
+    assert len(server.requests) == 1 + REPROMPTS
+
+
+def test_words_without_the_required_call_are_malformed(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, "I would rather not.")
+    text, ended = answer(model.stream(replace(in_json(), tool_choice="required")))
+    assert (text, ended.finish_reason) == ("I would rather not.", "malformed")
+
+
+def test_a_text_that_stays_too_long_is_shown_as_far_as_it_goes(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, '{"text": "on and\\non \\ud83d\\u', finish_reason="length")
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.finish_reason, ended.mistake) == ("on and\non \ufffd", "length", "")
+
+
+def after_a_call() -> Any:
+    """The request of an agent that has called a tool and has none in this turn."""
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+    past = (
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    )
+    request = in_json()
+    return replace(request, messages=(*request.messages, *past), tools=())
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("It is 3.", "It is 3."),
+        (f"It is 3. {CALL}", "It is 3. "),
+        (f"```json\n{CALL}}}}}]}}\n```\nIt is 3.", "It is 3."),
+        ("Sets look so: {1, 2}.", "Sets look so: {1, 2}."),
+    ],
+)
+def test_an_agent_without_tools_says_its_words_alone(
+    server: ModelServer, model: OpenAIModel, said: str, words: str
+) -> None:
+    say(server, said.replace('"text": "", ', ""))
+    text, ended = answer(model.stream(after_a_call()))
+    assert (text, ended.finish_reason, ended.reprompts) == (words, "stop", 0)
+
+
+def test_an_agent_without_tools_that_writes_calls_alone_is_asked_for_words(
+    server: ModelServer, model: OpenAIModel
+) -> None:
+    call = json.dumps({"calls": [ADD]})
+    server.script(lambda request: Reply(text=call if len(server.requests) == 1 else "It is 3."))
+    text, ended = answer(model.stream(after_a_call()))
+    assert (text, ended.reprompts, ended.mistake) == ("It is 3.", 1, "")
+    assert "without JSON" in bodies(server)[1]["messages"][-1]["content"]
+
+
+def test_an_agent_without_tools_that_writes_only_calls_has_failed(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, json.dumps({"calls": [ADD]}))
+    text, ended = answer(model.stream(after_a_call()))
+    assert (text, ended.finish_reason, ended.reprompts) == ("", "malformed", REPROMPTS)
+    assert ended.mistake
+
+
+def test_json_of_an_agent_that_never_had_tools_is_its_text(server: ModelServer, model: OpenAIModel) -> None:
+    call = json.dumps({"calls": [ADD]})
+    say(server, call)
+    text, _ = answer(model.stream(replace(in_json(), tools=())))
+    assert text == call
 
 
 def test_a_required_call_must_come(server: ModelServer, model: OpenAIModel) -> None:

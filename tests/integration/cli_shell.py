@@ -42,7 +42,7 @@ def answer(request: Request) -> Reply:
     if request.last_user == "for ever":
         return Reply(chunks=["on and "] * 5000, interval=0.02)
     if "Pick the tools" in request.system:  # the demo's critic, whose model has no tool calls of its own
-        return Reply(text='{"calls": [{"tool": "memory_search", "args": {"query": "rain"}}]}')
+        return Reply(text='{"calls": [{"tool": "style_rule", "args": {"about": "words"}}]}')
     if "three short sentences" in request.system or "kind teacher" in request.system:
         return Reply(text="It rains. It drips. PERFECT")
     if "host" in request.system:

@@ -49,7 +49,7 @@ def test_run(done: tuple[Shell, str], model: ModelServer) -> None:
     shell, output = done
     assert "\x1b" not in output
     assert "\x07" not in output
-    assert output.splitlines()[0] == "task poem · team pair"
+    assert output.splitlines()[:2] == ["starting Redis and a worker", "task poem · team pair"]
     for line in (
         "── writer · writer is number 1 in the order",
         "   → add(a=19, b=23)",
@@ -227,5 +227,7 @@ def test_demo(shell: Shell) -> None:
     output = shell.run("demo", "a walk in the rain")
     assert "Write a short paragraph about a walk in the rain." in output
     assert output.index("── writer") < output.index("── critic") < output.index("── completed")
-    assert output.index("→ memory_search") < output.index("← memory_search")
+    assert output.index("→ style_rule") < output.index("← style_rule · Use simple words")
+    assert output.splitlines()[0] == "starting Redis and a worker"
+    assert output.splitlines()[-1].endswith("init my-team")
     assert_nothing_left(shell.folder)

@@ -204,17 +204,17 @@ def test_session_and_delta(desk: Desk) -> None:
 
 def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
     with desk.on_terminal("run", "desk.yaml", "for ever") as terminal:
-        terminal.says("Ctrl-C asks for a message and interrupts with it; twice stops")
+        terminal.says("Ctrl-C lets you send a message to the team; twice stops the task")
         terminal.says("on and on and ")
         terminal.types("\x03")
-        terminal.says("your message interrupts the team")
+        terminal.says("your message, ended by an empty line")
         terminal.says("> ")
         terminal.types("\n")  # nothing: it goes on
         terminal.says("host")
         terminal.says("goes on")
         terminal.says("on and ")
         terminal.types("\x03")
-        terminal.says("your message interrupts the team")
+        terminal.says("your message, ended by an empty line")
         terminal.types("be brief\n\n")
         terminal.says("(interrupted)")
         terminal.says("connection closed after")
@@ -223,7 +223,8 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.says("your answer, ended by an empty line")
         terminal.says("> ")
         terminal.types("\n")
-        terminal.says("the task waits (user_turn): roboco send task_")
+        terminal.says("the task waits (user_turn); to continue:")
+        terminal.says("  roboco send task_")
         assert terminal.end() == 0
         assert terminal.screen.count("be brief") == 2  # typed, and quoted: not repeated
 
@@ -273,7 +274,8 @@ def test_a_terminal_is_asked_for_approval(desk: Desk) -> None:
         terminal.says("may it run?")
         terminal.says("> ")
         terminal.types("\n")
-        terminal.says("the task waits (approval): roboco approve task_")
+        terminal.says("the task waits (approval); to continue:")
+        terminal.says("  roboco approve task_")
         assert terminal.end() == 0
 
 
@@ -285,4 +287,6 @@ def test_without_a_terminal_is_told_what_the_task_waits_for(desk: Desk) -> None:
     desk.call("pause", "unapproved")
     desk.call("approve", "unapproved", call_id)
     waits(desk.stack.orchestrator.task("unapproved"), "paused")
-    assert "the task waits (paused): roboco resume unapproved" in desk.call("run", file, "add", "--id", "unapproved")
+    assert "the task waits (paused); to continue:\n  roboco resume unapproved" in desk.call(
+        "run", file, "add", "--id", "unapproved"
+    )

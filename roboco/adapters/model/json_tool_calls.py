@@ -1,12 +1,13 @@
-"""Tool calls for models without native tool calling: the model replies with one JSON object.
+"""JSON tool calls, for models without native ones. The model answers with one JSON object.
 
     {"text": "what it says", "calls": [{"tool": "add", "args": {"a": 1, "b": 2}}]}
 
-The object's schema is sent as the response format. Servers with grammars then produce nothing else. Other servers
-only see the instruction in the system message, so the parser tolerates text around the object.
+The request carries the object's schema as the response format, so that servers with grammars generate nothing else.
+Other servers ignore it: their models read the instruction alone, and the parser passes over fences and prose.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,15 +16,15 @@ from roboco.adapters.json_schema import mistake
 from roboco.adapters.model.plain_messages import plain_turns
 from roboco.adapters.model.strict_schema import Schema, is_strict, strict_schema
 from roboco.adapters.model.tool_descriptions import tool_sheet
-from roboco.domain.canonical_json import checked_json
+from roboco.domain.canonical_json import checked_json, well_formed
 from roboco.ports import Request, RequestedCall
 
 MOST_CALLS = 8
-"""Maximum number of calls in one reply."""
+"""Calls in one answer."""
 SHOWN = 2000
-"""Maximum number of characters of an unreadable reply that are quoted to the model."""
+"""Characters of an unreadable answer in the reprompt."""
 _PLACES = 50
-"""Maximum number of opening braces at which the parser searches for the reply's object."""
+"""Braces at which the parser tries to read the answer's object."""
 
 # Worded and ordered by trials with a model of 135M parameters: the tools first, the shape of the reply last.
 _WISH = "Pick the tools that fit what the user wants, and answer with JSON only:"
@@ -32,29 +33,47 @@ _SHAPE = f'{{"text": "what you say", {_CALLS}}}'
 _SHAPE_OF_CALLS = f"{{{_CALLS}}}"
 
 
+NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
+_BEGUN_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
+"""An answer that was cut off within its text."""
+_JSON_BEGINS = re.compile(r"`{3}|[\[{]")
+
+
 @dataclass(frozen=True)
 class Answer:
-    """A model's parsed text and calls; or only `mistake`, the reason why its reply cannot be used."""
+    """The words and tool calls of a model's answer."""
 
     text: str = ""
     calls: tuple[RequestedCall, ...] = ()
     mistake: str = ""
+    """Why the answer cannot be read; "" if it can."""
+    cut_off: bool = False
+    """True if the text is incomplete."""
+
+    @property
+    def finish_reason(self) -> str:
+        """The reason why the answer ended, in the words of chat completions, or "malformed"."""
+        if self.mistake:
+            return "malformed"
+        if self.cut_off:
+            return "length"
+        return "tool_calls" if self.calls else "stop"
 
 
 def asked_in_json(request: Request) -> Request:
-    """Return the request without native tools: the system message describes them and the JSON to call them."""
+    """Return the request without native tools. The system message describes them and the form of a call."""
     none = "" if request.tool_choice == "required" else '\n"calls" is [] if no tool is needed.'
     instruction = f"You have tools:\n{tool_sheet(request.tools)}\n{_WISH}\n{_shape(request)}{none}"
     return replace(request, messages=plain_turns(request.messages, instruction), tools=())
 
 
 def asked_plainly(request: Request) -> Request:
-    """Return the request as a plain conversation without tools, for an agent that has no tools now."""
+    """Return the request of an agent without tools in this turn: a plain conversation, even after tool calls."""
     return replace(request, messages=plain_turns(request.messages), tools=())
 
 
 def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Request:
-    """Return the first request, extended by the model's reply and the mistake in it."""
+    """Return the first request `asked`, with the model's answer `said` and the mistake in it appended."""
     shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
     shape = _shape(request)
     told = f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{shape}"
@@ -62,19 +81,53 @@ def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Requ
     return replace(asked, messages=(*asked.messages, *turns))
 
 
-def most_calls(request: Request) -> int:
-    """Return how many calls the reply may hold.
+def asked_for_words(plain: Request) -> Request:
+    """Return the plain request with a demand for words, after an answer that was tool calls alone."""
+    demand = "You have no tools now. Answer in plain words, without JSON."
+    return replace(plain, messages=plain_turns((*plain.messages, {"role": "user", "content": demand})))
 
-    One if a call is required: a small model would go on with calls for ever.
+
+def fallback(said: str, request: Request, answer: Answer, cut_off: bool) -> Answer:
+    """Return the usable part of an answer that cannot be read after all reprompts. JSON never becomes text.
+
+    Plain words are an answer, and so is a text that was cut off, unless a call is required. Else the words before the
+    JSON are the text, and the mistake remains.
     """
+    optional = request.tool_choice != "required"
+    json_begins = _JSON_BEGINS.search(said)
+    if json_begins is None and said.strip():
+        return Answer(said) if optional else replace(answer, text=said)
+    if (begun := _begun_text(said)) and cut_off:
+        return Answer(begun, cut_off=True) if optional else replace(answer, text=begun)
+    found = _object(said) or {}
+    text = found.get("text")
+    before = said[: json_begins.start()].strip() if json_begins else ""
+    return replace(answer, text=text if isinstance(text, str) and text else before)
+
+
+def _begun_text(said: str) -> str:
+    """Return the text of an answer that was cut off within it, as far as it goes; "" if there is none."""
+    begun = _BEGUN_TEXT.match(said)
+    for dropped in range(12 if begun else 0):  # the end may be half of an escape sequence, such as \ud83d\u
+        part = said[begun.start(1) : len(said) - dropped] if begun else ""
+        try:
+            text = json.loads(f'"{part}"')
+        except ValueError:
+            continue
+        return well_formed(text) if isinstance(text, str) else ""
+    return ""
+
+
+def most_calls(request: Request) -> int:
+    """Return the most calls of an answer. It is one where a call is required: a small model repeats calls for ever."""
     return 1 if request.tool_choice == "required" else MOST_CALLS
 
 
 def response_format(request: Request) -> dict[str, Any]:
-    """Return the schema of the reply, as the chat completions protocol takes it.
+    """Return the schema of the answer as a response format of chat completions.
 
-    The text precedes the calls, for models that think as they write. If the schema of a tool uses more than strict
-    providers accept (optional arguments, for instance), it is not declared strict.
+    The text precedes the calls, for models that think as they write. If a tool's schema has more than strict providers
+    support, such as optional arguments, the schema is not declared strict.
     """
     calls = {
         "type": "array",
@@ -89,10 +142,9 @@ def response_format(request: Request) -> dict[str, Any]:
 
 
 def read_answer(said: str, request: Request, cut_off: bool) -> Answer:
-    """Return the parsed text and calls, or the mistake.
+    """Return the text and calls of the answer `said`, or its mistake.
 
-    Code fences and prose around the object are ignored. Equal calls count as one. `cut_off` says that the reply was
-    truncated, so that the mistake names the cause.
+    Fences and prose around the object are ignored, and equal calls are merged.
     """
     found = _object(said)
     if found is None:
@@ -123,10 +175,7 @@ def _closed(properties: dict[str, Schema]) -> Schema:
 
 
 def _object(said: str) -> dict[str, Any] | None:
-    """Return the reply's object, or None if there is none.
-
-    It is the first object of the text, or the last that has calls, for models that write a draft first.
-    """
+    """Return the answer's object: the first of the text, or the last one with calls, for models that draft first."""
     found: dict[str, Any] | None = None
     decoder = json.JSONDecoder()
     place, first = said.find("{"), True

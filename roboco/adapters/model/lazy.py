@@ -5,6 +5,8 @@ import importlib
 from roboco.adapters.per_process import PerProcess
 from roboco.ports import Model, ModelStream, Request, Say
 
+_MODULE = "roboco.adapters.model.openai_model"
+
 
 class ModelAtFirstUse:
     """Calls models with the openai package, which takes half of Roboco's import time: clients never load it."""
@@ -17,6 +19,11 @@ class ModelAtFirstUse:
         return self._model().stream(request, say)
 
 
+def preload_model() -> None:
+    """Import the package now, in a process that forks children which call models."""
+    importlib.import_module(_MODULE)
+
+
 def _imported(allowed: tuple[str, ...]) -> Model:
-    model: Model = importlib.import_module("roboco.adapters.model.openai_model").OpenAIModel(allowed)
+    model: Model = importlib.import_module(_MODULE).OpenAIModel(allowed)
     return model

@@ -18,15 +18,19 @@ from roboco.adapters.model.bounded import bound_response
 from roboco.adapters.model.coalescer import Paced
 from roboco.adapters.model.errors import RATE_LIMIT, masked, refuses_format, retry_after, told
 from roboco.adapters.model.json_tool_calls import (
+    NO_WORDS,
     asked_again,
+    asked_for_words,
     asked_in_json,
     asked_plainly,
+    fallback,
     read_answer,
     response_format,
 )
 from roboco.adapters.model.loop_thread import LoopThread, Running
 from roboco.adapters.model.reply_assembly import Assembly
 from roboco.adapters.model.sse import iter_chunks
+from roboco.adapters.model.tool_call_filter import SpokenWords
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import ModelStream, Reply, Request, Say
@@ -95,7 +99,7 @@ class OpenAIModel:
             return (await self._first_try_that_speaks(request, paced.say)).reply()
         if request.tools:
             return await self._in_json(request, paced.say)
-        return (await self._first_try_that_speaks(asked_plainly(request), paced.say)).reply()
+        return await self._in_words(request, paced.say)
 
     async def _in_json(self, request: Request, say: Say) -> Reply:
         """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.
@@ -114,10 +118,32 @@ class OpenAIModel:
                 "model %r is asked again, since its reply cannot be parsed: %s", request.profile.model, answer.mistake
             )
             asked = asked_again(first, request, assembly.held, answer.mistake)
-        if text := assembly.held if answer.mistake else answer.text:
-            say(text)
-        reason = "malformed" if answer.mistake else "tool_calls" if answer.calls else "stop"
-        return replace(_summed(replies), finish_reason=reason, calls=answer.calls)
+        if answer.mistake:
+            answer = fallback(assembly.held, request, answer, assembly.cut_off)
+        if answer.text:
+            say(answer.text)
+        return replace(_summed(replies), finish_reason=answer.finish_reason, calls=answer.calls, mistake=answer.mistake)
+
+    async def _in_words(self, request: Request, say: Say) -> Reply:
+        """Have the model answer without tools. Tool calls that it writes all the same are removed from the text.
+
+        If nothing else was in the answer, the model is asked again. Only an agent that has called tools writes calls:
+        the text of any other agent is passed on as it is.
+        """
+        plain = asked = asked_plainly(request)
+        if not any(message.get("tool_calls") for message in request.messages):
+            return (await self._first_try_that_speaks(plain, say)).reply()
+        replies: list[Reply] = []
+        while True:
+            words = SpokenWords(say)
+            replies.append((await self._first_try_that_speaks(asked, words.say)).reply())
+            words.finish()
+            if not words.only_calls or len(replies) > REPROMPTS:
+                break
+            _log.warning("model %r is asked again: it wrote a tool call, and no words", request.profile.model)
+            asked = asked_for_words(plain)
+        reply = _summed(replies)
+        return replace(reply, finish_reason="malformed", mistake=NO_WORDS) if words.only_calls else reply
 
     async def _formed(self, asked: Request, form: dict[str, Any]) -> Assembly:
         """Return the model's reply in this format.

@@ -1,4 +1,4 @@
-"""Assembly of a reply from the deltas of a stream.
+"""Assembly: a reply, assembled from the deltas of a stream.
 
 All text that leaves this module is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and
 a server that splits its text anywhere sends them in two deltas. Such halves are joined; a lone one becomes U+FFFD.

@@ -6,15 +6,15 @@ that `"世"*` finds every single character. Terms contain only letters, digits, 
 therefore no syntax of a query language.
 """
 
+import importlib
 import re
 import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from operator import add
-
-import snowballstemmer  # type: ignore[import-untyped]
+from typing import Any
 
 LONGEST = 64
 """Maximum number of characters of a term; longer ones are truncated."""
@@ -48,13 +48,23 @@ class _Stemmers(threading.local):
     """The stemmers of a thread: a stemmer processes one word at a time."""
 
     def __init__(self) -> None:
-        self.english = snowballstemmer.stemmer("english")
-        self.german = snowballstemmer.stemmer("german")
+        snowball: Any = importlib.import_module("snowballstemmer")  # of the extra `workers`, absent in a client
+        self.english = snowball.stemmer("english")
+        self.german = snowball.stemmer("german")
 
 
-_stemmers = _Stemmers()
-SPELLING = f"1 {type(_stemmers.german).__module__} {version('snowballstemmer')}"
-"""Identifies the rules that turn texts into terms; PyStemmer changes it. An index of other rules is useless."""
+@cache
+def _stemmers() -> _Stemmers:
+    return _Stemmers()
+
+
+@cache
+def spelling() -> str:
+    """Return the version of the way from texts to terms, which depends on the stemmers that are installed.
+
+    An index of another version is useless.
+    """
+    return f"1 {type(_stemmers().german).__module__} {version('snowballstemmer')}"
 
 
 def spelled(text: str) -> str:
@@ -130,12 +140,12 @@ def _stems(word: str, language: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_KEPT)
 def _in_english(word: str) -> str:
-    return _bare(_stemmers.english.stemWord(word))
+    return _bare(_stemmers().english.stemWord(word))
 
 
 @lru_cache(maxsize=_KEPT)
 def _in_german(word: str) -> str:
-    return _bare(_stemmers.german.stemWord(word))
+    return _bare(_stemmers().german.stemWord(word))
 
 
 def _language(found: list[str]) -> str:

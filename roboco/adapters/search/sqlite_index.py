@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from roboco.adapters.search.analyzer import SPELLING, spelled
+from roboco.adapters.search.analyzer import spelled, spelling
 from roboco.adapters.search.hit import Filters, Kind
 from roboco.adapters.search.passage import Passage
 from roboco.adapters.search.query import MEMBER, any_of, long_terms, may_be_compound
@@ -17,8 +17,8 @@ from roboco.adapters.search.vector import Vector
 from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
-LAYOUT = f"1 {SPELLING}"
-"""The version of the tables and of the analysis of texts. A file of another version is discarded."""
+LAYOUT = 1
+"""The version of the tables. A file of another layout, or with other stemmers, is thrown away."""
 _EXPANDED = 20
 """Maximum number of compounds to which a query's word is expanded."""
 _TABLES = (
@@ -178,7 +178,7 @@ class IndexFile:
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def _set_up(self) -> None:
-        if self._layout() == LAYOUT:
+        if self._layout() == _version():
             return
         with self._writing() as database:
             tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'terms_%'")
@@ -186,7 +186,7 @@ class IndexFile:
                 database.execute(f'DROP TABLE "{name}"')
             for statement in _TABLES:
                 database.execute(statement)
-            database.execute("INSERT INTO layout VALUES (?)", (LAYOUT,))
+            database.execute("INSERT INTO layout VALUES (?)", (_version(),))
 
     def _layout(self) -> str | None:
         if not self._database.execute("SELECT 1 FROM sqlite_master WHERE name = 'layout'").fetchone():
@@ -220,6 +220,10 @@ def need_fts5() -> None:
         ) from error
     finally:
         database.close()
+
+
+def _version() -> str:
+    return f"{LAYOUT} {spelling()}"
 
 
 def _row(number: int, passage: Passage) -> tuple[Any, ...]:

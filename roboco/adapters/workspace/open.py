@@ -1,13 +1,12 @@
 """Opens the workspace of a URL."""
 
+import importlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
-from roboco.adapters.workspace.s3 import ATTEMPTS, S3Files, S3Objects, connect_s3
-from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.errors import UsageError
 from roboco.ports import Files, Histories
 
@@ -20,25 +19,18 @@ class Workspace(NamedTuple):
 
 
 def open_workspace(
-    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = ATTEMPTS
+    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int | None = None
 ) -> Workspace:
-    """Return the workspace at "file:///folder" or "s3://bucket/prefix". Raise UsageError for any other URL."""
-    objects = open_objects(url, s3_endpoint_url, s3_timeout, attempts)
-    if objects is not None:
-        return Workspace(S3Files(objects), S3Histories(objects))
+    """Return the workspace at "file:///folder" or "s3://bucket/prefix". Raises UsageError for any other URL.
+
+    A request to S3 is sent `attempts` times at most; None is the default of `connect_s3`.
+    """
     parts = urlsplit(url)
+    if parts.scheme == "s3":
+        s3: Any = importlib.import_module("roboco.adapters.workspace.s3_open")  # which imports boto3
+        if (opened := s3.open_bucket(url, s3_endpoint_url, s3_timeout, attempts)) is not None:
+            return Workspace(*opened)
     if parts.scheme == "file":
         files = FolderFiles(Path(unquote(parts.netloc + parts.path)).absolute())
         return Workspace(files, FolderHistories(files))
     raise UsageError(f"ROBOCO_WORKSPACE={url!r} is not possible: use file:///folder or s3://bucket/prefix")
-
-
-def open_objects(
-    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = ATTEMPTS
-) -> S3Objects | None:
-    """Return the objects at "s3://bucket/prefix", or None if the URL names no bucket."""
-    parts = urlsplit(url)
-    if parts.scheme != "s3" or not parts.netloc:
-        return None
-    client = connect_s3(s3_endpoint_url, timeout=s3_timeout, attempts=attempts)
-    return S3Objects(client, parts.netloc, parts.path)

@@ -1,5 +1,7 @@
 """roboco demo: a shipped team at work, for a first look."""
 
+import os
+import shutil
 import sys
 from dataclasses import dataclass
 from importlib import resources
@@ -9,6 +11,7 @@ from typing import Any
 import click
 import yaml
 
+from roboco.adapters.extras import require_extra
 from roboco.adapters.team.file import team_from
 from roboco.cli.interactive.run_team import Wish, run_team
 from roboco.cli.terminal import options
@@ -20,18 +23,24 @@ EXAMPLES = resources.files("roboco.examples")
 
 @dataclass(frozen=True)
 class Example:
-    """A team, with the prompt that a topic makes, the topic that it has by default, and what it needs."""
+    """A shipped team."""
 
     prompt: str
+    """The prompt, with a place for the topic."""
     topic: str
-    needs: str = ""
+    """The default topic."""
+    extras: tuple[str, ...] = ()
+    """The extras that the team needs besides `local`."""
+
+    @property
+    def install(self) -> str:
+        """The extras to install, as pip wants them."""
+        return ",".join(("local", *self.extras))
 
 
 SHIPPED = {
     "demo": Example("Write a short paragraph about {topic}.", "the sea at night"),
-    "research": Example(
-        "What is the mean high water level at {topic}?", "Cuxhaven", "pip install 'roboco[mcp,sandbox]'"
-    ),
+    "research": Example("What is the mean high water level at {topic}?", "Cuxhaven", ("mcp", "sandbox")),
 }
 
 
@@ -43,30 +52,45 @@ SHIPPED = {
 def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
     """Run a shipped team on TOPIC.
 
-    It is a writer and a critic, unless another team is named. It needs no server and no key; with OPENAI_API_KEY it
-    uses that. On a terminal Ctrl-C asks for a message and interrupts with it; twice stops.
+    It is a writer and a critic, unless another team is named. It needs no server and no key, and uses OPENAI_API_KEY if
+    it is set. On a terminal, Ctrl-C asks for a message and interrupts the team with it; twice stops the task.
     """
     if listed:
         _print(Screen(sys.stdout))
         return 0
     example = SHIPPED[name]
+    if "mcp" in example.extras:
+        require_extra("mcp", f"team {name!r}", example.install)
     team = shipped_team(name)
     allowed = tuple(join(server.command) for server in team.mcp_servers.values() if server.command)
     prompt = example.prompt.format(topic=topic or example.topic)
-    return run_team(team, Wish(prompt, as_json=as_json, allowed=allowed))
+    code = run_team(team, Wish(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team)))
+    if code == 0 and not as_json:
+        Screen(sys.stdout).paragraph((f"make your own: {_program()} init my-team", "dim"))
+    return code
 
 
 def shipped_team(name: str) -> Team:
-    """The team of this name; its servers are started with the Python that runs this."""
+    """Return the team of this name. Its MCP servers start with the Python of this process."""
     data: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8"))
     for server in data.get("mcp_servers", {}).values():
         server["command"] = [sys.executable, *server["command"][1:]]
     return team_from(data, f"{name}.yaml")
 
 
+def _tool_modules(team: Team) -> tuple[str, ...]:
+    """Return the modules of the team's tools, which a worker has to import."""
+    return tuple({spec.function.partition(":")[0]: None for spec in team.tools})
+
+
+def _program() -> str:
+    """Return the command by which the user's shell finds this program."""
+    return "roboco" if shutil.which("roboco") else os.path.relpath(sys.argv[0])
+
+
 def _print(screen: Screen) -> None:
     for name, example in SHIPPED.items():
         team = shipped_team(name)
         screen.line((name, "bold"), f"  {team.description}")
-        needs = f"; needs {example.needs}" if example.needs else ""
+        needs = f"; needs pip install 'roboco[{example.install}]'" if example.extras else ""
         screen.line((f"    agents: {', '.join(agent.name for agent in team.agents)}{needs}", "dim"))

@@ -32,7 +32,7 @@ def dev(port_base: int | None, folder: Path) -> None:
         _print(screen, stack)
         stack.supervisor.keep()
     except Interrupted:
-        screen.line("ending; workers finish their current work (Ctrl-C once more does not wait)")
+        screen.line("ending; workers finish their work (Ctrl-C again kills them)")
     finally:
         stack.supervisor.end()
     screen.line("everything has ended")

@@ -42,6 +42,8 @@ def _show(task: Task, display: Display, cursor: str | None) -> int:
     try:
         while True:
             if (item := reader.next(1.0)) is None:
+                if isinstance(display, LiveView):
+                    display.idle()
                 continue
             display.show(item)
             cursor = item.cursor

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from roboco.adapters.extras import missing_packages
 from roboco.adapters.sandbox.budget import Budget, read_budget
 from roboco.cli.doctor.abreast import Group, abreast
 from roboco.cli.doctor.broker import check_broker
@@ -113,9 +114,12 @@ def _mcp(settings: Settings) -> Iterator[Check]:
 
 
 def _models(settings: Settings) -> Iterable[Check]:
+    if missing := missing_packages("workers"):
+        found = f"not asked: {', '.join(missing)} not installed here"
+        return [Check("models", "fail", found, "pip install 'roboco[workers]'")]
     asked = importlib.import_module("roboco.cli.doctor.models")  # which imports openai
-    found: Iterable[Check] = asked.check_models(team for _, team in loaded_teams(settings))
-    return found
+    checks: Iterable[Check] = asked.check_models(team for _, team in loaded_teams(settings))
+    return checks
 
 
 def _servers(settings: Settings) -> Iterator[Check]:

@@ -20,7 +20,6 @@ from roboco.errors import UsageError
 
 _PER_TURN, _ALWAYS = 3, 200
 """Open files of an agents worker: for each turn, with the connection to its model, and for the whole process."""
-_PARTS = "pip install 'roboco[local]'"
 
 
 def check_python() -> Check:
@@ -81,15 +80,15 @@ def check_model(env: Mapping[str, str]) -> Check:
 def check_parts() -> Iterator[Check]:
     """Check that the local servers for a laptop are installed."""
     yield _part("local redis", lambda: " ".join(find_server()), "`roboco run` and `roboco dev` need it")
-    yield _part("local s3", find_weed, "`roboco dev` takes a folder instead")
+    yield _part("local s3", find_weed, "`roboco dev` takes a folder instead", "dev-server")
     yield _part("local model", _find_model, "`roboco run` needs a key then")
 
 
-def _part(name: str, find: Callable[[], str], without: str) -> Check:
+def _part(name: str, find: Callable[[], str], without: str, extra: str = "local") -> Check:
     try:
         return Check(name, "ok", find())
     except UsageError:
-        return Check(name, "warn", f"not installed: {without}", _PARTS)
+        return Check(name, "warn", f"not installed: {without}", f"pip install 'roboco[{extra}]'")
 
 
 def _find_model() -> str:

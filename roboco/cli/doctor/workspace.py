@@ -13,8 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.conditions import REMEDY, conditions_flaw
 from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.open import open_objects, open_workspace
+from roboco.adapters.workspace.open import open_workspace
 from roboco.adapters.workspace.s3 import S3Objects, connect_s3
+from roboco.adapters.workspace.s3_open import open_objects
 from roboco.cli.doctor.check import Check, State, wanted
 from roboco.cli.doctor.objects import check_objects
 from roboco.errors import RobocoError

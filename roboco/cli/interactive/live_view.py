@@ -1,18 +1,22 @@
-"""LiveView: a task's stream as a person reads it, printed as it comes."""
+"""LiveView: a task's stream as a person reads it, printed as it arrives.
+
+On a terminal, lines are broken between words. While nothing arrives, a status line names the running work.
+"""
 
 import json
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from roboco.cli.interactive.receipts import how_it_closed
+from roboco.cli.interactive.tool_view import INDENT, ToolView
 from roboco.cli.terminal.format import cost, spending
-from roboco.cli.terminal.sanitize import one_line, printable
+from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
 from roboco.domain.history.call_failure import CallFailure
-from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
@@ -34,24 +38,28 @@ _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
 _ASKS = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)
 """Waits that a message of the user does not end as it is meant."""
 _SHORT = 240
-"""How many characters of arguments and results are shown."""
+"""Characters of a reason or a name that are shown."""
 
 
 class LiveView:
-    """Prints items in their order. What a step holds and no earlier item showed is printed with the step.
+    """Prints items in their order. The content of a step that no earlier item showed is printed with the step.
 
-    Below the result of a call, the lines of its exception in `failures` are printed.
+    Below the result of a call, the lines of its exception in `failures` are printed. The status line ends with `hint`.
     """
 
-    def __init__(self, screen: Screen, failures: Mapping[str, CallFailure] = MappingProxyType({})) -> None:
+    def __init__(
+        self, screen: Screen, failures: Mapping[str, CallFailure] = MappingProxyType({}), hint: str = ""
+    ) -> None:
         self._screen = screen
-        self._failures = failures
+        self._tools = ToolView(screen, failures)
+        self._hint = hint
+        self._work = ""
+        self._work_since = 0.0
         self._colours: dict[str, str] = {}
         self._speaking = ""
         self._spoken = ""
         self._attempt = 1
         self._told: set[str] = set()
-        self._tools: dict[str, str] = {}
         self._typed: list[str] = []
         self._said = ""
         self._aside = False
@@ -63,13 +71,21 @@ class LiveView:
             case TextPartDelta() as delta:
                 self._text(delta)
             case ToolCallItem() as call:
-                self._call(call.part.tool_call)
+                self._tools.show_running_call(call.part.tool_call)
+                self._begin_work(self._tools.running)
             case ToolResultItem() as result:
-                self._result(result.part.tool_result)
+                self._tools.show_result(result.part.tool_result)
+                self._begin_work(self._tools.running or "deciding")
             case StepFinal() as final:
                 self._rest(final.step)
             case event:
                 self._event(event)
+
+    def idle(self) -> None:
+        """Show the running work and its duration in the status line, as nothing has arrived for a moment."""
+        if self._work:
+            seconds = time.monotonic() - self._work_since
+            self._screen.status(f"   {self._work} · {seconds:.0f} s{self._hint}")
 
     def step(self, step: TaskStep) -> None:
         """Print a step of a history, whole."""
@@ -79,15 +95,15 @@ class LiveView:
         self._rest(step)
 
     def known(self, step: TaskStep) -> None:
-        """Note a step that stands before those that are printed."""
-        self._tools |= {call.id: call.tool_name for call in step.calls}
+        """Note a step before those that are printed."""
+        self._tools.note_calls(step.calls)
 
     def typed(self, message: str) -> None:
-        """Note what the user has typed: it stands on the terminal already."""
+        """Note a message that the user has typed: it is on the terminal already."""
         self._typed.append(message)
 
     def aside(self) -> None:
-        """Note that something else was printed: who goes on speaking is named once more."""
+        """Note that something else was printed: the agent is named again before its next text."""
         self._aside = True
 
     def _event(self, event: Shown) -> None:
@@ -95,21 +111,29 @@ class LiveView:
             case TaskStarted():
                 self._began = event.timestamp
                 self._screen.line(("task ", "dim"), event.task_id, (f" · team {event.team}", "dim"))
+                self._begin_work("starting")
             case AgentSelected():
                 self._label(event.agent_name, event.step_id, event.reason)
+                self._begin_work(f"{one_line(event.agent_name, 40)} is thinking")
             case AgentHandedOff():
                 self._note(f"{event.from_agent} hands off to {event.to_agent}: {one_line(event.reason, _SHORT)}")
             case UserSpoke():
                 self._said = event.text
                 self._user(event.step_id, event.text)
             case StatusChanged():
-                style = "yellow" if event.status in _ASKS else "dim"
-                self._note(_with(event.status, event.reason), style)
-                self._tool_changes(event)
+                self._status(event)
             case TaskEnded():
+                self._begin_work("")
                 self._ended(event)
             case _:
                 self._mishap(event)
+
+    def _status(self, event: StatusChanged) -> None:
+        """Print a new status. That a task runs is plain from its output, unless there is a reason."""
+        self._begin_work("" if event.status.waiting else "starting")
+        if event.status is not TaskStatus.RUNNING or event.reason:
+            self._note(_with(event.status, event.reason), "yellow" if event.status in _ASKS else "dim")
+        self._tool_changes(event)
 
     def _tool_changes(self, event: StatusChanged) -> None:
         for change in event.changes:
@@ -143,40 +167,40 @@ class LiveView:
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
             self._attempt, self._spoken = delta.attempt, ""
+        text = delta.text.lstrip(" ") if self._aside else delta.text
         self._go_on(delta.agent_name)
-        text = delta.text
         if delta.replace and not text.startswith(self._spoken):
             self._note("once more, whole (discard the text above)", "yellow")
         elif delta.replace:
             text = text.removeprefix(self._spoken)
         self._spoken = delta.text if delta.replace else self._spoken + text
         self._screen.say(text)
+        self._begin_work(f"{one_line(delta.agent_name, 40)} is writing")
 
     def _go_on(self, name: str) -> None:
-        """Name again who was speaking before something else was printed."""
+        """Name the agent again if something else was printed within its text."""
         if self._aside:
             self._aside = False
             self._title(name, "goes on", self._colour(name))
 
     def _interrupted(self, event: UserInterrupted) -> None:
-        """Print how the work was interrupted; a message that did it stands there already."""
+        """Print how the work was interrupted. A message that interrupted it is printed already."""
         by_message = self._said[: len(event.reason)] == event.reason
         reason = "" if by_message else f"interrupted: {one_line(event.reason, _SHORT)}"
         closed = how_it_closed(event.receipt)
         if reason or closed:
             between = " · " if reason and closed else ""
-            self._screen.line((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"))
+            self._screen.paragraph((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"), indent=INDENT)
 
     def _rest(self, step: TaskStep) -> None:
-        """Print what the step holds beside an agent's text and was not shown yet."""
+        """Print the content of the step, except an agent's text, as far as it was not printed yet."""
         if step.interrupted:
             self._note("(interrupted)", "red")
         if step.agent_name == USER:
             self._user(step.step_id, step.text)
-        for call in step.calls:
-            self._call(call)
+        self._tools.show_calls(step.calls)
         for result in step.results:
-            self._result(result)
+            self._tools.show_result(result)
         self._changed(step)
         for artifact in step.artifacts:
             self._note(f"file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes")
@@ -186,10 +210,10 @@ class LiveView:
             self._note(f"error {step.error.code}: {step.error.message}", "red")
 
     def _changed(self, step: TaskStep) -> None:
-        """Print with what arguments calls have run for which a person approved other ones than were asked for."""
+        """Print the arguments of calls for which a person approved other ones than the agent had asked for."""
         for call_id, verdict in (step.metadata.get("approvals") or {}).items():
             if (args := verdict.get("args")) is not None:
-                self._note(f"a person approved {self._tools.get(call_id, call_id)} with: {_json(args)}")
+                self._note(f"a person approved {self._tools.name_of(call_id)} with: {_json(args)}")
 
     def _label(self, name: str, step_id: str, reason: str) -> None:
         self._speaking, self._spoken, self._attempt, self._aside = step_id, "", 1, False
@@ -207,20 +231,9 @@ class LiveView:
         self._title("you", "", "default")
         self._screen.say(text)
 
-    def _call(self, call: ToolCall) -> None:
-        if call.id not in self._tools:
-            self._tools[call.id] = call.tool_name
-            args = ", ".join(f"{name}={_json(value)}" for name, value in call.args.items())
-            self._screen.line((f"   → {one_line(f'{call.tool_name}({args})', _SHORT)}", "yellow"))
-
-    def _result(self, result: ToolResult) -> None:
-        if self._once(f"result {result.tool_call_id}"):
-            colour, said = ("red", result.error or "error") if result.is_error else ("green", _json(result.result))
-            took = f"{self._tools.get(result.tool_call_id, '')} {_took(result.runtime_ms)}".lstrip()
-            self._screen.line((f"   ← {took} ", "dim"), (one_line(said, _SHORT), colour))
-            failure = self._failures.get(result.tool_call_id)
-            for line in () if failure is None else failure.lines:
-                self._screen.line((f"       {printable(line)[:_SHORT]}", "dim"))
+    def _begin_work(self, work: str) -> None:
+        if work != self._work:
+            self._work, self._work_since = work, time.monotonic()
 
     def _ended(self, event: TaskEnded) -> None:
         colour = "green" if event.status is TaskStatus.COMPLETED else "red"
@@ -241,10 +254,10 @@ class LiveView:
     def _title(self, name: str, reason: str, colour: str) -> None:
         self._screen.blank()
         why = f" · {one_line(reason, _SHORT)}" if reason else ""
-        self._screen.line(("── ", colour), (name, f"bold {colour}"), (why, "dim"))
+        self._screen.paragraph(("── ", colour), (name, f"bold {colour}"), (why, "dim"), indent=INDENT)
 
     def _note(self, text: str, style: str = "dim") -> None:
-        self._screen.line((f"   {one_line(text, 2 * _SHORT)}", style))
+        self._screen.paragraph((f"   {one_line(text, 2 * _SHORT)}", style), indent=INDENT)
 
     def _once(self, what: str) -> bool:
         new = what not in self._told
@@ -258,7 +271,3 @@ def _with(status: TaskStatus, reason: str) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _took(milliseconds: int) -> str:
-    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"

@@ -48,26 +48,36 @@ class Wish:
     """Start a worker even if ROBOCO_REDIS_URL is set."""
     allowed: tuple[str, ...] = ()
     """MCP servers that the worker of this command may start."""
+    tools: tuple[str, ...] = ()
+    """Modules of tools that the worker of this command imports."""
 
 
 def run_team(team: Team, wish: Wish) -> int:
     """Run the team, show it live, and return the exit code. Every process that it starts ends before."""
     settings = read_settings()
-    settings = settings.model_copy(update={"allowed_mcp_servers": (*settings.allowed_mcp_servers, *wish.allowed)})
+    settings = settings.model_copy(
+        update={
+            "allowed_mcp_servers": (*settings.allowed_mcp_servers, *wish.allowed),
+            "tool_modules": (*settings.tool_modules, *wish.tools),
+        }
+    )
     screen = Screen(sys.stdout)
-    note = partial(_note, Screen(sys.stderr) if wish.as_json else screen)
+    notes = Screen(sys.stderr) if wish.as_json else screen
+    note = partial(_note, notes)
     with LocalStack(settings, missing(team, os.environ, wish.worker), note) as stack:
         task = _submit(stack, team, wish)
         check = stack.check if stack.has_worker else _no_local_worker
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), check=check) if wish.as_json else None
             conversation = as_json or _for_people(task, screen, check)
-            code = _converse(conversation, task, note, partial(_next_command, task, stack.has_worker))
+            code = _converse(conversation, task, notes, partial(_next_command, task, stack.has_worker))
         except BrokenPipeError:
             task.stop("the reader of its output has gone")
             _close(task)
             raise
-        note(f"files: {_files_location(settings.workspace, task.task_id)}")
+        finally:
+            screen.status("")
+        notes.line((f"files: {_files_location(settings.workspace, task.task_id)}", "dim"))
         return code
 
 
@@ -80,7 +90,12 @@ def _next_command(task: Task, is_local: bool, status: TaskStatus) -> str:
 
 
 def _note(notes: Screen, text: str) -> None:
-    notes.line((text, "dim"))
+    notes.paragraph((text, "dim"))
+
+
+def _note_command(notes: Screen, text: str) -> None:
+    """Print a command on one line that is not broken between words, so that it can be copied."""
+    notes.line((f"  {text}", "dim"))
 
 
 def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
@@ -97,24 +112,31 @@ def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
 
 def _for_people(task: Task, screen: Screen, check: Callable[[], None]) -> Conversation:
     """Return the conversation for people; on a terminal the user takes part in it."""
-    view = LiveView(screen)
-    person = Person(task, task.pending_actions(), screen, view) if sys.stdin.isatty() else None
+    interactive = sys.stdin.isatty()
+    view = LiveView(screen, hint=" · Ctrl-C to speak or stop" if interactive else "")
+    person = Person(task, task.pending_actions(), screen, view) if interactive else None
     if person is not None and person.interjects:
-        _note(screen, "Ctrl-C asks for a message and interrupts with it; twice stops")
-    return Conversation(task, view, person=person, check=check)
+        _note(screen, "Ctrl-C lets you send a message to the team; twice stops the task")
+
+    def check_and_animate() -> None:
+        check()
+        view.idle()
+
+    return Conversation(task, view, person=person, check=check_and_animate)
 
 
-def _converse(conversation: Conversation, task: Task, note: Tell, describe_next: Callable[[TaskStatus], str]) -> int:
+def _converse(conversation: Conversation, task: Task, notes: Screen, describe_next: Callable[[TaskStatus], str]) -> int:
     """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
     try:
         status = conversation.follow()
     except Interrupted as signal:
-        if _stopped(conversation, note):
+        if _stopped(conversation, partial(_note, notes)):
             _close(task)
         return signal.exit_code
     _close(task)
     if status.waiting:
-        note(f"the task waits ({status}): {describe_next(status)}")
+        _note(notes, f"the task waits ({status}); to continue:")
+        _note_command(notes, describe_next(status))
     return SUCCESS if status.waiting or status is TaskStatus.COMPLETED else FAILED
 
 

@@ -19,14 +19,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.errors import TransientError, UsageError
 
-_REPLY = "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"
-_INTERJECTION = (
-    "your message interrupts the team: end it by an empty line; nothing to go on; Ctrl-C again stops the task"
-)
-_VERDICT = (
-    "may it run? y; n, or n REASON; or a JSON object with other arguments; nothing to leave; Ctrl-C stops the task"
-)
-_CHANGE = "approve the change? y; n, or n REASON; nothing to leave; Ctrl-C stops the task. This call does not run"
+_REPLY = "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)"
+_INTERJECTION = "your message, ended by an empty line (empty: continue; Ctrl-C: stop the task)"
+_VERDICT = "may it run? y, n [REASON], or {other arguments} (empty: leave; Ctrl-C: stop)"
+_CHANGE = "approve the change? y, n [REASON]; this call does not run (empty: leave; Ctrl-C: stop)"
 MAX_LINE_CHARS: Final = 100
 """Characters of arguments that are printed on one line."""
 
@@ -100,13 +96,13 @@ class Person:
         try:
             return self._say(_INTERJECTION, self._task.interrupt)
         except TransientError as error:
-            self._screen.line((f"{error}; Ctrl-C asks again", "red"))
+            self._screen.paragraph((f"{error}; Ctrl-C asks again", "red"))
             return False
 
     def _say(self, question: str, say: Callable[[str], object]) -> bool:
         """Ask for a message, and send it. Return True if there was one."""
         self._screen.blank()
-        self._screen.line((question, "dim"))
+        self._screen.paragraph((question, "dim"))
         message = "\n".join(self._read(True))
         if not message.strip():
             return False
@@ -138,14 +134,14 @@ class Person:
         if change is not None:
             show_change(self._screen, change)
         while True:
-            self._screen.line((_VERDICT if change is None else _CHANGE, "dim"))
+            self._screen.paragraph((_VERDICT if change is None else _CHANGE, "dim"))
             lines = self._read(False)
             if not lines:
                 return None
             verdict = read_verdict(lines[0])
             if isinstance(verdict, Verdict):
                 return verdict
-            self._screen.line((verdict, "red"))
+            self._screen.paragraph((verdict, "red"))
 
     def _give(self, call: ToolCall, verdict: Verdict) -> None:
         if verdict.approved:
@@ -158,7 +154,7 @@ class Person:
         try:
             act()
         except UsageError as error:
-            self._screen.line((str(error), "red"))
+            self._screen.paragraph((str(error), "red"))
 
     def _read(self, several: bool) -> list[str]:
         """Return the lines before an empty one; without `several`, the first line alone."""
@@ -186,7 +182,7 @@ def read_verdict(line: str) -> Verdict | str:
     if word.lower() in ("n", "no"):
         return Verdict(False, reason=rest.strip())
     if not word.startswith("{"):
-        return "say y, n, n and why not, or a JSON object"
+        return "say y, n, n REASON, or a JSON object"
     try:
         args = json.loads(line)
     except ValueError as error:

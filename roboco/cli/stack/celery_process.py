@@ -17,7 +17,7 @@ _SOURCES = str(Path(roboco.__file__).parents[1])
 
 
 def environment(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a Celery process: ours with these settings, and with Roboco importable."""
+    """Return the environment of a Celery process: this one with these settings, and with Roboco importable."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROBOCO_")}
     if _SOURCES not in (*site.getsitepackages(), site.getusersitepackages()):
         inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOURCES, inherited.get("PYTHONPATH"))))
@@ -26,18 +26,18 @@ def environment(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def start_celery(name: str, app: str, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> Server:
-    """Start `celery -A app` with these arguments, in the main thread; it is not ready yet when this returns."""
+    """Start `celery -A app` with these arguments, in the main thread. It is not ready yet when this returns."""
     command = [sys.executable, "-P", "-m", "roboco.cli.stack.celery_main", "-A", app, *arguments]
     return start(name, command, env=env, log=log)
 
 
 def start_worker(name: str, app: str, env: Mapping[str, str], log: Path) -> Server:
-    """Start the worker of an application, under a node name of its own."""
+    """Start the worker of an application, under a unique node name."""
     return start_celery(name, app, ["worker", "-l", "INFO", "-n", f"{name}-{os.getpid()}@%h"], env, log)
 
 
 def kill(server: Server) -> None:
-    """End the server and whatever it started, at once; twice is once."""
+    """Kill the server and every process that it started. Idempotent."""
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     server.process.wait()

@@ -1,4 +1,4 @@
-"""Part: one server of a stack that stays, started again when it dies."""
+"""Part: one server of a stack that stays, restarted when it dies."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from roboco.adapters.local.process import Server
 from roboco.cli.stack.celery_process import kill
 
 _FIRST, _LONGEST = 0.5, 30.0
-"""Seconds before a part that died is started again; they double each time."""
+"""Seconds before a restart: the first delay, which doubles with each death, and the greatest."""
 _STEADY = 60.0
-"""Seconds after which a part that dies counts as one that has worked."""
+"""Seconds of uptime after which a death counts as the first one again."""
 
 
 Kind = TypeVar("Kind", bound=Server)
@@ -20,7 +20,7 @@ Kind = TypeVar("Kind", bound=Server)
 class Part(Generic[Kind]):
     """A server that `begin` starts, with its output in `log`.
 
-    With a `sign` it works on the others: it is ready once the sign stands in its log, and is ended before them.
+    A part with a `sign` uses the others. It is ready once its log contains the sign, and is stopped before them.
     """
 
     server: Kind
@@ -36,7 +36,7 @@ class Part(Generic[Kind]):
         self._due: float | None = None
 
     def start(self) -> None:
-        """Start the server; what is left of one that died is ended before."""
+        """Start the server. The processes that a dead one has left are killed first."""
         if self._since:
             kill(self.server)
         size = self.log.stat().st_size if self.log.exists() else 0
@@ -45,7 +45,7 @@ class Part(Generic[Kind]):
         self._since, self._due = time.monotonic(), None
 
     def died(self) -> float | None:
-        """Seconds until it is started again, if it is found dead now, and for the first time."""
+        """Return the seconds until the restart if this call is the first to find the server dead, else None."""
         if self._due is not None or self.server.alive():
             return None
         if time.monotonic() - self._since > _STEADY:
@@ -53,18 +53,18 @@ class Part(Generic[Kind]):
         return self.postpone()
 
     def postpone(self) -> float:
-        """Note a death or a start that failed: seconds until the next start."""
+        """Note a death or a failed start, and return the seconds until the next start."""
         pause = min(_LONGEST, _FIRST * 2.0 ** min(self._deaths, 10))
         self._deaths += 1
         self._due = time.monotonic() + pause
         return pause
 
     def is_due(self) -> bool:
-        """Whether it is time to start it again."""
+        """Return True if it is time for the restart."""
         return self._due is not None and time.monotonic() >= self._due
 
     def became_ready(self) -> bool:
-        """Whether its sign is found, for the first time since it was started."""
+        """Return True if its sign is found for the first time since its start."""
         if self._awaited_from is None:
             return False
         with self.log.open("rb") as log:

@@ -1,33 +1,43 @@
-"""DevStack: a whole Roboco on one machine, to stay: servers, three workers and Flower, their data in a folder."""
+"""DevStack: a permanent Roboco on one machine: servers, three workers and Flower, with their data in a folder."""
 
 import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from roboco.adapters.extras import require_extra
+from roboco.adapters.local.model_download import ModelDownload
 from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, free_port
 from roboco.adapters.local.seaweed import find_weed, start_seaweed
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, start_celery, start_worker
 from roboco.cli.stack.component import Part
-from roboco.cli.stack.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
+from roboco.cli.stack.local_model import (
+    Tell,
+    begin_local_model,
+    finish_local_model,
+    is_named,
+    model_environment,
+    start_local_model,
+)
 from roboco.cli.stack.supervisor import Supervisor
 from roboco.errors import RobocoError, UsageError
 from roboco.settings import read_settings
 
 POOLS = ("coordinator", "agents", "tools")
 FLOWER_COLUMNS = "name,args,uuid,state,received,runtime,worker"
-"""Flower's columns, with who does what; the arguments are not shown without being asked for."""
+"""Flower's columns, with the worker of each task. Flower shows the arguments on request only."""
 _PORTS = 13
 """Valkey, Flower, the local model, and ten of the S3 server."""
 _FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
-"""What of the user's environment would not fit the keys of our own S3 server."""
+"""Variables of the user's environment that do not fit the keys of the S3 server that is started here."""
 
 
 class DevStack:
-    """Starts its parts one by one; `supervisor` keeps and ends them.
+    """Starts its parts one by one; `supervisor` keeps and stops them.
 
     `exports` are the variables by which other processes find it.
     """
@@ -47,20 +57,29 @@ class DevStack:
         return f"http://{LOOPBACK}:{self._base + 1}"
 
     def start(self) -> None:
-        """Start everything; the workers and Flower are not ready yet when this returns."""
+        """Start everything. The model is downloaded beside the servers; the workers and Flower get ready later."""
+        for extra in ("workers", "flower"):
+            require_extra(extra, "roboco dev", "dev-server")
+        with ExitStack() as undone:
+            model = self._begin_model()
+            if isinstance(model, ModelDownload):
+                undone.callback(model.close)
+            self._start_parts(model)
+
+    def _start_parts(self, model: Path | ModelDownload | None) -> None:
         folder = self.folder / "valkey"
         valkey = Part("valkey", folder / "valkey.log", partial(start_valkey, folder, self._base))
         self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
         self._kept_base.write_text(f"{self._base}\n")  # now that the folder is ours
         self._start_workspace()
-        env = self._environment(self._start_model())
+        env = self._environment(self._start_model(model))
         for pool in POOLS:
             self._add_celery(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
         self._add_celery("flower", b"Visit me at", partial(self._start_flower, env))
         _write_private(self.folder / "env", self.export_lines())
 
     def export_lines(self) -> str:
-        """What a shell has to run to find this stack."""
+        """Return the lines that a shell runs to find this stack."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.exports.items()]
         foreign = [f"unset {' '.join(_FOREIGN)}\n"] if "AWS_ACCESS_KEY_ID" in self.exports else []
         return "".join(lines + foreign)
@@ -82,13 +101,23 @@ class DevStack:
             "AWS_SECRET_ACCESS_KEY": server.secret_key,
         }
 
-    def _start_model(self) -> dict[str, str]:
-        """Start the local model if no other is named: what sends the workers to it."""
+    def _begin_model(self) -> Path | ModelDownload | None:
+        """Return the local model's file or its download, or None if another model is named or none can be had."""
         if is_named(os.environ):
+            return None
+        try:
+            return begin_local_model()
+        except RobocoError as error:
+            self._tell(f"no model answers: {error}")
+            return None
+
+    def _start_model(self, begun: Path | ModelDownload | None) -> dict[str, str]:
+        """Start the local model if there is one, and return the variables that send the workers to it."""
+        if begun is None:
             return {}
         port = self._base + 2
         try:
-            begin = partial(start_local_model, find_local_model(self._tell), self.folder, port, self._tell)
+            begin = partial(start_local_model, finish_local_model(begun, self._tell), self.folder, port, self._tell)
             self.supervisor.add(Part("local model", self.folder / "llama.log", begin))
         except RobocoError as error:
             self._tell(f"no model answers: {error}")
@@ -118,7 +147,7 @@ class DevStack:
             f"--tasks_columns={FLOWER_COLUMNS}",
             f"--conf={os.devnull}",  # else a flowerconfig.py of the current folder
         ]
-        # The password in the environment, because everybody sees a command line.
+        # The password is in the environment, because every user of the machine sees a command line.
         return start_celery(
             "flower", "roboco.workers.app", arguments, {**env, "FLOWER_BASIC_AUTH": f"roboco:{self.password}"}, log
         )
@@ -134,7 +163,7 @@ def _made(folder: Path) -> Path:
 
 
 def _port_base(kept: Path, wanted: int | None) -> int:
-    """The first of the stack's ports: the wanted one, else that of the last time if all are free, else any."""
+    """Return the first of the stack's ports: the wanted one, else the last one used if all are free, else any."""
     if wanted is not None:
         return chosen_port(wanted, _PORTS)
     try:

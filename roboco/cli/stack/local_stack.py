@@ -1,4 +1,4 @@
-"""LocalStack: what one run of a team needs and the environment does not name, started and ended with it."""
+"""LocalStack: the servers that one run of a team needs and the environment does not name, started and ended with it."""
 
 import tempfile
 from collections.abc import Mapping
@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from roboco.adapters.extras import require_extra
 from roboco.adapters.local.process import Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, kill, start_worker
-from roboco.cli.stack.local_model import Tell, find_local_model, is_named, model_environment, start_local_model
+from roboco.cli.stack.local_model import LocalModel, Tell, is_named, model_environment
 from roboco.cli.terminal.signals import Interrupted, undisturbed
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.team import Team
@@ -19,12 +20,12 @@ from roboco.settings import Settings
 
 _WORKER = "run"
 _WARM = 10.0
-"""Seconds that a worker on a shared Redis has to finish what it does."""
+"""Seconds that a worker on a shared Redis has to finish its work."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What has to be started; a Redis of our own has no workers but ours."""
+    """The servers that have to be started. A Redis that is started here has no other workers."""
 
     redis: bool
     worker: bool
@@ -32,7 +33,7 @@ class Missing:
 
 
 def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing:
-    """What the environment lacks to run the team; with `worker` a worker is wanted in any case."""
+    """Return the servers that the environment lacks to run the team; with `worker`, a worker in any case."""
     redis = not env.get("ROBOCO_REDIS_URL")
     named = is_named(env) or any(
         profile.base_url or env.get(profile.api_key_env or "") for profile in team.models.values()
@@ -41,7 +42,7 @@ def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing
 
 
 class LocalStack:
-    """Starts what is missing on entering; on leaving all of it is gone, whatever happened. Main thread only."""
+    """Starts the missing servers on entering, and ends all of them on leaving, after errors too. Main thread only."""
 
     def __init__(self, settings: Settings, lacking: Missing, tell: Tell) -> None:
         self._settings = settings
@@ -66,37 +67,52 @@ class LocalStack:
 
     @property
     def has_worker(self) -> bool:
-        """Whether a worker of our own runs."""
+        """True if a worker runs that was started here."""
         return self._lacking.worker
 
     def check(self) -> None:
-        """TransientError, with the end of its log, if something that we started has died."""
+        """Raise TransientError, with the end of its log, if a server that was started here has died."""
         for server in self._servers:
             if not server.alive():
                 wait_ready(server, lambda: False, 0)
 
     def _start(self) -> None:
+        """Start the missing servers side by side, and return once the model is loaded.
+
+        The worker may still be starting: it takes the task from its queue when it is ready.
+        """
+        if self._lacking.worker:
+            require_extra("workers", "a worker on this machine", "local")
         folder = Path(
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
         )
-        settings = self._settings
-        if settings.cache_dir is None:
-            settings = settings.model_copy(update={"cache_dir": folder / "cache"})
-        if self._lacking.redis:
-            valkey = start_valkey(folder / "valkey")
-            self._servers.append(valkey)
-            settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        port = free_port() if self._lacking.model else None
+        model = None if port is None else LocalModel(folder, port, self._tell)
+        if model is not None:
+            self._exits.callback(model.close)
+        if self._lacking.redis or self._lacking.worker:
+            self._tell(_announcement(self._lacking, model))
+        settings = self._start_redis(folder)
+        if self._lacking.worker:
+            env = environment(settings, {} if port is None else model_environment(port))
+            self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
         self.orchestrator = Orchestrator(settings)
         self._exits.callback(self.orchestrator.close)
         if self._lacking.redis:
             self.orchestrator.disown_stored_tasks()
-        port = free_port() if self._lacking.model else None
-        if self._lacking.worker:
-            env = environment(settings, {} if port is None else model_environment(port))
-            self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
-        if port is not None:
-            model = find_local_model(self._tell)
-            self._servers.append(start_local_model(model, folder, port, self._tell))
+        if model is not None:
+            self._servers.append(model.ready())
+
+    def _start_redis(self, folder: Path) -> Settings:
+        """Start a Redis if it is missing, and return the settings with its address and with a folder for the cache."""
+        settings = self._settings
+        if settings.cache_dir is None:
+            settings = settings.model_copy(update={"cache": folder / "cache"})
+        if not self._lacking.redis:
+            return settings
+        valkey = start_valkey(folder / "valkey")
+        self._servers.append(valkey)
+        return settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
 
     def _end(self, warm: float) -> None:
         with undisturbed():
@@ -105,3 +121,11 @@ class LocalStack:
                     server.stop(warm)
                 kill(server)
             self._exits.close()
+
+
+def _announcement(lacking: Missing, model: LocalModel | None) -> str:
+    """Return the line that names everything that is started."""
+    names = ["Redis"] * lacking.redis + ["a worker"] * lacking.worker + ([] if model is None else [model.name])
+    *first, last = names
+    hosted = "" if model is None else " (or set OPENAI_API_KEY)"
+    return f"starting {', '.join(first)} and {last}{hosted}" if first else f"starting {last}"

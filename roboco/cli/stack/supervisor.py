@@ -1,4 +1,4 @@
-"""Supervisor: keeps the parts of a stack running, and ends them in order."""
+"""Supervisor: keeps the parts of a stack running, and stops them in order."""
 
 import subprocess
 import time
@@ -12,15 +12,15 @@ from roboco.cli.terminal.signals import Interrupted, undisturbed
 from roboco.errors import RobocoError
 
 _LOOK = 0.2
-"""Seconds between two looks at the parts."""
+"""Seconds between two checks of the parts."""
 _WARM = 10.0
-"""Seconds that all workers together have to finish what they do."""
+"""Seconds that all workers together have to finish their work."""
 
 
 class Supervisor:
-    """Starts parts, starts those again that die, and ends them: what works on servers first, then the newest first.
+    """Starts parts, restarts those that die, and stops them: first those that use others, then the newest first.
 
-    Everything in the main thread, which the servers are tied to.
+    Use it in the main thread only, because the servers end with the thread that started them.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -28,20 +28,20 @@ class Supervisor:
         self._parts: list[Part[Any]] = []
 
     def add(self, part: Part[Kind]) -> Kind:
-        """Start the part and keep it running from now on: its server."""
+        """Start the part, keep it running from now on, and return its server."""
         part.start()
         self._parts.append(part)
         return part.server
 
     def keep(self) -> NoReturn:
-        """See to the parts until a signal ends it."""
+        """Restart dead parts until a signal raises Interrupted."""
         while True:
             for part in self._parts:
                 self._see_to(part)
             time.sleep(_LOOK)
 
     def end(self) -> None:
-        """End all parts, bounded in time; a second Ctrl-C ends the waiting, never the ending."""
+        """Stop all parts within a bounded time. A second Ctrl-C kills the workers without more waiting."""
         workers = [part for part in self._parts if part.sign]
         for part in workers:
             part.server.process.terminate()

@@ -30,7 +30,8 @@ def spending(spent: Spent) -> str:
     """Return the usage of an agent."""
     calls = f" · {counted(spent.calls)}" if spent.calls else ""
     tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
-    return f"{spent.steps} turns · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"
+    turns = "1 turn" if spent.steps == 1 else f"{spent.steps} turns"
+    return f"{turns} · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"
 
 
 def colour(status: TaskStatus) -> str:

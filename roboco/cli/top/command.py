@@ -8,7 +8,6 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import Final
 
 import click
 from kombu.utils.url import maybe_sanitize_url
@@ -26,31 +25,27 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer
 from roboco.settings import read_settings
 
-QUIT_KEYS: Final = frozenset("qQ\x1b\x03\x04")
-"""Keys that end the view: q, Escape, and Ctrl-C and Ctrl-D, if the terminal sends them as characters."""
-HEARTBEAT_TIMEOUT: Final = 5.0
-"""Seconds to wait for workers before a single snapshot: an idle worker sends a heartbeat every two seconds."""
-BUSY_TIMEOUT: Final = 8.0
-"""Seconds to wait if a worker has not yet reported the queues that it consumes: it is busy."""
-_POLL_INTERVAL: Final = 0.1
+END_KEYS = frozenset("qQ\x1b\x03\x04")
+"""The keys that end it: q, Escape, and Ctrl-C and Ctrl-D where a terminal sends them as characters."""
+HEARTBEAT_TIMEOUT = 5.0
+"""Seconds to wait for heartbeats of workers before a single picture. A worker that is not busy sends one every two."""
+QUEUES_TIMEOUT = 8.0
+"""Seconds to wait if a worker has sent a heartbeat but not yet its queues, since it is busy."""
+POLL_INTERVAL = 0.1
+"""Seconds between two checks for a key or a heartbeat."""
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one snapshot and end; the default without a terminal.")
+@click.option("--once", is_flag=True, help="Print one picture and end, as without a terminal.")
 @click.option(
-    "--tasks",
-    "most",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="The number of tasks to show at most.",
+    "--tasks", "most", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most tasks to show."
 )
 @click.option("--every", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @options.as_json
 def top(once: bool, most: int, every: float, as_json: bool) -> None:
     """Watch tasks, workers, queues and rates.
 
-    The command reads only the tasks that it shows: first those with a running step.
+    It reads only the tasks that it shows, those with running work first.
     """
     settings = read_settings()
     with ExitStack() as opened:
@@ -66,14 +61,14 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
 
 
 def _single(viewer: Viewer, most: int) -> TopPicture:
-    """Return a snapshot, once workers have had the time to report themselves and their queues."""
+    """Return a picture, after the workers had time to send their heartbeats and queues."""
     began = time.monotonic()
     picture = viewer.take(most)
     while not all(map(picture.consumers, QUEUES)):
         silent = any(not one.queues for one in picture.workers)
-        if time.monotonic() - began > (BUSY_TIMEOUT if silent else HEARTBEAT_TIMEOUT):
+        if time.monotonic() - began > (QUEUES_TIMEOUT if silent else HEARTBEAT_TIMEOUT):
             break
-        time.sleep(_POLL_INTERVAL)
+        time.sleep(POLL_INTERVAL)
         picture = viewer.take(most)
     return picture
 
@@ -88,7 +83,7 @@ def _print(picture: TopPicture, where: str, as_json: bool) -> None:
 
 
 def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
-    fixed = ("COLUMNS", "LINES")  # they do not follow a later change of the size
+    fixed = ("COLUMNS", "LINES")  # they keep the size at the start; the terminal may be resized
     variables = {name: value for name, value in os.environ.items() if name not in fixed}
     console = Console(highlight=False, markup=False, emoji=False, _environ=variables)
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -97,7 +92,7 @@ def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
             if console.size != size:  # the terminal was resized, or the snapshot is new
                 size = console.size
                 live.update(TopView(picture, where, size.height), refresh=True)
-            if pressed(_POLL_INTERVAL):
+            if pressed(POLL_INTERVAL):
                 return
             if time.monotonic() >= due:
                 picture, due, size = take(console.size.height), time.monotonic() + every, None
@@ -105,10 +100,7 @@ def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Inside the block, read keys one by one, without echo.
-
-    Yield a function that waits for a key, and returns True if it is one that ends the view.
-    """
+    """Read keys one by one, without an echo. The function returns True if a key was pressed that ends the command."""
     keys = sys.stdin.fileno()
     before = termios.tcgetattr(keys)
 
@@ -116,7 +108,7 @@ def _keys() -> Iterator[Callable[[float], bool]]:
         if not select.select([keys], [], [], seconds)[0]:
             return False
         typed = os.read(keys, 64).decode(errors="replace")
-        return typed == "" or (typed[0] in QUIT_KEYS and (len(typed) == 1 or typed[0] != "\x1b"))
+        return typed == "" or (typed[0] in END_KEYS and (len(typed) == 1 or typed[0] != "\x1b"))
 
     try:
         tty.setcbreak(keys)

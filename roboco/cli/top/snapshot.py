@@ -1,8 +1,8 @@
-"""A snapshot of tasks, workers, queues and rates, and the sampler that takes one after the other."""
+"""TopPicture: tasks, workers, queues and rates at one moment, and Viewer, which takes one picture after another."""
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from celery import Celery
 
@@ -17,24 +17,24 @@ from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, TransientError
 
-MAX_TEAM_READS: Final = 5
-"""Teams that are read from the workspace for one snapshot; the next snapshots read the others."""
+MAX_NEW_TEAMS = 5
+"""Teams that are read from the workspace for one picture. The others follow with the next pictures."""
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task."""
+    """A task as it is shown."""
 
     task: TaskNow
     team: str
-    """The name of its team, or "" while that is not read yet."""
+    """The name of its team; "" until the team is read."""
     rate: float | None
-    """Output tokens a second since the last snapshot, or None if the task was not in it."""
+    """Output tokens a second since the last picture, or None in the first one."""
 
 
 @dataclass(frozen=True)
 class TopPicture:
-    """The content of `roboco top`."""
+    """The figures that `roboco top` shows. If a server does not answer, they are those of the last picture."""
 
     at: float
     open_tasks: int = 0
@@ -44,7 +44,7 @@ class TopPicture:
     queues: tuple[QueueNow, ...] = ()
     rates: tuple[RateNow, ...] = ()
     errors: tuple[str, ...] = ()
-    """The servers that did not answer: the numbers of these are those of the last snapshot."""
+    """The servers that did not answer."""
 
     @property
     def streams(self) -> int:
@@ -56,7 +56,7 @@ class TopPicture:
         return sum(1 for one in self.workers if queue in one.queues and one.alive(self.at))
 
     def record(self) -> dict[str, Any]:
-        """Return the snapshot as JSON."""
+        """Return the picture as JSON."""
         return {
             "time": self.at,
             "open_tasks": self.open_tasks,
@@ -71,7 +71,7 @@ class TopPicture:
 
 
 class Viewer:
-    """Takes snapshots. If a server does not answer, its part is that of the last snapshot, with an error."""
+    """Takes pictures. If a server does not answer, its part stays as it was, and the picture names the server."""
 
     def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: Heartbeats) -> None:
         settings = orchestrator.settings
@@ -88,7 +88,7 @@ class Viewer:
         self._client.close()
 
     def take(self, most: int) -> TopPicture:
-        """Return a snapshot with `most` tasks at most."""
+        """Return a picture with at most `most` tasks."""
         now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
         for sample in (self._sample_redis, self._sample_queues):
             try:
@@ -122,7 +122,7 @@ class Viewer:
     def _read_teams(self, task_ids: list[str]) -> None:
         """Read some teams that are not known yet. A team that cannot be read has no name."""
         self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
-        for task_id in [one for one in task_ids if one not in self._known][:MAX_TEAM_READS]:
+        for task_id in [one for one in task_ids if one not in self._known][:MAX_NEW_TEAMS]:
             try:
                 self._known[task_id] = self._orchestrator.stored_task(task_id).team()
             except (RobocoError, OSError):

@@ -1,8 +1,7 @@
-"""The layout of `roboco top`: a head line, then workers, queues and models, then the tasks."""
+"""The view of `roboco top`: a head line, queues, models and workers beside or below each other, then the tasks."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -12,23 +11,22 @@ from roboco.adapters.celery.worker_monitor import WorkerNow
 from roboco.adapters.redis.monitor import RateNow
 from roboco.cli.terminal.format import age, colour
 from roboco.cli.terminal.sanitize import one_line
+from roboco.cli.top.columns import Column, fitted, natural_width
 from roboco.cli.top.snapshot import TaskRow, TopPicture
 from roboco.domain.status import TaskStatus
 
-TWO_COLUMNS_WIDTH: Final = 130
-"""Columns from which on workers are beside queues, and the reason of a task is shown."""
-NARROW_WIDTH: Final = 70
-"""Columns below which only the most important columns are shown."""
-TEAM_WIDTH: Final = 110
-"""Columns from which on the team of a task is shown."""
-MAX_WORKERS: Final = 8
-"""Workers that are shown at most."""
-SHORT_HEIGHT: Final = 24
-"""Lines below which workers and queues are only counted, unless they fit beside each other."""
+BESIDE_WIDTH = 150
+"""Columns from which workers are shown beside queues."""
+MAX_WORKERS = 8
+"""Workers that are shown."""
+MIN_LINES = 24
+"""Lines below which workers and queues are only counted, unless there is room beside each other."""
+MAX_NAME_CHARS = 24
+"""Characters of the name of an agent or a team."""
 
 
 class TopView:
-    """A snapshot that rich renders into the columns of the console and these `lines`; all of it if `lines` is None."""
+    """A picture as rich renders it, in the columns and lines of the terminal; without `lines`, all of it."""
 
     def __init__(self, picture: TopPicture, where: str, lines: int | None) -> None:
         self._picture = picture
@@ -46,101 +44,99 @@ class TopView:
             yield Text(f"and {more} more open tasks", "dim")
 
     def _head(self, width: int) -> Text:
+        """Return the head line. The parts that do not fit are left out, the least important one first."""
         now = self._picture
-        dead = (f" · {now.dead_letters} dead letters", "red" if now.dead_letters else "")
-        clock = datetime.fromtimestamp(now.at).strftime("%H:%M:%S")
-        where = f" · {one_line(self._where, 60)}" if width >= NARROW_WIDTH else ""
-        keys = " · q ends" if self._lines is not None else ""
-        return Text.assemble(
-            ("roboco top", "bold"),
-            f" · {now.open_tasks} open tasks · {now.streams} followers",
-            dead,
-            (f"{where} · {clock}{keys}", "dim"),
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        parts = [
+            (0, Text("roboco top", "bold")),
+            (1, Text(f"{now.open_tasks} open tasks")),
+            (4, Text(f"{now.streams} followers")),
+            (2, Text(f"{now.dead_letters} dead letters" if now.dead_letters else "", "red")),
+            (6, Text(one_line(self._where, 60), "dim")),
+            (5, Text(datetime.fromtimestamp(now.at).strftime("%H:%M:%S"), "dim")),
+            (3, Text("q ends" if self._lines is not None else "", "dim")),
+        ]
+        parts = [(rank, part) for rank, part in parts if part.plain]
+        while len(parts) > 2 and sum(part.cell_len + 3 for _, part in parts) - 3 > width:
+            parts.remove(max(parts, key=lambda part: part[0]))
+        return Text(" · ", "dim").join(part for _, part in parts)
 
     def _errors(self) -> Iterable[Text]:
-        return (Text(one_line(error, 200), "red", overflow="fold") for error in self._picture.errors)
+        return (Text(one_line(error, 200), "red") for error in self._picture.errors)
 
     def _machines(self, width: int) -> RenderableType:
-        if width < TWO_COLUMNS_WIDTH and self._lines is not None and self._lines < SHORT_HEIGHT:
+        if width < BESIDE_WIDTH and self._lines is not None and self._lines < MIN_LINES:
             return _counted(self._picture)
-        queues = Group(_queues(self._picture), *self._models())
-        workers = _workers(self._picture.workers, self._picture.at)
-        if width < TWO_COLUMNS_WIDTH:
-            return Group(queues, Text(""), workers)
+        if width < BESIDE_WIDTH:
+            return Group(*self._queues_and_models(width), Text(""), self._workers(width))
+        left = max(map(natural_width, (_queue_columns(self._picture), _rate_columns(self._picture.rates))))
+        left = min(left, width // 2)
         grid = Table.grid(padding=(0, 4))
-        grid.add_row(queues, workers)
+        grid.add_row(Group(*self._queues_and_models(left)), self._workers(width - left - 4))
         return grid
 
-    def _models(self) -> Iterable[RenderableType]:
+    def _queues_and_models(self, width: int) -> Iterable[RenderableType]:
+        yield fitted(_queue_columns(self._picture), width)
         if self._picture.rates:
             yield Text("")
-            yield _rates(self._picture.rates)
+            yield fitted(_rate_columns(self._picture.rates), width)
+
+    def _workers(self, width: int) -> RenderableType:
+        return _workers(self._picture.workers, self._picture.at, width)
 
 
-def _table(*left: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for number, heading in enumerate(left):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=0 if number else 12)
-    for heading in right:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
+def _queue_columns(picture: TopPicture) -> list[Column]:
+    queues = picture.queues
+    consumers = [picture.consumers(queue.name) for queue in queues]
+    oldest = ["" if queue.oldest is None else age(picture.at - queue.oldest) for queue in queues]
+    return [
+        Column("queue", _plain(queue.name for queue in queues)),
+        Column("waiting", [Text(str(one.waiting), "yellow" if one.waiting else "") for one in queues], right=True),
+        Column("oldest", _plain(oldest), 1, right=True),
+        Column("workers", [Text(str(count), "" if count else "red") for count in consumers], right=True),
+    ]
 
 
-def _queues(picture: TopPicture) -> Table:
-    table = _table("queue", right=("waiting", "oldest", "workers"))
-    for queue in picture.queues:
-        consumers = picture.consumers(queue.name)
-        table.add_row(
-            queue.name,
-            Text(str(queue.waiting), "yellow" if queue.waiting else ""),
-            "" if queue.oldest is None else age(picture.at - queue.oldest),
-            Text(str(consumers), "" if consumers else "red"),
-        )
-    return table
+def _rate_columns(rates: Sequence[RateNow]) -> list[Column]:
+    return [
+        Column("model", _plain(one_line(one.model, 100) for one in rates), is_id=True, keep_end=True),
+        Column("requests/min", [_used(one.requests, one.most_requests) for one in rates], 2, right=True),
+        Column("tokens/min", [_used(one.tokens, one.most_tokens) for one in rates], 3, right=True),
+        Column("wait", _plain(str(one.waiting) for one in rates), 1, right=True),
+        Column("held back", [Text(age(one.held_back) if one.held_back else "", "red") for one in rates], right=True),
+    ]
 
 
-def _workers(workers: Sequence[WorkerNow], now: float) -> RenderableType:
-    table = _table("worker", right=("runs", "ended", "load", "heard"))
-    first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))
-    for one in first[:MAX_WORKERS]:
-        style = "" if one.alive(now) else "red"
-        heard = "ended" if one.stopped else age(now - one.seen)
-        cells = (one_line(one.name, 40), str(one.active), str(one.processed), f"{one.load:.1f}", heard)
-        table.add_row(*(Text(cell, style) for cell in cells))
-    if not workers:
-        table.add_row(Text("no worker has reported", "red"))
-    more = len(workers) - MAX_WORKERS
-    return Group(table, Text(f"and {more} more workers", "dim")) if more > 0 else table
+def _workers(workers: Sequence[WorkerNow], now: float, width: int) -> RenderableType:
+    first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))[:MAX_WORKERS]
+    heard = ["ended" if one.stopped else age(now - one.seen) for one in first]
+    table = fitted(
+        [
+            Column(
+                "worker",
+                [Text(one_line(one.name, 60), "" if one.alive(now) else "red") for one in first],
+                is_id=True,
+            ),
+            Column("runs", _plain(str(one.active) for one in first), right=True),
+            Column("ended", _plain(str(one.processed) for one in first), 1, right=True),
+            Column("load", _plain(f"{one.load:.1f}" for one in first), 2, right=True),
+            Column("heard", _plain(heard), right=True),
+        ],
+        width,
+    )
+    if len(workers) <= MAX_WORKERS:
+        return table
+    return Group(table, Text(f"and {len(workers) - MAX_WORKERS} more workers", "dim"))
 
 
 def _counted(picture: TopPicture) -> Text:
-    """Return the numbers of queues and workers on one line."""
     waiting = ", ".join(f"{one.waiting} {one.name.rpartition('.')[2]}" for one in picture.queues)
     alive = sum(1 for one in picture.workers if one.alive(picture.at))
     gone = len(picture.workers) - alive
     return Text.assemble(
-        f"{alive} workers",
+        "1 worker" if alive == 1 else f"{alive} workers",
         (f", {gone} lost or ended" if gone else "", "red"),
         f" · waiting: {waiting}",
-        no_wrap=True,
-        overflow="ellipsis",
     )
-
-
-def _rates(rates: Sequence[RateNow]) -> Table:
-    table = _table("model", right=("requests/min", "tokens/min", "wait", "held back"))
-    for one in rates:
-        table.add_row(
-            one_line(one.model, 32),
-            _used(one.requests, one.most_requests),
-            _used(one.tokens, one.most_tokens),
-            str(one.waiting),
-            Text(age(one.held_back), "red") if one.held_back else "",
-        )
-    return table
 
 
 def _used(used: int | None, most: int | None) -> Text:
@@ -153,27 +149,45 @@ def _used(used: int | None, most: int | None) -> Text:
 def _tasks(rows: Sequence[TaskRow], width: int, now: float) -> RenderableType:
     if not rows:
         return Text("no task is open", "dim")
-    wide, narrow, widest = width >= TEAM_WIDTH, width < NARROW_WIDTH, width >= TWO_COLUMNS_WIDTH
-    table = _table("task", *(["team"] if wide else []), "status", "agent", right=_figures(narrow))
-    if widest:
-        table.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in rows:
-        task = row.task
-        status = Text(task.status, colour(TaskStatus(task.status)) if not task.working else "cyan")
-        again = f" ({task.attempt}.)" if task.attempt > 1 else ""
-        cells: list[str | Text] = [Text(one_line(task.task_id, 24 if narrow else 40), "bold" if task.working else "")]
-        cells += [one_line(row.team, 24)] if wide else []
-        cells += [status, one_line(task.agent, 20) + again, str(task.seq)]
-        cells += [] if narrow else [str(task.tokens_in)]
-        cells += [str(task.tokens_out)]
-        cells += [] if narrow else [_rate(row), str(task.followers)]
-        cells += [age(now - task.started_at)]
-        table.add_row(*cells, *([one_line(task.reason, 80)] if widest else []))
+    columns = _task_columns(rows, now)
+    table = fitted(columns, width)
+    left = width - natural_width(columns) - 2
+    if left >= 20:  # the reason takes the rest of a wide terminal
+        reasons = _plain(_whole_words(row.task.reason, min(left, 80)) for row in rows)
+        table = fitted([*columns, Column("reason", reasons)], width)
     return table
 
 
-def _figures(narrow: bool) -> tuple[str, ...]:
-    return ("step", "out", "age") if narrow else ("step", "in", "out", "out/s", "followed", "age")
+def _task_columns(rows: Sequence[TaskRow], now: float) -> list[Column]:
+    tasks = [row.task for row in rows]
+    again = [f" ({task.attempt}.)" if task.attempt > 1 else "" for task in tasks]
+    agents = [one_line(task.agent, MAX_NAME_CHARS) + more for task, more in zip(tasks, again, strict=True)]
+    return [
+        Column("task", [Text(one_line(one.task_id, 64), "bold" if one.working else "") for one in tasks], is_id=True),
+        Column("team", _plain(one_line(row.team, MAX_NAME_CHARS) for row in rows), 6),
+        Column("status", [Text(one.status, "cyan" if one.working else _colour(one.status)) for one in tasks]),
+        Column("agent", _plain(agents), 1),
+        Column("step", _plain(str(task.seq) for task in tasks), 3, right=True),
+        Column("in", _plain(str(task.tokens_in) for task in tasks), 7, right=True),
+        Column("out", _plain(str(task.tokens_out) for task in tasks), 4, right=True),
+        Column("out/s", _plain(map(_rate, rows)), 8, right=True),
+        Column("followed", _plain(str(task.followers) for task in tasks), 9, right=True),
+        Column("age", _plain(age(now - task.started_at) for task in tasks), 2, right=True),
+    ]
+
+
+def _whole_words(text: str, width: int) -> str:
+    """Return the beginning of the text that fits, up to the end of a word."""
+    line = one_line(text, 200)
+    return line if len(line) <= width else f"{line[: width - 1].rpartition(' ')[0]} …"
+
+
+def _plain(texts: Iterable[str]) -> list[Text]:
+    return [Text(text) for text in texts]
+
+
+def _colour(status: str) -> str:
+    return colour(TaskStatus(status))
 
 
 def _rate(row: TaskRow) -> str:

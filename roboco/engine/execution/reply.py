@@ -15,6 +15,8 @@ from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
 
+MALFORMED = "malformed_tool_call"
+"""The error code of a step whose model wrote no readable tool call."""
 MOST_CHECKING = 5.0
 """Seconds of processor time for checking the arguments of one reply. Calls that remain unchecked are refused."""
 
@@ -45,7 +47,7 @@ def failed(claim: TurnClaim, code: str, message: str, text: str = "") -> Said:
 
 def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings) -> Said:
     """Return the content of a whole reply."""
-    parts: list[Part] = [TextPart(text=text)] if text or not reply.calls else []
+    parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or reply.mistake) else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
     lacking: dict[str, str] = {}
@@ -65,7 +67,19 @@ def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, 
         if (effect := _effect(team, name, listings)) is not None:
             effects[name] = effect
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
+    if reply.mistake:
+        parts.append(_malformed(claim, reply))
     return Said(tuple(parts), invalid, effects, lacking)
+
+
+def _malformed(claim: TurnClaim, reply: Reply) -> ErrorPart:
+    """Return the error of a step whose model wrote no readable tool call, and was asked again in vain."""
+    times = f"{reply.reprompts + 1} times" if reply.reprompts else "once"
+    message = (
+        f"{claim.task.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
+        f"{reply.mistake[:300]}; use a larger model, or one with native tool calls"
+    )
+    return ErrorPart(code=MALFORMED, message=message)
 
 
 def _effect(team: Team, name: str, listings: Listings) -> str | None:

@@ -252,9 +252,8 @@ def test_models(tmp_path: Path) -> None:
 
 def test_ctrl_c_is_told() -> None:
     for name in ("run", "demo"):
-        assert "Ctrl-C asks for a message and interrupts with it; twice stops" in " ".join(
-            call(name, "--help").output.split()
-        )
+        told = "Ctrl-C asks for a message and interrupts the team with it; twice stops the task"
+        assert told in " ".join(call(name, "--help").output.split())
 
 
 def test_model_check() -> None:

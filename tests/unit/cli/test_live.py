@@ -33,9 +33,9 @@ def test_a_whole_task() -> None:
     )
     assert text == (
         "task t · team desk\n"
-        "\n── you\nwrite\n   running\n"
+        "\n── you\nwrite\n"
         f'{LABEL}Once upon a time\n   → add(a=1, b="two")\n'
-        f'   ← add 1.2 s "{"x" * 238}…\n'
+        f"   ← add · 1.2 s · {'x' * 479}…\n"
         "\n── completed · done\n   3 steps · 10 tokens in, 5 out · 2.5 s\n"
     )
 
@@ -82,7 +82,7 @@ def test_mishaps() -> None:
         "   error refused: no such agent",
         "   writer hands off to critic: ready",
         "   event_from_a_newer_release",
-        "   ← 5 ms division by zero",
+        "   ← 5 ms · division by zero",
         "   error limit: max_steps is 3",
     ]
 
@@ -119,7 +119,7 @@ def test_arguments_that_a_person_changed() -> None:
     approvals = {"tc_1": {"approved": True, "args": {"a": 2}}, "tc_2": {"approved": True, "args": None}}
     result = returned(4)
     text = shown(called("add", a=1), result, final("tool_executor", result.part, approvals=approvals))
-    assert text.splitlines()[1:] == ["   ← add 5 ms 4", '   a person approved add with: {"a": 2}']
+    assert text.splitlines()[1:] == ["   ← add · 5 ms · 4", '   a person approved add with: {"a": 2}']
 
 
 def test_who_goes_on_after_something_else_was_printed() -> None:
@@ -188,7 +188,7 @@ def test_a_history_from_its_middle() -> None:
     view = LiveView(Screen(file))
     view.known(final("writer", called("add", a=1).part).step)
     view.step(final("tool_executor", returned(3).part).step)
-    assert file.getvalue() == "   ← add 5 ms 3\n"
+    assert file.getvalue() == "   ← add · 5 ms · 3\n"
 
 
 def test_json_lines() -> None:

@@ -88,7 +88,10 @@ def test_a_reply_of_several_lines(at: At) -> None:
     table = at("two", "lines", "")
     assert table.person.answer(TaskStatus.USER_TURN)
     assert table.told == [("send", "two\nlines")]
-    assert table.screen == ["", "your answer, ended by an empty line; nothing to leave; Ctrl-C stops the task"]
+    assert table.screen == [
+        "",
+        "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)",
+    ]
     table.view.show(stream_item(event("user_message", step_id="step_2", text="two\nlines"), ""))
     assert len(table.screen) == 2  # it stands there already
 
@@ -105,8 +108,8 @@ def test_an_interjection(at: At) -> None:
     table = at("be brief", "")
     assert table.person.interject()
     assert table.told == [("interrupt", "be brief")]
-    assert table.screen[1].startswith("your message interrupts the team: end it by an empty line; nothing to go on")
-    assert "Ctrl-C again stops" in table.screen[1]
+    assert table.screen[1].startswith("your message, ended by an empty line")
+    assert "Ctrl-C: stop the task" in table.screen[1]
 
 
 def test_an_interjection_that_comes_too_late(at: At) -> None:
@@ -143,7 +146,7 @@ def test_approval_is_asked_for_again_until_it_is_said(at: At) -> None:
     table.calls = [call()]
     assert table.person.answer(TaskStatus.APPROVAL)
     assert table.told == [("approve", "tc_1", "None")]
-    assert table.screen.count("say y, n, n and why not, or a JSON object") == 2
+    assert table.screen.count("say y, n, n REASON, or a JSON object") == 2
     assert any(line.startswith("this is no JSON: ") for line in table.screen)
 
 
@@ -178,7 +181,7 @@ def test_changed_tool_is_shown_before_it_is_approved(at: At) -> None:
         '     was "Buy."',
         r'     now "Buy\u202e."',
     ]
-    assert table.screen[8].startswith("approve the change? y; n, or n REASON")
+    assert table.screen[8].startswith("approve the change? y, n [REASON]; this call does not run")
 
 
 def test_what_no_approval_helps(at: At) -> None:
@@ -201,8 +204,8 @@ def test_what_no_approval_helps(at: At) -> None:
         ("no  not today ", Verdict(False, reason="not today")),
         ('{"a": {"b": 1}}', Verdict(True, {"a": {"b": 1}})),
         ("{}", Verdict(True, {})),
-        ("yes but", "say y, n, n and why not, or a JSON object"),
-        ("never", "say y, n, n and why not, or a JSON object"),
+        ("yes but", "say y, n, n REASON, or a JSON object"),
+        ("never", "say y, n, n REASON, or a JSON object"),
     ],
 )
 def test_read_verdict(line: str, verdict: Verdict | str) -> None:

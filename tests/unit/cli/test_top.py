@@ -56,6 +56,34 @@ def test_a_picture_fits_its_terminal(width: int, lines: int) -> None:
     assert "\x1b" not in text
 
 
+STATUSES = ("running", "approval", "paused", "client_tool_turn", "user_turn", "queued")
+LONG_IDS = replace(
+    PICTURE,
+    tasks=tuple(
+        replace(row, task=replace(row.task, task_id=f"task_{number:02d}{'c143a3' * 5}", status=STATUSES[number % 6]))
+        for number, row in enumerate(PICTURE.tasks)
+    ),
+    workers=tuple(replace(one, name=f"{one.name}@worker-host-7d9f8b6c5-x2x9z") for one in PICTURE.workers),
+    rates=(replace(PICTURE.rates[0], model="/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+)
+
+
+@pytest.mark.parametrize("width", [200, 150, 132, 110, 80, 60])
+def test_ids_are_shortened_and_words_are_not(width: int) -> None:
+    found = shown(LONG_IDS, width, 60)
+    assert max(map(len, found)) <= width
+    shortened = [word for line in found for word in line.split() if "…" in word]
+    ids = ("task_", "celery@", "…")
+    assert all(word.startswith(ids) for word in shortened)
+    assert all(word.endswith((".gguf", "…")) for word in shortened)
+    words = set(" ".join(found).split())
+    assert words >= {*STATUSES, "waiting", "workers", "worker", "runs", "heard", "model", "task", "status", "agent"}
+    assert sum("task_" in line for line in found) > 10
+    names = [line.split()[0].rstrip("…") for line in found if line.startswith("task_")]
+    assert all(len(name) >= 12 for name in names)
+    assert len(set(names)) == len(names)
+
+
 def test_a_wide_picture_says_everything() -> None:
     text = "\n".join(shown(PICTURE, 200, None))
     assert "2 dead letters" in text

@@ -62,6 +62,18 @@ def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
     assert world.given.model.streams[0].closed
 
 
+def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
+    world = world_of(lambda request: Said(("I would add.",), mistake="it holds no JSON object 'calls'"))
+    world.submit(ONE)
+    world.settle()
+    step = world.history()[1]
+    assert (step.text, step.metadata["usage"]) == ("I would add.", {"tokens_in": 10, "tokens_out": 5})
+    assert step.error is not None
+    assert step.error.code == "malformed_tool_call"
+    assert "it holds no JSON object 'calls'; use a larger model" in step.error.message
+    assert world.summary().status is TaskStatus.FAILED
+
+
 def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> None:
     requested = RequestedCall("add", "")
     cut_off, whole = (parse_arguments(requested, cut) for cut in (True, False))

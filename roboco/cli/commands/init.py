@@ -1,0 +1,58 @@
+"""roboco init: a project to begin with, which runs as it is."""
+
+import re
+from importlib import resources
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from roboco.errors import UsageError
+
+PROJECT = resources.files("roboco.examples") / "project"
+FILES = ("team.yaml", "team_tools.py", "service.py", "test_team.py", "settings.env")
+"""The files of a project, the one to read first at the front."""
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@click.command()
+@click.argument("folder", metavar="[NAME]", default="roboco-project", type=click.Path(path_type=Path, file_okay=False))
+def init(folder: Path) -> None:
+    """Create a project: a team, a tool, a service, a test and settings.
+
+    It is written into the folder NAME (roboco-project by default) and runs as it is. No file is overwritten.
+    """
+    create_project(folder)
+    click.echo(f"created {folder}: {', '.join(FILES)}")
+    click.echo("\nnext:")
+    for command in (
+        f"cd {quote(str(folder))} && . ./settings.env",
+        "roboco run team.yaml 'a note about the sea'",
+        "python -m unittest",
+    ):
+        click.echo(f"  {command}")
+
+
+def create_project(folder: Path) -> None:
+    """Write the files of a project whose team has the folder's name.
+
+    Raises UsageError, and writes nothing, if one of them exists or the folder cannot be written.
+    """
+    if existing := [name for name in FILES if (folder / name).exists()]:
+        raise UsageError(f"folder {str(folder)!r} has {', '.join(existing)} already: choose another NAME")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            text = (PROJECT / name).read_text(encoding="utf-8")
+            if name == "team.yaml":
+                text = text.replace("name: project", f"name: {team_name(folder)}", 1)
+            with (folder / name).open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise UsageError(f"folder {str(folder)!r} cannot be written: {error.strerror}; choose another NAME") from error
+
+
+def team_name(folder: Path) -> str:
+    """Return the folder's name as a name of a team, which begins with a letter and has ASCII letters and digits."""
+    name = _NOT_IN_A_NAME.sub("-", folder.absolute().name).strip("-_")[:64]
+    return name if name[:1].isalpha() else f"team-{name}".rstrip("-")[:64]
