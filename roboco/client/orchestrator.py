@@ -185,13 +185,6 @@ class Orchestrator:
         """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""
         return missing_workers(self._engine)
 
-    def disown_stored_tasks(self) -> None:
-        """Have the workers of a new, empty Redis leave alone the open tasks that the workspace holds already.
-
-        Without this, their sweeper finds those tasks in the workspace and continues them.
-        """
-        self._engine.schedule.begin(_FOREVER)
-
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters, oldest first: messages that no worker could accept, and work lost too often.
 
@@ -257,7 +250,3 @@ class Orchestrator:
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self._engine, self._follower, self.settings)
-
-
-_FOREVER = 10.0 * 365 * 86_400
-"""Seconds for which the schedule counts as complete."""

@@ -26,7 +26,8 @@ def run(file: Path, prompt: str, **given: Any) -> int:
     Without ROBOCO_REDIS_URL the command starts a Redis and a worker, and without OPENAI_API_KEY and OPENAI_BASE_URL a
     small local model.
 
-    On a terminal Ctrl-C asks for a message and interrupts with it; twice stops. Without one, Ctrl-C stops the task.
+    On a terminal, Ctrl-C asks for a message and interrupts the team with it; twice stops the task. Without a terminal,
+    Ctrl-C stops the task.
     The exit code is 0 if the task has completed or waits, and 1 if it has ended otherwise.
     """
     return run_team(load_team(file), Wish(prompt, **given))

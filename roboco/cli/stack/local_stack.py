@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +11,10 @@ from typing import Self
 from roboco.adapters.extras import require_extra
 from roboco.adapters.local.process import Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisSchedule
+from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.stack.celery_process import environment, kill, start_worker
 from roboco.cli.stack.local_model import LocalModel, Tell, is_named, model_environment
 from roboco.cli.terminal.signals import Interrupted, undisturbed
@@ -19,6 +23,7 @@ from roboco.domain.team.team import Team
 from roboco.settings import Settings
 
 _WORKER = "run"
+_FOREVER = 10.0 * 365 * 86_400
 _WARM = 10.0
 """Seconds that a worker on a shared Redis has to finish its work."""
 
@@ -98,8 +103,6 @@ class LocalStack:
             self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
         self.orchestrator = Orchestrator(settings)
         self._exits.callback(self.orchestrator.close)
-        if self._lacking.redis:
-            self.orchestrator.disown_stored_tasks()
         if model is not None:
             self._servers.append(model.ready())
 
@@ -107,12 +110,16 @@ class LocalStack:
         """Start a Redis if it is missing, and return the settings with its address and with a folder for the cache."""
         settings = self._settings
         if settings.cache_dir is None:
-            settings = settings.model_copy(update={"cache": folder / "cache"})
+            settings = settings.model_copy(update={"cache_dir": folder / "cache"})
         if not self._lacking.redis:
             return settings
         valkey = start_valkey(folder / "valkey")
         self._servers.append(valkey)
-        return settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        with closing(connect(valkey.url)) as client:
+            # Before a worker starts: its sweeper must not continue open tasks of other runs in this workspace.
+            RedisSchedule(Scripts(client), Keys(settings.prefix)).begin(_FOREVER)
+        return settings
 
     def _end(self, warm: float) -> None:
         with undisturbed():

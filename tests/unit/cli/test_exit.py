@@ -12,7 +12,11 @@ from roboco.cli import main
 from roboco.cli.terminal.exit import EXIT_CODES
 from roboco.cli.terminal.signals import Interrupted
 
-UNSUPPORTED = {"dev": "it runs until Ctrl-C, and prints no data"}
+UNSUPPORTED = {
+    "docs": "it prints pages for people",
+    "init": "it prints the next commands",
+    "dev": "it runs until Ctrl-C, and prints no data",
+}
 """The commands without --json."""
 FAILURES = [
     (errors.UsageError("wrong"), 2, "usage"),

@@ -38,7 +38,7 @@ def test_a_message_with_another_string_than_a_name_is_refused(tmp_path: Path, na
 
 
 def test_a_name_without_a_folder_of_teams_is_refused() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_TEAMS_DIR names no folder"):
+    with pytest.raises(UsageError, match="ROBOCO_TEAMS_DIR is not set"):
         resolve_sent_team(Settings(teams_dir=None), "a")
 
 
